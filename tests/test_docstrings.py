@@ -22,15 +22,19 @@ FOLDERS = (
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
+    "mxnum/conformance",
+    "mxnum/torch",
     "proofs",
     "benchmarks",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
-    "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert",
-    "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Handle", "Import", "Judge", "Keep", "Label",
-    "Limit", "List", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
-    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Summarize", "Try", "Write", "Yield",
+    "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Compare", "Compile",
+    "Compute", "Convert", "Count", "Decode", "Describe", "Disable", "Draw", "Encode", "Execute", "Find",
+    "Handle", "Import", "Judge", "Keep", "Label", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Patch",
+    "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Restore", "Return",
+    "Round", "Run", "Set", "Show", "Stop", "Store", "Subtract", "Summarize", "Try", "Undo", "Warn", "Watch",
+    "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

@@ -1,10 +1,11 @@
-"""Conformance: test vectors for any language, verdicts in words, and a table of what can be installed today.
+"""Conformance tests: test vectors for any language, verdicts in plain text, and a table of libraries.
 
-`check` compares a Python callable with the right answers, `check_arrays` does so on whole arrays, and
-`check_stochastic` judges one that draws random bits of its own. `write_vectors` and `verify` compare through plain
-text, for any other language, and `answer_vectors` answers cases of one's own (``mxnum vectors``, ``verify`` and
-``answer`` on the command line). `CHOICES` names what an
-implementation may legitimately do otherwise; ``accept=`` takes those that it documents.
+`check` compares a Python callable with the right answers on small cases. `check_arrays` does so on
+whole arrays. `check_stochastic` judges a callable that draws its own random bits. `write_vectors`
+and `verify` compare through plain text, for implementations in any other language. `answer_vectors`
+answers cases that the user writes (``mxnum vectors``, ``verify`` and ``answer`` on the command
+line). `CHOICES` names what an implementation may legitimately do otherwise; ``accept=`` takes the
+choices that it documents.
 """
 
 from mxnum.conformance.arrays import check_arrays

@@ -1,7 +1,8 @@
-"""Calling an implementation, and what it gave as columns: nothing shared with it, nothing masked.
+"""Call an implementation and turn its answers into columns. The columns share no memory with it.
 
-A callable gets arrays of its own, so what it writes into them changes nothing here. Wrong shapes and types are errors.
-A code that does not fit in its bits stays what it is: its column is of int64 then, and the judge calls the case wrong.
+A callable gets its own copies of the arrays, so writing into them changes nothing here. Wrong
+shapes and types raise. A code that does not fit in its bits is kept: its column is then int64, and
+the judge calls the case wrong.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import packed_length
 from mxnum.memory.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
 
-#: How the scales of blocks may lie.
+#: Layouts that the scales of blocks may have.
 SCALES = ("plain", "swizzled")
-#: The types that hold scales of eight bits.
+#: The ml_dtypes type of each 8-bit scale format, by the format's name.
 OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
-#: torch's name of two codes in a byte, the first in the lower half.
+#: torch's name of the type with two codes in a byte, the first code in the lower half.
 PAIRS = "float4_e2m1fn_x2"
 
 
 def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str = "numpy") -> Any:
-    """What a callable gives for arrays, which must be its own."""
+    """Return what a callable returns for arrays, which it may overwrite."""
     with np.errstate(all="ignore"):
         return function(*(handed(argument, arrays) for argument in arguments))
 
@@ -41,9 +42,9 @@ def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str
 def answers_of(
     function: Callable[..., Any], task: Task, inputs: Columns, arrays: str = "numpy", scales: str = "plain"
 ) -> Columns:
-    """Call the implementation with a batch of cases, and bring what it gives into columns.
+    """Call the implementation with a batch of cases and return its answers as columns.
 
-    Where tensors have scales of their own, it is called once for each tensor.
+    A format with tensor scales takes one call for each tensor.
     """
     if not task.has_tensor:
         return _called_once(function, task, inputs, arrays, scales)
@@ -58,7 +59,7 @@ def answers_of(
 
 
 def told(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str) -> Callable[..., Any]:
-    """The function, with what it wants to know of the tensor of the first row, if it names that."""
+    """Return the function with its parameters `OF_TENSORS`, if it has any, bound to the first row's tensor."""
     names = _wanted_by_name(function) if task.has_tensor else []
     if task.has_tensor and task.operation == "dequantize" and not names:
         raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
@@ -70,12 +71,12 @@ def told(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str)
     return partial(function, **given) if given else function
 
 
-#: Parameters by which a function is told of the tensor: its largest magnitude, and the tensor scale.
+#: Parameters through which a function receives the tensor's largest magnitude and its tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
 
 
 def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
-    """Which of them a function has."""
+    """Return the names in `OF_TENSORS` that are parameters of a function."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -84,7 +85,10 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 
 
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
-    """The rows of each tensor. A block with NaN or infinity is one by itself, since it spoils its tensor in many."""
+    """Yield the row numbers of each tensor. A block with NaN or infinity is a tensor by itself.
+
+    Many kernels let one NaN spoil its whole tensor.
+    """
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
     if "x" in inputs:
@@ -96,7 +100,7 @@ def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
 
 
 def _with_largest(part: Columns) -> Columns:
-    """The rows of a tensor, and one more that holds its largest magnitude."""
+    """Return the rows of a tensor and one more row, which holds the tensor's largest magnitude."""
     more = {name: np.concatenate([column, column[:1]]) for name, column in part.items()}
     more["x"][-1] = 0
     more["x"][-1, 0] = part["largest"][0, 0]
@@ -137,14 +141,14 @@ def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arra
 
 
 def _is_floats(result: Any) -> bool:
-    """Whether it is one array of floats as wide as those that are quantized: of a kernel that gives values."""
+    """Return True if the result is one array of floats, as a kernel gives that returns values, not codes."""
     if not (is_tensor(result) or isinstance(result, np.ndarray)):
         return False
     return as_array(result, "function")[1] in FLOATS
 
 
 def both(result: Any) -> tuple[Any, Any]:
-    """Codes and scales, from what a quantizer gave."""
+    """Return the codes and the scales that a quantizer gave. Raise TypeError if they are not a pair."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
     return result[0], result[1]
@@ -162,7 +166,7 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
 
 
 def floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
-    """Numbers of the type that is asked for, in native byte order."""
+    """Return the values in native byte order. Raise unless they have the task's source type and the shape."""
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
     errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
@@ -171,9 +175,10 @@ def floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
 
 
 def element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
-    """Codes of elements as integers of any size, from integers, from the element's own type, or packed by rows.
+    """Return codes of elements as integers, from integers, the element's own type, or packed rows.
 
-    Rows of one code look the same either way, and are read as packed if the callable `packs`.
+    The integers may have any size. The shape of rows of one code does not show whether they are
+    packed: they are read as packed if the callable `packs`.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -182,7 +187,7 @@ def element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], pac
     if kind == PAIRS and element.name == "e2m1":
         errors.require(array.shape == packed, name, f"of shape {packed}, two codes a byte", array.shape)
         return unpacked(array, shape[-1], bits)
-    if kind == own:  # int8 and int4 count in two's complement, whose bits are the code
+    if kind == own:  # int8 and int4 are in two's complement, whose bits are the code
         array = array.view(np.int8 if element.integer else np.uint8).astype(np.int64) & ((1 << bits) - 1)
     else:
         accepted = f"an array of integers{f' or {own}' * bool(own)}"
@@ -195,7 +200,7 @@ def element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], pac
 
 
 def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
-    """The shape of codes that are packed row by row."""
+    """Return the shape of codes that are packed row by row."""
     return (*shape[:-1], packed_length(shape[-1], bits))
 
 
@@ -207,9 +212,9 @@ def scale_codes(
     others: Sequence[tuple[int, ...]] = (),
     scale: ScaleFormat = E8M0,
 ) -> Array:
-    """Codes of scales as integers of any size and of that shape; `others` are shapes that mean the same.
+    """Return the codes of scales as integers of the given shape. `others` are shapes that mean the same.
 
-    They may be integers, or of the type that the scales have, if there is one.
+    The value may hold integers of any size, or the type of the scale format, if it has one.
     """
     array, kind = as_array(value, name)
     own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
@@ -229,7 +234,7 @@ def scale_codes(
 
 
 def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
-    """Codes of floats where every NaN, of any sign and payload, is the one that is produced."""
+    """Return codes of float scales with every NaN, of any sign and payload, as the format's own NaN code."""
     number = scale.number
     if number is None or number.bits > scale.bits:
         return codes
@@ -240,7 +245,7 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Codes in the smallest type that holds them if all fit in their bits; otherwise as they are, in int64."""
+    """Return codes in the smallest type that holds them; in int64 if one of them does not fit its bits."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)
@@ -248,12 +253,12 @@ def fitted(array: Array, bits: int) -> Array:
 
 
 def fits(codes: Array, bits: int) -> Array:
-    """Which codes can be what they are said to be."""
+    """Return for each code whether it fits in that many bits."""
     return np.asarray((codes >= 0) & (codes < 1 << bits)) if codes.dtype == np.int64 else np.ones(codes.shape, bool)
 
 
 def unpacked(packed: Array, length: int, bits: int) -> Array:
-    """The codes of packed rows, each from its lowest bit on; what is left of a last byte is not looked at."""
+    """Return the codes of packed rows, each from its lowest bit on. The unused bits of a last byte are ignored."""
     stream = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., : length * bits]
     digits = stream.reshape(*packed.shape[:-1], length, bits).astype(np.int64)
     return np.asarray(digits @ (1 << np.arange(bits)))

@@ -29,9 +29,9 @@ from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
-#: How the scales of an array may lie.
+#: Layouts that the scales of an array may have.
 SCALES = ("plain", "transposed", "swizzled")
-#: Arrays of more elements are checked contiguous alone.
+#: Arrays with more elements are checked in the contiguous layout only, to save time.
 LARGE = 100_000
 
 
@@ -52,40 +52,44 @@ def check_arrays(
     strict: bool = False,
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers on whole arrays; the report, or `ConformanceError` if there is a bug.
+    """Compare a callable with the right answers on whole arrays. Return the report; raise if there is a bug.
 
-    The arrays have two axes: several blocks a row and last blocks that are short, single elements, one element less
-    and more than a block, some millions of elements; contiguous, transposed, strided, and parts of larger arrays. An
-    array for which the function raises, or answers with another shape or type, counts as wrong; the report says why.
+    The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
+    or one element less or more than a block; some arrays hold millions of elements. They are
+    contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
+    function raises for it or answers with another shape or type; the report says why. A bug raises
+    `ConformanceError`.
 
     Parameters
     ----------
     function
-        What is tested, called with one array after the other:
+        The callable under test. It is called with one array after the other:
 
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"`` ``function(x, words)``;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
-        With a tensor scale each array is a tensor; parameters called ``largest`` and ``tensor_scale`` are given what
-        they name of it, as in `check`. Without them a quantizer finds both itself.
-        Codes have the shape of x, or are packed row by row along the last axis; types are those of `check`.
+        With a tensor scale each array is a tensor. If the function has parameters called
+        ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and tensor
+        scale, as in `check`. Without these parameters a quantizer finds both itself. Codes have the
+        shape of x, or are packed row by row along the last axis. The types are those of `check`.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of ``block_shape=(rows, columns)``.
     shapes, layouts
-        What the function takes, if not all: pairs of lengths, and some of ``"contiguous"``, ``"transposed"``,
-        ``"strided"`` and ``"part"``.
+        Shapes (pairs of lengths) and layouts to test, if not all. Layouts are ``"contiguous"``,
+        ``"transposed"``, ``"strided"`` and ``"part"``.
     scales
-        How scales lie: ``"plain"``, one for each block at its place; ``"transposed"``; or ``"swizzled"`` as tensor
-        cores read them, for blocks along the last axis.
+        Layout of the scales: ``"plain"``, in the order of the blocks; ``"transposed"``; or
+        ``"swizzled"``, as tensor cores read them, for blocks along the last axis.
     packed
-        For ``dequantize``: codes are given packed, as `MXArray.pack` does it.
+        For ``dequantize``: pass the codes packed, as `MXArray.pack` packs them.
     arrays, accept, strict
         As in `check`.
     seed
-        Of the numbers in the arrays.
+        Seed of the numbers in the arrays.
     **modes
-        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``: what the callable claims.
+        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``: the
+        modes that the callable claims to implement.
 
     Examples
     --------
@@ -105,7 +109,7 @@ def check_arrays(
     sizes = shapes_of(kernel.blocks) if shapes is None else checked_shapes(shapes)
     judge = Judge(kernel.task, Profile.of(accept))
     results, answered = [], []
-    for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # (rows of one code last)
+    for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # rows of one code last: they do not show packing
         for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
             result, one = kernel.run(judge, shape, layout, seed)
             results.append(result)
@@ -117,7 +121,7 @@ def check_arrays(
 
 
 def _with_arrays(judge: Judge, results: list[ArrayResult], answered: list[Answered]) -> Report:
-    """The report, with what is to be said of whole arrays."""
+    """Return the judge's report with the results for whole arrays added."""
     unanswered = sum(result.blocks for result in results if result.problem)
     report = judge.report()
     orders = arrangements(judge.task, answered) if any(one.wrong for one in answered) else []
@@ -127,7 +131,7 @@ def _with_arrays(judge: Judge, results: list[ArrayResult], answered: list[Answer
 
 
 class _Kernel:
-    """What the callable claims to do, and how it is called."""
+    """A callable, the modes that it claims to implement, and the layouts of its arguments and answers."""
 
     def __init__(
         self, function: Callable[..., Any], operation: str, format: str | MXFormat, axis: int,
@@ -145,11 +149,12 @@ class _Kernel:
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or operation == "dequantize", "packed", "False but for 'dequantize'", packed)
         self.packed = packed
-        #: Whether the function has packed codes, which rows of one code do not show.
+        #: True once an answer was packed. The shape of rows of one code does not show whether they
+        #: are packed.
         self.packs = False
 
     def run(self, judge: Judge, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
-        """Call the function for one array, and judge its blocks."""
+        """Call the function for one array and judge its blocks."""
         name = f"array of shape {shape}, {layout}"
         seed = (seed * 1_000_003 + shape[0]) * 1_000_003 + shape[1]
         of_values = self.task.operation == "dequantize"
@@ -182,7 +187,10 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """An array of numbers as bit patterns, its blocks those of level 2; words of random bits if they are wanted."""
+        """Return an array of numbers as bit patterns, with random words if rounding is stochastic.
+
+        Its blocks are cases of level 2.
+        """
         count = math.prod(scales_shape(shape, self.blocks))
         task = replace(self.task, operation="quantize")
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
@@ -200,7 +208,10 @@ class _Kernel:
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
-        """The largest finite magnitude of an array and its tensor scale, in one row; of codes any of some."""
+        """Return an array's largest finite magnitude and tensor scale, in one row.
+
+        For arrays of codes, the largest magnitude is one of `largest_of_tensors`.
+        """
         if not self.task.has_tensor:
             return {}
         if "x" in inputs:
@@ -213,13 +224,13 @@ class _Kernel:
     def _answers(
         self, function: Callable[..., Any], inputs: dict[str, Array], shape: Shape, layout: str
     ) -> dict[str, Array]:
-        """What the function gives, as arrays of codes, scales or bit patterns."""
+        """Return what the function gives, as arrays of codes, scales or bit patterns."""
         task = self.task
         rows, columns = scales_shape(shape, self.blocks)
         if task.operation == "dequantize":
             codes, scales = laid(inputs["codes"], layout), self._lying(inputs["scales"])
             if self.packed:
-                some = np.zeros((rows, columns), np.uint8)  # (packing asks nothing of scales)
+                some = np.zeros((rows, columns), np.uint8)  # any scales do: `pack` packs codes only
                 q = mx.MXArray.from_parts(inputs["codes"], some, mx.MXFormat(task.element), blocks=self.blocks)
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
@@ -244,7 +255,7 @@ class _Kernel:
         return answers
 
     def _lying(self, scales: Array) -> Array:
-        """Scales as the function wants them."""
+        """Return the scales in the layout that the function takes."""
         if self.scales == "swizzled":
             from mxnum.interop.swizzle import swizzle_scales
 
@@ -252,19 +263,22 @@ class _Kernel:
         return np.ascontiguousarray(scales.T) if self.scales == "transposed" else scales.copy()
 
     def _block_columns(self, inputs: dict[str, Array]) -> Columns:
-        """The blocks of an array as cases; what fills a short block is marked."""
+        """Return the blocks of an array as cases. The column ``padding`` marks the elements that fill short blocks."""
         columns = {name: to_blocks(array, self.blocks) for name, array in inputs.items()}
         columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
         return columns
 
 
 def as_floats_there(view: Array, task: Task) -> Array:
-    """A view of bit patterns as floats, in place."""
+    """Return a view of bit patterns as a view of floats, without copying."""
     return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """That many blocks of one tensor of level 2 in any order, without NaN and infinity, which `check` has."""
+    """Return `count` blocks of one tensor of level 2, in random order, without NaN and infinity.
+
+    NaN and infinity would spoil the tensor scale; `check` covers them.
+    """
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
     rows = finite[Words(seed).integers(0, len(finite) - 1, count)]
@@ -272,8 +286,8 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """That many blocks of level 2."""
-    # Of millions of elements the numbers repeat after some hundred thousand, in other places.
+    """Yield `count` blocks of level 2, in batches."""
+    # Saves time: arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))
     have = 0

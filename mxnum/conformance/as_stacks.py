@@ -1,4 +1,7 @@
-"""What each stack of `mxnum.stacks` would answer: blocks that are parts of tensors, each with its largest magnitude."""
+"""The answers of each stack in `mxnum.stacks`, for blocks that are parts of tensors.
+
+Each block comes with the largest magnitude of its tensor.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _SOURCES = "float32", "bfloat16", "float16"
 
 
 def applicable(task: Task) -> Iterator[Stack]:
-    """The stacks that compute what a task asks for."""
+    """Yield the stacks that compute what a task asks for."""
     fmt = task.format
     if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
         return
@@ -29,13 +32,16 @@ def applicable(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.operation == "dequantize"  # (there it is the type of values)
+        takes = task.source.name in stack.takes or task.operation == "dequantize"  # where it is the result's type
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
 
 def answer(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
-    """What it gives of a field of the answers; codes are those for the scales that were answered."""
+    """Return `answered(task, inputs)`, which gives the stack's answers in a field.
+
+    Codes are the stack's codes for the scales that were answered.
+    """
     made = {"scale": _scales, "codes": _codes, "value": _values}[field]
 
     def answered(task: Task, inputs: Columns) -> Array:
@@ -45,7 +51,8 @@ def answer(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # Of a tensor with an infinity the largest magnitude may be that; with a NaN nothing is said.
+            # The largest magnitude of a tensor with an infinity may be the infinity. For a tensor
+            # with a NaN, no answer counts as wrong.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -55,7 +62,7 @@ def answer(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
 
 
 def _largest(task: Task, inputs: Columns) -> Array:
-    """Of the tensor of each row; 1 where there is no tensor scale and it does not matter."""
+    """Return the largest magnitude of each row's tensor; 1 without a tensor scale, where it does not matter."""
     if "largest" not in inputs:
         return np.ones((len(next(iter(inputs.values()))), 1), np.float32)
     return as_floats(inputs["largest"], task.source)
@@ -82,7 +89,7 @@ def _codes(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
     code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
     if not stack.keeps_negative_zero:
         code = np.where(scaled == 0, 0, code)
-    if stack.nan_element is None:  # the machine decides, through the sign of its NaN
+    if stack.nan_element is None:  # the hardware decides, by the sign of the NaN that it makes
         return np.where(np.isnan(scaled), inputs["answered"], code)
     return np.where(np.isnan(scaled), stack.nan_element, code)
 

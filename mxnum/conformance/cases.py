@@ -1,4 +1,4 @@
-"""The cases of each operation: level 1, every boundary and its neighbours; level 2, weighted random ones."""
+"""The cases of each operation. Level 1: every boundary and its neighbours. Level 2: weighted random cases."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Nonfinite, ScaleRule
 
-#: Cases of level 2 unless a count is given.
+#: Number of cases of level 2, by operation, unless the caller gives a count.
 LEVEL_2 = {"encode": 1_000_000, "quantize": 100_000, "scale": 100_000, "dequantize": 1_000_000, "dot": 100_000}
-#: Cases made at a time.
+#: Number of cases in a batch.
 BATCH = 8192
 
 
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
-    """Return the inputs of the cases, in batches. Level 1 has as many as it has; `count` shortens or lengthens level 2.
+    """Yield the inputs of the cases, in batches.
 
-    A NaN for which an element without NaN has no answer is tried at level 1 alone.
+    The number of cases is fixed at level 1; `count` sets it at level 2. Where an element without
+    NaN has no answer to a NaN, only level 1 has NaNs.
     """
     errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
     errors.integer("seed", seed, 0, (1 << 64) - 1)
@@ -34,7 +35,8 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
         if count is not None:
             raise ValueError("Argument 'count' must be left out at level 1, whose cases are fixed.")
         whole = with_tensor(task, _level_1(task, Words(seed)))
-        # A function may raise for NaNs that have no answer: their cases come last, in batches of their own.
+        # A function may raise for NaNs that have no answer, so their cases come last, in separate
+        # batches.
         last = has_nan(task, whole) & (not task.takes_nan)
         for rows in (np.flatnonzero(~last), np.flatnonzero(last)):
             for start in range(0, len(rows), BATCH):
@@ -51,14 +53,14 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
 
 
 def number_of_cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> int:
-    """How many cases there will be."""
+    """Return the number of cases that `cases` yields."""
     if level == 2:
         return LEVEL_2[task.operation] if count is None else errors.positive_integer("count", count)
     return sum(len(next(iter(batch.values()))) for batch in cases(task, level=level, seed=seed, count=count))
 
 
 def without_nan(task: Task, inputs: Columns) -> Columns:
-    """The inputs with NaNs made finite where the element has no answer for them."""
+    """Return the inputs with NaNs made finite where the element has no answer for them."""
     if task.takes_nan or "x" not in inputs:
         return inputs
     x = inputs["x"]
@@ -106,9 +108,9 @@ def _level_2(task: Task, words: Words, size: int, start: int) -> Columns:
 
 
 def _numbers(task: Task) -> Array:
-    """Bit patterns for element conversion at scale 1: boundaries, powers of two, special values; neighbours of all.
+    """Return bit patterns for encoding at scale 1: boundaries, powers of two, special values, neighbours.
 
-    Of 16 bits, every one.
+    A source of 16 bits has all its patterns tried.
     """
     source = task.source
     if source.bits == 16:
@@ -123,7 +125,10 @@ def _numbers(task: Task) -> Array:
 
 
 def _anchors(task: Task) -> tuple[Array, Array]:
-    """Bit patterns of block maxima, at all extremes and boundary fractions; the scale code `floor` gives each."""
+    """Return bit patterns of block maxima, and the scale code that `floor` gives each of them.
+
+    The maxima lie at all extremes and at the fractions where a scale rule changes.
+    """
     source, element = task.source, task.element
     top = source.emax - element.emax
     wanted = np.array(
@@ -151,14 +156,14 @@ def _anchors(task: Task) -> tuple[Array, Array]:
 
 
 def floor_codes(task: Task, bits: Array) -> Array:
-    """The scale code that `floor` gives a block with that maximum."""
+    """Return the scale code that `floor` gives to a block with each of these maxima."""
     values = grid.as_magnitudes(bits, task.source)
     exponent = np.frexp(np.where(values > 0, values, 1))[1] - 1 - task.element.emax
     return np.where(values > 0, np.clip(exponent, -127, 127) + 127, 0)
 
 
 def _blocks(task: Task, words: Words) -> Array:
-    """Blocks whose maximum lies at every extreme and whose elements lie at every boundary for that scale."""
+    """Return blocks with maxima at every extreme and elements at every boundary for the block's scale."""
     k = task.block
     anchors, codes = _anchors(task)
     points = grid.points(task.element)
@@ -168,7 +173,8 @@ def _blocks(task: Task, words: Words) -> Array:
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), task.source), task.source)
         near = np.concatenate([near, grid.past_midpoints(task.element, task.source, code - 127)])
         near = near[(near & near.dtype.type((1 << (task.source.bits - 1)) - 1)) <= anchor]
-        # All the boundaries around scale 1, a sample of them elsewhere.
+        # All boundaries where the scale is near 1; a sample of them elsewhere, to bound the number
+        # of cases.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
         if len(near) == 0:
             near = np.zeros(1, anchors.dtype)
@@ -187,7 +193,11 @@ def _blocks(task: Task, words: Words) -> Array:
 
 
 def _scale_blocks(task: Task, words: Words) -> Array:
-    """Blocks for the scale alone: every exponent of the source with every fraction at which a rule changes."""
+    """Return blocks for testing scales alone.
+
+    Their maxima take every exponent of the source (in float64, every seventh far from 1) with every
+    fraction at which a scale rule changes.
+    """
     source, k = task.source, task.block
     fractions = np.unique(
         [*grid.fractions_of_rules(task.element), *(grid.threshold(task.element, r) for r in ScaleRule)]
@@ -211,7 +221,7 @@ def _scale_blocks(task: Task, words: Words) -> Array:
 
 
 def _random_numbers(task: Task, words: Words, shape: tuple[int, ...], scales: Array) -> Array:
-    """Half of them next to a boundary at the given scale codes; the rest bell-shaped or any bit pattern."""
+    """Return random bit patterns: half are next to a boundary at the scale codes, the rest bell-shaped or arbitrary."""
     source = task.source
     points = words.choice(grid.points(task.element), shape)
     near = grid.narrowed(np.ldexp(points, scales - 127), source).astype(np.int64)
@@ -224,7 +234,10 @@ def _random_numbers(task: Task, words: Words, shape: tuple[int, ...], scales: Ar
 
 
 def _random_blocks(task: Task, words: Words, size: int) -> Array:
-    """Blocks like tensors at any magnitude, blocks at boundaries, blocks of any bits, few with NaN or infinity."""
+    """Return random blocks: bell-shaped at any magnitude, near boundaries, or of arbitrary bits.
+
+    A few of them have NaN or infinity.
+    """
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
     scales = np.clip(words.integers(lowest - task.element.emax, highest - task.element.emax, (size, 1)) + 127, 0, 254)
@@ -239,7 +252,7 @@ def _random_blocks(task: Task, words: Words, size: int) -> Array:
 
 
 def _every_pair(task: Task, index: Array) -> Columns:
-    """The pairs of a scale code and an element code at these places of their order, again and again."""
+    """Return the pairs of a scale code and an element code with these numbers. The pairs repeat cyclically."""
     codes = 1 << task.element.bits
     return {
         "scale": (index // codes % 256).astype(np.uint8).reshape(-1, 1),
@@ -248,7 +261,11 @@ def _every_pair(task: Task, index: Array) -> Columns:
 
 
 def _with_random(task: Task, words: Words, inputs: Columns, every_kind: bool = False) -> Columns:
-    """The inputs, and for stochastic rounding random words: at the threshold of each number, next to it, or any."""
+    """Return the inputs, with random words if rounding is stochastic.
+
+    The words are at the threshold of each number, one below it, arbitrary, or all ones.
+    `every_kind` tries all four with every number, instead of one of them at random.
+    """
     if not task.is_stochastic:
         return inputs
     r, inputs = task.sr_bits, with_tensor(task, inputs)

@@ -1,4 +1,4 @@
-"""Numbers between two codes, and the exact probability with which stochastic rounding takes the one away from zero."""
+"""Numbers between two codes, and the exact probability that stochastic rounding takes the code away from zero."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Task
 from mxnum.conformance.words import hexadecimal, plain
 
-#: Gaps between neighbouring values of which the small shares are looked at; the others are surveyed.
+#: Most gaps between neighbouring values in which small fractions are tested. If there are more
+#: gaps, `survey` tests each of them coarsely.
 GAPS = 16
-#: What r random bits can make of a fraction of the gap: the library takes its first bits.
+#: How an implementation may reduce a fraction of the gap to r bits. The library truncates.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -31,46 +32,51 @@ _WHOLE: dict[str, Callable[[Fraction], int]] = {
 
 @dataclass(frozen=True)
 class Chance:
-    """One number, divided by its scale, that is rounded stochastically."""
+    """A number, divided by its scale, that is rounded stochastically."""
 
     value: float
-    #: Where its magnitude lies between those of the codes `below` and `above`, 0 < delta < 1.
+    #: The position of its magnitude between those of the codes `below` and `above`, 0 < delta < 1.
     delta: Fraction
     below: int
     above: int
     is_subnormal: bool
 
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
-        """Of going away from zero: the fraction itself, or what so many random bits make of it."""
+        """Return the probability of rounding away from zero.
+
+        It is the fraction itself, or the fraction reduced to `sr_bits` random bits in the way of
+        `kind`.
+        """
         if sr_bits is None:
             return float(self.delta)
         return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
 
     def text(self, task: Task) -> str:
-        """The number and its neighbours in words."""
+        """Return the number and its neighbours in words."""
         below, above = (self.code_text(task, code) for code in (self.below, self.above))
         at = fraction_text(self.delta)
         return f"{number(self.value)}, at {at} of the way from {below} to {above}"
 
     @staticmethod
     def code_text(task: Task, code: int) -> str:
-        """A code with its value."""
+        """Return a code with its value, as text."""
         if code >= 1 << task.element.bits:
             return f"what is no code of {task.element.bits} bits"
         return f"{plain(task.element.value(code))} ({hexadecimal(code, task.element.bits)})"
 
 
 def chances(task: Task, words: Words, bias: float, reach: float = math.inf) -> list[Chance]:
-    """Cases in at most `GAPS` gaps of both signs: irregular fractions, halves, and ladders down to where r bits end.
+    """Return cases in at most `GAPS` gaps, with both signs: irregular fractions, halves and small fractions.
 
-    `reach` is the largest magnitude that may be asked for. The smaller the bias looked for, the longer the ladders.
+    The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which grows as `bias`, the
+    smallest bias to be detected, shrinks. `reach` is the largest magnitude that may occur.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) > GAPS:
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # (next to nothing, and in the first gap because there it is a number)
+    wanted += [2.0**-60] * 2  # nearly zero; the source can represent it in the first gap only
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(words, 2)]
@@ -80,7 +86,7 @@ def chances(task: Task, words: Words, bias: float, reach: float = math.inf) -> l
 
 
 def survey(task: Task, words: Words, reach: float = math.inf) -> list[Chance]:
-    """One case in each gap of both signs, where there are more gaps than `chances` looks into; otherwise none."""
+    """Return two cases in each gap, with alternating signs, if there are more than `GAPS` gaps; otherwise none."""
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
         return []
@@ -91,7 +97,7 @@ def survey(task: Task, words: Words, reach: float = math.inf) -> list[Chance]:
 
 
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
-    """One number at exactly that fraction of a gap, amid the gaps."""
+    """Return one number at exactly that fraction of a gap. Gaps in the middle of the range come first."""
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
         found = between(task, [(*gaps[i], delta, 1)])
@@ -103,21 +109,21 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
 
 
 def irregular(words: Words, count: int) -> list[float]:
-    """Fractions between 1/8 and 7/8 with 17 bits."""
+    """Return random fractions between 1/8 and 7/8 with 17 bits."""
     return [float(odd) / 2**17 for odd in 2 * words.integers(2**13, 7 * 2**13 - 1, count) + 1]
 
 
 def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
-    """Neighbouring magnitudes between which numbers up to `reach` lie."""
+    """Return pairs of neighbouring magnitudes between which numbers up to `reach` lie."""
     values = grid.magnitudes(task.element)
     gaps = list(zip(values[:-1].tolist(), values[1:].tolist(), strict=True))
-    if not task.overflow.saturates and task.element.nan_code is not None:  # to infinity, or NaN
+    if not task.overflow.saturates and task.element.nan_code is not None:  # the gap to infinity, or to NaN
         gaps.append((float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])))
     return [gap for gap in gaps if gap[1] <= reach]
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """The cases at (below, above, fraction, sign), as exactly as the source has numbers; none twice."""
+    """Return the cases at (below, above, fraction, sign), rounded to numbers of the source, without duplicates."""
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))

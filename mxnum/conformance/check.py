@@ -1,4 +1,4 @@
-"""Checking a Python callable, and finding the smallest input that shows what is wrong with it."""
+"""Check a Python callable, and find the smallest input that shows what is wrong with it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mxnum.conformance.verdict import Judge
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
 
-#: Examples that hypothesis tries while it looks for a small failure.
+#: Number of examples that hypothesis tries to find a small failure.
 EXAMPLES = 1000
 
 
 class ConformanceError(AssertionError):
-    """An implementation differs from the right answers in a way that no legitimate choice, and no chance, explains."""
+    """An implementation gives wrong answers that neither a legitimate choice nor chance explains."""
 
     def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest
@@ -50,43 +50,47 @@ def check(
     scales: str = "plain",
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers; the report, or `ConformanceError` if there is a bug.
+    """Compare a callable with the right answers. Return the report; raise `ConformanceError` if there is a bug.
 
     Parameters
     ----------
     function
-        What is tested, called with arrays of many cases at once, which are its own:
+        The callable under test. It is called with arrays of many cases at once, which it may
+        overwrite:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block), scales (n,) or (n, 1);
-          or it gives the values that they stand for, of the type of x;
+          or it returns the values that the codes and scales stand for, in the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers; tensor scales are 1.
 
-        With ``rounding="sr"`` the random words come as one more argument. It may give arrays or tensors: codes as
-        integers, as the element's own type of ml_dtypes or torch, or packed, row by row, in bytes of the shape
-        (n, block * bits / 8); scales as integers or float8_e8m0fnu.
+        With ``rounding="sr"`` the random words are one more argument. The callable may return
+        arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
+        bytes that are packed row by row, of the shape (n, block * bits / 8). Scales are integers or
+        float8_e8m0fnu.
     format
-        An MX format; block lengths follow it.
+        An MX format, which also sets the block length.
     level, seed, count
-        Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: random cases, so many.
+        Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
+        random cases.
     accept
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or ``"all"``.
     strict
         Raise for choices that are not accepted as well.
     shrink
-        Look for the smallest input with hypothesis, where that is installed.
+        Search for the smallest failing input with hypothesis, if it is installed.
     arrays
-        What the function is called with: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors; codes and
-        scales as uint8, random words as uint32.
+        The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
+        Codes and scales are uint8, random words are uint32.
     scales
-        How the scales that it gives lie: ``"plain"``, or ``"swizzled"`` as tensor cores read them
-        (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
+        Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
+        cores read them (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate``, ``block``:
-        what the callable claims to do; those that decide nothing are refused. ``dot_blocks``: how many blocks each
-        operand of ``dot`` has, four by default, from which on the order of their sums shows.
+        the modes that the callable claims to implement. A mode that has no effect here raises
+        ValueError. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is
+        four, the least that shows in which order an implementation sums blocks.
 
     Examples
     --------
@@ -110,7 +114,10 @@ def check(
 def judge_all(
     judge_of_all: Judge, function: Callable[..., Any], batches: Iterable[Columns], arrays: str, scales: str
 ) -> None:
-    """Call a function with all cases and judge its answers. It may raise for NaNs for which there is no answer."""
+    """Call a function with all cases and judge its answers.
+
+    The function may raise for batches of NaNs that have no answer; their cases are then skipped.
+    """
     task, number = judge_of_all.task, 1
     for inputs in batches:
         try:
@@ -125,7 +132,7 @@ def judge_all(
 
 
 def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales: str) -> tuple[Case | None, str]:
-    """The smallest failing case, or why there is none."""
+    """Return the smallest failing case, or None and the reason why there is none."""
     try:
         return smallest_failure(function, report, arrays=arrays, scales=scales), ""
     except ModuleNotFoundError as problem:
@@ -144,9 +151,9 @@ def smallest_failure(
     arrays: str = "numpy",
     scales: str = "plain",
 ) -> Case:
-    """The smallest input that hypothesis finds for a failure of a report (the first); that failure if it finds none.
+    """Return the smallest input for which hypothesis finds the same failure as the report's first.
 
-    Needs hypothesis.
+    If hypothesis finds none, the first failure itself is returned. Needs hypothesis.
     """
     first = first or next(iter(report.failures or report.examples.values()))
     if not report.failures:

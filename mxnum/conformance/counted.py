@@ -1,4 +1,4 @@
-"""What must not be left to chance: scales, the codes next to a number, and whatever lies on a code or beyond all."""
+"""The parts of stochastic rounding that are not random: scales, which codes may occur, and exact numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mxnum.conformance.tiles import NO_CODE, OTHERS, Tally, inputs_of
 from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.modes import scale_rules
 
-#: The heading of what is wrong where nothing is drawn.
+#: The heading of the problems in cases where nothing is drawn.
 STAYS = "Nothing to draw"
 
 
 def judge_scales(report: StochasticReport, tally: Tally) -> None:
-    """Scales of blocks in which something is drawn."""
+    """Judge the scales of the blocks in which something is drawn, and add problems to the report."""
     tile, task = tally.tile, tally.tile.task
     if task.operation == "encode":
         return
@@ -57,7 +57,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
 
 
 def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Only the codes next to a number that is drawn for."""
+    """Judge that each number that is drawn for becomes one of its two neighbouring codes."""
     tile, task = tally.tile, tally.tile.task
     minus_zero = 1 << (task.element.bits - 1)
     strange, lost, kept = [], 0, 0
@@ -83,7 +83,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Zeros, representable numbers, saturated ones and blocks that are NaN: one code, the right one."""
+    """Judge zeros, representable numbers, saturated numbers and blocks of NaN: each has one right code."""
     tile, task, count = tally.tile, tally.tile.task, len(tally.tile.chances)
     first = {int(number): place for place, number in reversed(list(enumerate(tile.ids.ravel())))}
     moved = []
@@ -124,7 +124,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         add_choice(report, name, int(((verdicts & (BUG | bit)) == bit).sum()), profile)
     want = expected(task, inputs)
     wrong = np.flatnonzero(verdicts & BUG)
-    if "Scales" in report.problems:  # which has been said
+    if "Scales" in report.problems:  # wrong scales are reported already
         wrong = wrong[(answers["scale"] == want["scale"])[wrong, 0]]
     if wrong.size:
         add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases in which nothing is to be drawn are wrong.")
@@ -134,7 +134,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """What became of a number or block in which nothing is drawn."""
+    """Return what became of a number or block in which nothing is drawn, in words."""
     x, name = inputs["x"], task.outputs[-1].name
     where = words.block_text(task, x) if len(x) > 1 else words.plain(float(as_floats(x, task.source)[0]))
     if "scale" in got and got["scale"][0] != want["scale"][0]:

@@ -1,4 +1,4 @@
-"""What the judged cases cover: every input there is, or a sample; with NaN and infinity, or without."""
+"""What the judged cases cover: all inputs or a sample, with NaN and infinity or without."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array
 
-#: Inputs of at most this many bits are counted one by one.
+#: Inputs of at most this many bits are counted one by one, to say that all were tried.
 COUNTED_BITS = 16
 
 
@@ -21,7 +21,7 @@ def has_nan(task: Task, inputs: Columns) -> Array:
 
 
 def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
-    """Return for each case whether an element code, or a number, among its inputs is NaN, or infinity."""
+    """Return for each case whether `what` (is NaN, or is infinite) holds for a number or element code of its inputs."""
     if "x" in inputs:
         return np.asarray(what(as_magnitudes(inputs["x"], task.source)).any(axis=1))
     table = what(np.array(task.element.values()))
@@ -30,7 +30,7 @@ def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
 
 
 class Coverage:
-    """Fed with the inputs of judged cases; says what they cover."""
+    """Collects the inputs of judged cases and says what they cover."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -42,7 +42,7 @@ class Coverage:
         self.refused = ""
 
     def add(self, inputs: Columns) -> None:
-        """Take cases into account."""
+        """Record the inputs of a batch of cases."""
         if self._seen is not None:
             found = inputs["x"] if "x" in inputs else inputs["scale"].astype(np.int64) << self.task.element.bits
             self._seen[found if "x" in inputs else found | inputs["code"]] = True
@@ -50,7 +50,7 @@ class Coverage:
         self._infinity |= bool(_codes_are(self.task, inputs, np.isinf).any())
 
     def sentence(self) -> str:
-        """Say what was tried, and what was left out."""
+        """Return the sentence that says what was tried and what was left out."""
         if self._seen is not None and self._seen.all():
             return f"Tried: all {self._inputs()}{self._words()}."
         found = {"NaN": self._nan, "infinity": self._infinity}
@@ -66,7 +66,7 @@ class Coverage:
         return f"Tried: {some} {self._inputs()}{self._words()}, {', '.join(parts)}{why}."
 
     def _inputs(self) -> str:
-        """Name the inputs that there may be, with their number where they are counted."""
+        """Return the name of the possible inputs, with their number if they are counted."""
         task, number = self.task, "" if self._seen is None else f"{len(self._seen):,} "
         match task.operation:
             case "encode":

@@ -1,8 +1,8 @@
-"""Whether draws depend on each other: elements of one call, of the next call, and of calls under other seeds.
+"""Tests whether draws depend on each other: within a call, across calls, and across seeds.
 
-Everything is counted on one number that is drawn for again and again. Two fair draws go the same way half the time
-whatever their distance, and these agreements are independent of each other: how far their number may be from half is
-known without approximation (`binomial.deviation`).
+All draws that are compared belong to one number, which is drawn for again and again. Two fair,
+independent draws go the same way half the time at any distance, and these agreements are
+independent of each other. `binomial.deviation` therefore bounds their number without approximation.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import numpy as np
 from mxnum.conformance.binomial import deviation, tail
 from mxnum.memory.dtypes import Array
 
-#: Distances at which draws that go up a quarter of the time are compared as well.
+#: Up to this distance, draws that go up a quarter of the time are compared as well.
 NEAR = 64
 
 
 @dataclass(frozen=True)
 class Echo:
-    """Draws at some distance from each other that agree more or less often than independent ones."""
+    """Draws at some distance from each other that agree more or less often than independent draws."""
 
     distance: int
-    #: 0 within a call, 1 with the next, -1 with the one before.
+    #: 0: both draws are in one call. 1: the second is in the next call. -1: it is in the call
+    #: before.
     calls: int
     share: float
     expected: float
@@ -37,7 +38,7 @@ class Echo:
         return abs(self.share - self.expected)
 
     def text(self, block: int) -> str:
-        """What was seen, in words."""
+        """Return the observation in words."""
         if self.distance:
             rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
             place = f"{_counted(self.distance, 'element')} further on{rows}"
@@ -49,15 +50,16 @@ class Echo:
 
 
 def tests(length: int) -> int:
-    """How many comparisons `echoes` makes of calls of that length."""
+    """Return the number of comparisons that `echoes` makes for calls of that length."""
     reach = length // 2
     return 3 * reach + 1 + 2 * min(NEAR, reach) + 1
 
 
 def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> list[Echo]:
-    """What two successive calls, each a vector of +1 (away), -1 and 0 (nothing drawn), have in common; strongest first.
+    """Return the dependences between the draws of two successive calls, the strongest first.
 
-    `halves` go away from zero half the time and `quarters`, which may be missing, a quarter of the time.
+    Each call is a vector of +1 (away from zero), -1 and 0 (nothing drawn). `halves` go away from
+    zero half the time. `quarters`, which may be empty, go away a quarter of the time.
     """
     first, second = (half.astype(np.float64) for half in halves)
     reach = len(first) // 2
@@ -71,10 +73,10 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Fair draws: elements of a against those of b so much further on."""
+    """Compare fair draws: elements of a with the elements of b that are some distance further on."""
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
-    # Beyond what chance does with fair draws, and beyond what a bias that all draws share would do.
+    # Neither chance with fair draws nor a bias that all draws share may explain the excess.
     excess = np.minimum(abs(together), abs(together - pairs * _mean(a) * _mean(b))) / 2
     found = np.flatnonzero(excess > deviation(pairs / 4, level)).tolist()
     shares = (pairs[found] + together[found]) / 2 / pairs[found]
@@ -85,7 +87,11 @@ def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) 
 
 
 def _correlation(a: Array, b: Array, count: int) -> Array:
-    """Sums of a[i] b[i + d] for d below `count`: integers, by Fourier transforms that err by far less than 1/2."""
+    """Return the sums of a[i] b[i + d] for d below `count`.
+
+    The sums are integers. Fourier transforms give them with errors far below 1/2, which rounding
+    removes.
+    """
     size = 1 << (len(a) + count).bit_length()
     product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
     sums: Array = np.rint(np.fft.irfft(product, size)[:count])
@@ -97,7 +103,11 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Draws that go away a quarter of the time: pairs in which both do, of pairs that have no element in common."""
+    """Compare draws that go away a quarter of the time: count the pairs in which both do.
+
+    Within a call, only pairs that have no element in common are counted, so that they are
+    independent.
+    """
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
     known = (first != 0) & (second != 0) & apart
@@ -110,18 +120,22 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
-    """The correlation that draws at one distance must have to be seen with that power in so many pairs."""
+    """Return the smallest correlation of draws at one distance that is detected with that power in `pairs` pairs."""
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
-        # Counted as if pairs were independent of each other, which they are nearly when the correlation is small.
+        # Takes pairs as independent of each other, which nearly holds when the correlation is
+        # small.
         enough = math.ceil(pairs / 2 + deviation(pairs / 4, level))
         low, high = (low, rho) if tail(enough, pairs, (1 + rho) / 2) >= power else (rho, high)
     return high
 
 
 def groups(half: Array, block: int) -> int:
-    """The largest power of two (or number of blocks) so that each group of so many elements goes one way; 1 if none."""
+    """Return the largest group size such that all draws in each group go one way; 1 if there is none.
+
+    The sizes tried are powers of two and the block length.
+    """
     sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
     found = 1
     for size in sizes:
@@ -135,10 +149,10 @@ def groups(half: Array, block: int) -> int:
 
 
 def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
-    """What is wrong with calls (rows of +1, -1 and 0) that should differ, in sentences."""
+    """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
     drawn = calls[calls != 0]
     if not drawn.size or abs(drawn.sum()) == drawn.size:
-        return []  # nothing tells: all went one way, always
+        return []  # all draws went one way in every call, so equal calls prove nothing
     if all(abs(call.sum()) == abs(call).sum() for call in calls):
         return [
             "All equal elements of a call go the same way, those of other calls the other: one random word for all."
@@ -154,7 +168,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
-    """Calls of which elements in the same place agree more or less often than independent ones, in sentences."""
+    """Return sentences about calls whose elements at one index agree more or less often than independent draws."""
     wide = calls.astype(np.float64)
     together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
     means = wide.sum(axis=1) / np.maximum(1, abs(wide).sum(axis=1))

@@ -1,9 +1,9 @@
-"""Which hypotheses explain every case: the wrong ones, and the right ones as well.
+"""Find hypotheses that explain every case, the wrong answers and the right ones.
 
-A hypothesis is dropped at the first answer that it does not give. What it may differ in is what the implementation
-chooses otherwise throughout: numbers that a choice explains are left aside, and so are the sign of a zero and the code
-of a NaN where these are chosen. Where no hypothesis is left, two slips at once are tried, and then each class of cases
-by itself.
+A hypothesis is dropped at the first answer that it does not give. Differences that a legitimate
+choice of the implementation explains do not count, provided that it makes this choice throughout.
+The sign of a zero and the code of a NaN are such choices too. If no hypothesis is left,
+combinations of two mistakes are tried, and then each class of cases by itself.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, class_names, classify
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Wrong numbers, and right ones, that a hypothesis is tried on before it is tried on whole batches.
+#: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
 FIRST = 16
-#: Wrong answers that a hypothesis has to give at least, lest it be named of a class by chance.
+#: Fewest wrong answers that a hypothesis must give to be named for some classes; fewer may be
+#: chance.
 FEWEST = 4
-#: Bytes of batches that are kept for what is tried later.
+#: Most bytes of batches that are kept, to try further hypotheses on them later.
 KEPT = 1 << 27
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses that all explain every case that was looked at, or every one of some classes."""
+    """Hypotheses that each explain every case, or every case of some classes."""
 
     field: str
     #: The likeliest first.
     names: tuple[str, ...]
     wrong: int
     right: int
-    #: Of codes: whether they are what is given for wrong scales as well.
+    #: For codes: True if the hypotheses also explain the codes of blocks whose scale is wrong.
     at_any_scale: bool = True
-    #: If not all: the classes whose cases they explain.
+    #: The classes whose cases they explain; empty if these are all classes.
     classes: tuple[str, ...] = ()
-    #: Other answers that the hypothesis would change, and that are not what it gives.
+    #: Number of other answers that the hypothesis would change but that differ from it.
     contradicted: int = 0
 
     @property
     def claim(self) -> str:
-        """What they explain, in words."""
+        """What the hypotheses explain, in words."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
@@ -60,7 +61,7 @@ class Explanation:
         return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
 
     def sentence(self) -> str:
-        """The claim, with the right answers that it holds of as well."""
+        """Return the claim, and the number of right answers for which it also holds."""
         right = {
             "scale": f"the {self.right} right scales",
             "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
@@ -70,7 +71,7 @@ class Explanation:
 
     @property
     def doubt(self) -> str:
-        """Say how many other answers contradict the claim."""
+        """The number of other answers that contradict the claim, in words."""
         return f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
 
 
@@ -79,11 +80,11 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: Numbers in which it differs, by the choice that would explain the difference.
+    #: Number of answers that differ from it, by the choice that would explain the difference.
     misses: Counter[str] = field(default_factory=Counter)
-    #: Zeros that are negative, as it says.
+    #: Number of answers that are -0, as it predicts.
     minus_zeros: int = 0
-    #: Whether it differs in blocks whose scale is wrong.
+    #: True if answers in blocks with a wrong scale differ from it.
     elsewhere: bool = False
 
 
@@ -92,19 +93,19 @@ def _singles(task: Task) -> list[Hypothesis]:
 
 
 class Diagnosis:
-    """Fed with judged batches; says at the end what explains them all."""
+    """Collects judged batches and says at the end which hypotheses explain them all."""
 
     def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
         self.task, self._made = task, made
-        self._alive: list[_Tried] | None = None  # None until the first bug
+        self._alive: list[_Tried] | None = None  # None until the first bug: trying hypotheses costs time
         self._kept: list[tuple[Columns, Columns, Columns]] = []
         self._size = 0
-        #: Rows with choices or bugs, by their labels taken together.
+        #: Number of rows with choices or bugs, by field and by the union of their labels.
         self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
         self._right: Counter[str] = Counter()
 
     def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
-        """Take a batch into account. Hypotheses cost time, so that none is tried before there is a bug."""
+        """Record a batch. Hypotheses are tried only from the first bug on, because trying them costs time."""
         if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
             known = ~has_nan(self.task, inputs)
             inputs, answers, labels = (
@@ -146,23 +147,24 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return the rows on which hypotheses about a field are tried, and what their answers are made from."""
+        """Return the rows on which hypotheses about a field are tried, and the inputs of the hypotheses."""
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
             return judged, inputs
-        # Codes are judged for their scale; where that is wrong, they are tried all the same.
+        # The judge judges codes of right scales only; a hypothesis can be tried at a wrong scale as
+        # well.
         scale, bits = answers["scale"], self.task.scale_bits
         finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
         judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Whether a hypothesis gives these answers, but for choices."""
+        """Return True if all answers are those of the hypothesis or differ by choice. If `count`, count the choices."""
         theirs = tried.hypothesis.answer(self.task, inputs)
         if self._differs(output, inputs, got, labels, theirs).any():
             return False
         differs = np.asarray(got != theirs)
-        if output.name == "codes" and "padding" in inputs:  # short blocks of an array: what fills them is no answer
+        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
             differs &= ~inputs["padding"]
         unjudged = labels == UNJUDGED
         open_to = np.where(unjudged, 0, labels) & ~BUG
@@ -181,7 +183,7 @@ class Diagnosis:
         return True
 
     def _differs(self, output: Field, inputs: Columns, got: Array, labels: Array, theirs: Array) -> Array:
-        """Return where answers differ from those of a hypothesis, and not by choice."""
+        """Return for each answer whether it differs from the hypothesis, and not by choice."""
         differs = np.asarray(got != theirs) & (labels != UNJUDGED) & ((labels & ~BUG) == 0)
         if output.name == "codes" and "padding" in inputs:
             differs &= ~inputs["padding"]
@@ -190,7 +192,7 @@ class Diagnosis:
         return np.asarray(differs & ~lost_sign & ~other_nan & ~self._is_most_negative(output, inputs, got, theirs))
 
     def _minus_zero(self, output: Field) -> int:
-        """The code of -0; for what has none, a number that is no code."""
+        """Return the code of -0, or a number that is no code if the field has no -0."""
         return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
 
     def _is_nan(self, output: Field, codes: Array) -> Array:
@@ -202,7 +204,10 @@ class Diagnosis:
         return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
 
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
-        """Where the most negative integer stands for the least one that the library produces, beyond which x lies."""
+        """Return for each answer whether it is the most negative integer where the hypothesis has the next one.
+
+        The library never produces the most negative integer; an implementation may saturate to it.
+        """
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
             return np.zeros(got.shape, bool)
@@ -211,9 +216,10 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """What explains each field that is wrong somewhere: one slip, or else two, or else one in each of some classes.
+        """Return the explanations of the wrong fields: one mistake, else two, else one in each of some classes.
 
-        `steady` names the choices that are not contradicted, `inconsistent` those that are followed in part.
+        `steady` names the choices that no answer contradicts, `inconsistent` those that only some
+        answers follow.
         """
         found = self._found(steady, inconsistent)
         fields = {output.name for output in self.task.outputs if self._count(output, inconsistent)}
@@ -232,21 +238,21 @@ class Diagnosis:
         return [self._checked(one) for one in found] if self._size <= KEPT else found
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return how many wrong answers there are besides those that are explained; 0 if none is."""
+        """Return the number of wrong answers that the explanations leave over; 0 if there is no explanation."""
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
         return sum(counts.values()) if found else 0
 
     def _checked(self, found: Explanation) -> Explanation:
-        """Return the explanation by the hypotheses that the fewest other answers contradict."""
+        """Return the explanation with only the hypotheses that the fewest other answers contradict."""
         counts = {name: self._contradictions(found, name) for name in found.names}
         least = min(counts.values())
         names = tuple(name for name in found.names if counts[name] == least)
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Count the other answers that the hypothesis would change, but that are not what it gives."""
+        """Return the number of other answers that the hypothesis would change but that differ from it."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
@@ -269,7 +275,10 @@ class Diagnosis:
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """The same batches, or the `chosen` rows of each, with other hypotheses, about some fields."""
+        """Return a new diagnosis of the same batches, or of the `chosen` rows of each, with other hypotheses.
+
+        Only hypotheses about `fields` are tried.
+        """
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
             rows = slice(None) if chosen is None else chosen[index]
@@ -277,11 +286,11 @@ class Diagnosis:
         return again
 
     def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """What explains each field everywhere."""
+        """Return the explanations that hold for all cases, one for each field that has any."""
         found = []
         for output in self.task.outputs:
             fitting = self._fitting(output, steady)
-            fitting.sort(key=lambda tried: tried.misses.total())  # those first that need no choice
+            fitting.sort(key=lambda tried: tried.misses.total())  # hypotheses that need no choice come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)
@@ -290,12 +299,12 @@ class Diagnosis:
         return found
 
     def _count(self, output: Field, inconsistent: Collection[str]) -> int:
-        """How many are wrong; answers that follow a choice in some places alone are, too."""
+        """Return the number of wrong rows. Rows that follow an inconsistent choice count as wrong."""
         mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
         return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
 
     def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
-        """The stacks whose arithmetic gives all answers, in every field."""
+        """Return the names of the stacks whose arithmetic gives all answers, in every field."""
         every = [
             {tried.hypothesis.stack for tried in self._fitting(output, steady) if not tried.elsewhere}
             for output in self.task.outputs
@@ -304,7 +313,7 @@ class Diagnosis:
         return tuple(name for name in dict.fromkeys(names) if all(name in some for some in every))
 
     def _fitting(self, output: Field, steady: Collection[str]) -> list[_Tried]:
-        """The hypotheses about a field that no answer contradicts."""
+        """Return the hypotheses about a field that no answer contradicts."""
         self._start()
         assert self._alive is not None
         return [
@@ -317,7 +326,10 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """The explanations of a field in its classes, those with a hypothesis in common as one; that of the most first."""
+    """Yield the explanations of a field by class, merging classes with a hypothesis in common.
+
+    The hypothesis that explains the most wrong answers comes first.
+    """
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

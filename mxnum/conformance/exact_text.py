@@ -1,4 +1,4 @@
-"""Exact numbers for people."""
+"""Exact numbers as text for users."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from fractions import Fraction
 
 
 def number(x: float | Fraction) -> str:
-    """A number for people: exact decimals where they are short, otherwise a significand times a power of two.
+    """Return a number as text: exact decimals if they are short, else a significand times a power of two.
 
-    Digits that are not all there end in "...".
+    Digits that are cut off are marked by "...".
     """
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
@@ -26,7 +26,7 @@ def number(x: float | Fraction) -> str:
 
 
 def fraction_text(f: Fraction) -> str:
-    """A share of a gap: as a fraction where it is short."""
+    """Return a fraction of a gap as text; as a quotient if that is short."""
     if f.denominator == 1:
         return str(f.numerator)
     if f.denominator <= 64:
@@ -41,6 +41,6 @@ def fraction_text(f: Fraction) -> str:
 
 
 def reference_exponent(x: Fraction) -> int:
-    """The E with 2**E <= x < 2**(E+1)."""
+    """Return the E with 2**E <= x < 2**(E+1)."""
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if Fraction(2) ** e <= x else e - 1

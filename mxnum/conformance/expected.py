@@ -1,6 +1,7 @@
-"""The right answers, by the definition as numpy runs it (tests compare them with `mxnum.reference`).
+"""The right answers, computed with numpy by the definition (tests compare them with `mxnum.reference`).
 
-Nothing is compiled for the first case, and nothing is shared with the loops where they are what is judged.
+Nothing has to be compiled before the first case. No code is shared with the compiled loops, which
+may be what is judged.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from mxnum.modes import Nonfinite, Rounding
 
 
 def as_floats(bits: Array, source: ElementFormat) -> Array:
-    """Bit patterns seen as floats."""
+    """Return bit patterns viewed as floats."""
     return np.ascontiguousarray(bits).view(numpy_dtype(source))
 
 
 def as_bits(values: Any, source: ElementFormat) -> Array:
-    """Floats seen as bit patterns."""
+    """Return floats viewed as bit patterns."""
     return np.ascontiguousarray(values).view(f"u{source.bits // 8}")
 
 
 def expected(task: Task, inputs: Columns) -> Columns:
-    """The outputs of every case: arrays of shape (cases, fields)."""
+    """Return the right outputs of every case: arrays of shape (cases, fields)."""
     match task.operation:
         case "encode":
             return {"code": element_codes(task, inputs["x"], None, inputs.get("random"))}
@@ -53,7 +54,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def _quantized(task: Task, inputs: Columns, words: Array | None) -> by_numpy.Quantized:
-    """Each row a block."""
+    """Return the quantized inputs, with each row as one block."""
     x, blocks, tensor, scales = as_floats(inputs["x"], task.source), (1, task.block), tensor_scales(inputs), None
     if by_numpy.looks_at_elements(task.scale_rule):
         how: Any = {"scale_rule": task.scale_rule, "nonfinite": task.nonfinite, "tensor_scale": tensor}
@@ -62,15 +63,16 @@ def _quantized(task: Task, inputs: Columns, words: Array | None) -> by_numpy.Qua
 
 
 def tensor_scales(inputs: Columns) -> Array | None:
-    """The tensor scale of each row; None where the format has none."""
+    """Return the tensor scale of each row; None if the format has none."""
     bits = inputs.get("tensor_scale")
     return None if bits is None else np.ascontiguousarray(bits).view(np.float32)
 
 
 def with_tensor(task: Task, inputs: Columns) -> Columns:
-    """The inputs, with the tensor scales that go with the largest magnitudes of tensors.
+    """Return the inputs with the largest magnitude and the scale of each row's tensor, if the format needs them.
 
-    Each row is a part of a tensor whose largest finite magnitude is the row's own, or more if ``largest`` says so.
+    Each row is a part of a tensor. The tensor's largest finite magnitude is that of the row, or the
+    one in ``largest`` if it is larger.
     """
     if not task.has_tensor:
         return inputs
@@ -82,16 +84,17 @@ def with_tensor(task: Task, inputs: Columns) -> Columns:
 
 
 def unsigned(scales: Array) -> Array:
-    """Scales as their codes."""
+    """Return scales viewed as their integer codes."""
     return np.ascontiguousarray(scales).view(f"u{scales.itemsize}")
 
 
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
-    """Codes of elements by the element policy, at scale 1 or at the scale code and tensor scale of each row.
+    """Return element codes by the element policy, at scale 1 or at the scale code and tensor scale of each row.
 
-    A NaN for an element without NaN, which the library refuses, becomes the largest value: callers leave it aside.
+    A NaN for an element without NaN, for which the library raises, becomes the largest value here:
+    callers leave it out.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
@@ -99,16 +102,16 @@ def element_codes(
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
     blocks, fmt, kept = (1, max(1, x.shape[1])), task.format, tensor
-    if scales is None:  # (the element alone, whatever its scales)
+    if scales is None:  # at scale 1, in E8M0, which every element can have
         fmt, scales, kept = mx.MXFormat(task.element), np.full((len(x), 1), E8M0.bias, np.uint8), None
     held = np.ascontiguousarray(scales.reshape(-1, 1).astype(f"u{fmt.scale.bits // 8}"))
     return by_numpy.quantize(floats, fmt, blocks, asked, held, random, kept).codes
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """|x| over the scale and the tensor scale of its row, in float64, which compare with the element as exact ones do.
+    """Return |x| over the scale and the tensor scale of its row, in float64; without scales, |x| itself.
 
-    Without scales, |x| itself.
+    The quotients compare with values of the element as the exact quotients do.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
@@ -117,7 +120,7 @@ def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = No
 
 
 def scale_numbers(task: Task, scales: Array) -> Array:
-    """The values of scale codes in float64."""
+    """Return the values of scale codes in float64."""
     scale = task.format.scale
     if scale.number is None:
         return np.where(scales == scale.nan_code, np.nan, np.ldexp(1.0, scales.astype(np.int64) - scale.bias))
@@ -126,7 +129,7 @@ def scale_numbers(task: Task, scales: Array) -> Array:
 
 
 def is_nan_scale(task: Task, scales: Array) -> Array:
-    """Which scale codes are NaN."""
+    """Return for each scale code whether it is NaN."""
     scale = task.format.scale
     if scale.number is None:
         return np.asarray(scales == scale.nan_code)
@@ -134,7 +137,7 @@ def is_nan_scale(task: Task, scales: Array) -> Array:
 
 
 def replace_block(task: Task, block: int) -> mx.MXFormat:
-    """The task's format in blocks of another length."""
+    """Return the task's format in blocks of another length."""
     fmt = task.format
     return mx.MXFormat(task.element, fmt.scale, max(1, block), fmt.name, fmt.tensor_scale)
 

@@ -1,7 +1,8 @@
-"""How one number or one block is quantized, step by step, in exact arithmetic: the picture drawn on paper.
+"""Explain in exact arithmetic, step by step, how one number or one block is quantized.
 
-The steps are derived here from the values of the format with rationals; the result of each is compared with the
-compiled kernel before it is returned, so an explanation that does not explain what is computed raises.
+The steps are derived from the values of the format with rationals. The result of each explanation
+is compared with the library's answer before it is returned: an explanation that does not match
+raises.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class ElementSteps:
-    """One number on its way to an element code."""
+    """The steps from one number to an element code."""
 
     element: ElementFormat
-    #: The number, and what it is divided by: the scale, times the tensor scale if there is one; and that in words.
+    #: The number; its divisor (the scale, times the tensor scale if there is one); the divisor in
+    #: words.
     x: float
     factor: Fraction
     divisor: str
@@ -52,7 +54,7 @@ class ElementSteps:
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
-    #: Where it lies between them, 0 to 1, counted from zero.
+    #: The position of the magnitude between its neighbours: 0 at `below`, 1 at `above`.
     fraction: Fraction | None
     rule: str
     code: int
@@ -70,7 +72,7 @@ class ElementSteps:
         return self.fraction == Fraction(1, 2)
 
     def sentence(self) -> str:
-        """What is rounded and by which rule."""
+        """Return a sentence that says what is rounded and by which rule."""
         if self.magnitude is None or self.below is None or self.above is None:
             return f"{self.rule}."
         scaled = f" / {self.divisor} = {number(self.signed)}" if self.factor != 1 else ""
@@ -87,7 +89,7 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """A neighbour with the sign of the number."""
+        """Return the value of a neighbour with the sign of the number."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:
@@ -100,9 +102,10 @@ class ElementSteps:
 
 @dataclass(frozen=True)
 class ScaleSteps:
-    """The values of a block on their way to its scale code."""
+    """The steps from the values of a block to its scale code."""
 
-    #: Where the largest finite magnitude is (None: no nonzero finite one) and what it is.
+    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
+    #: value.
     place: int | None
     maximum: Fraction
     #: maximum = fraction * 2**exponent.
@@ -110,18 +113,18 @@ class ScaleSteps:
     fraction: Fraction
     emax: int
     rule: str
-    #: What the rule gives, and what the E8M0 code can hold.
+    #: The exponent that the rule gives, and the E8M0 code of that exponent after clipping.
     wanted: int
     code: int
 
     @property
     def amount(self) -> str:
-        """The maximum as a number and as fraction * 2**exponent; once where both read the same."""
+        """The maximum as a number and as fraction * 2**exponent; once if both read the same."""
         shown, product = number(self.maximum), f"{number(self.fraction)} * 2^{self.exponent}"
         return shown if shown == product else f"{shown} = {product}"
 
     def sentence(self) -> str:
-        """How the code comes about."""
+        """Return a sentence that says how the code comes about."""
         if self.place is None or self.code == E8M0.nan_code:
             return f"{self.rule}."
         limited = f", limited to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
@@ -133,7 +136,7 @@ class ScaleSteps:
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """A block: its scale, then its elements."""
+    """The steps from a block to its scale and its element codes."""
 
     task: Task
     scale: ScaleSteps | FloatScaleSteps
@@ -145,11 +148,14 @@ class BlockSteps:
 def explain_element(
     task: Task, bits: int, scale_code: int | None = None, random: int = 0, tensor: float | None = None
 ) -> ElementSteps:
-    """How the number with that bit pattern becomes an element code, by the element policy; without a scale, at 1."""
+    """Return the steps from the number with that bit pattern to an element code, by the element policy.
+
+    Without a scale code the scale is 1.
+    """
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
     x = float(as_floats(column, source)[0, 0])
-    if math.isnan(x):  # converting may lose the sign
+    if math.isnan(x):  # converting a NaN may lose its sign
         x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)
     words = np.array([[random]], np.uint32) if task.rounding.is_stochastic else None
     held = None if scale_code is None else np.array([[scale_code]])
@@ -190,7 +196,8 @@ def explain_element(
         stays = rounded_in(task.rounding, math.copysign(1, x) < 0)
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # What lies on the grid beyond the largest is not rounded, but does not stay either.
+        # A number on the grid beyond the largest value needs no rounding, but it does not stay
+        # either.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"
@@ -206,7 +213,10 @@ def explain_element(
 
 
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """What elements are divided by, exactly and in words. (Infinity and NaN, by which nothing is divided, are 1.)"""
+    """Return the divisor of elements, exactly and in words.
+
+    Infinity and NaN are replaced by 1: nothing is divided by them.
+    """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
         return factor, f"2^{(E8M0.bias if code is None else code) - E8M0.bias}"
@@ -216,7 +226,7 @@ def _factor(task: Task, scale: float, code: int | None, tensor: float | None) ->
 
 
 def rounded_in(rounding: Rounding, negative: bool) -> bool:
-    """Whether a directed rounding keeps an overflow at the largest value."""
+    """Return True if a rounding keeps an overflow at the largest value."""
     match rounding:
         case Rounding.RTZ | Rounding.RTO:
             return True
@@ -231,14 +241,14 @@ def rounded_in(rounding: Rounding, negative: bool) -> bool:
 
 
 def _code(e: ElementFormat, place: int, x: float) -> int:
-    """The code of the grid value at that place, with the sign of x."""
+    """Return the code of the grid value at that index, with the sign of x."""
     if e.integer:
         return (-place) % (1 << e.bits) if math.copysign(1, x) < 0 else place
     return place + ((1 << (e.bits - 1)) if math.copysign(1, x) < 0 else 0)
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Parity of the unbounded code k * 2**m + q of a magnitude."""
+    """Return the parity of the code that a magnitude would have if codes were unbounded: k * 2**m + q."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -247,7 +257,7 @@ def _parity(e: ElementFormat, value: Fraction) -> int:
 
 
 def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, random: int) -> tuple[str, bool]:
-    """The rule in words, and whether it goes to the neighbour farther from zero."""
+    """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
     if delta == 0:
         return "is representable and stays", False
     mode, half = task.rounding, Fraction(1, 2)
@@ -279,7 +289,10 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
-    """How a block of bit patterns gets its scale code; with a tensor scale, if the format has one."""
+    """Return the steps from a block of bit patterns to its scale code.
+
+    A format with a tensor scale needs `tensor`.
+    """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
     block = replace(task, operation="scale")
@@ -333,9 +346,9 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
-    """How a block of bit patterns is quantized; checked against the reference as a whole.
+    """Return the steps by which a block of bit patterns is quantized, checked against the reference as a whole.
 
-    Without a tensor scale, that of a tensor that is this block alone.
+    If the format has a tensor scale and `tensor` is missing, the block is a tensor by itself.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:

@@ -1,4 +1,4 @@
-"""How a block gets a scale that is a float: the quotient, its neighbours in the format of the scale, and the rule."""
+"""Explain how a block gets a scale that is a float: the quotient, its neighbours among the scales, and the rule."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from mxnum.modes import FloatScaleRule
 
 @dataclass(frozen=True)
 class FloatScaleSteps:
-    """The values of a block on their way to the code of its scale."""
+    """The steps from the values of a block to the code of its scale."""
 
     task: Task
-    #: Where the largest finite magnitude is (None: no nonzero finite one) and what it is.
+    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
+    #: value.
     place: int | None
     maximum: Fraction
     #: The tensor scale; 1 without one.
     tensor_scale: Fraction
-    #: What is rounded: the maximum over the largest element and the tensor scale. Four over six may take 3/2 of it.
+    #: The quotient that is rounded: the maximum over the largest element and the tensor scale. The
+    #: rule four over six may take 3/2 of it.
     quotient: Fraction
-    #: Codes of the scales around it (the second None past the largest), and where it lies between them.
+    #: The codes of the scales around the quotient (`above` is None past the largest), and the
+    #: position of the quotient between them.
     below: int
     above: int | None
     fraction: Fraction | None
@@ -37,17 +40,17 @@ class FloatScaleSteps:
 
     @property
     def divided(self) -> str:
-        """The quotient as it is computed."""
+        """The division that gives the quotient, in words."""
         largest = number(self.task.element.max)
         has_tensor = self.task.format.tensor_scale is not None
         return f"{number(self.maximum)} / {f'({largest} * {number(self.tensor_scale)})' if has_tensor else largest}"
 
     def named(self, code: int) -> str:
-        """A scale and its code."""
+        """Return a scale and its code, as text."""
         return f"{number(self.scale.value(code))} (0x{code:0{(self.task.scale_bits + 3) // 4}X})"
 
     def sentence(self) -> str:
-        """How the code comes about."""
+        """Return a sentence that says how the code comes about."""
         if self.place is None:
             return f"{self.rule}."
         about = f"the largest magnitude is {number(self.maximum)} (element {self.place}); "
@@ -62,7 +65,7 @@ class FloatScaleSteps:
 
 
 def float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """The steps to a code that is known, derived from the values of the formats; an error where they lead elsewhere."""
+    """Return the steps to a known code, derived from the values of the formats. Raise if they give another code."""
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
     assert scale.number is not None
     assert isinstance(rule, FloatScaleRule)
@@ -94,7 +97,7 @@ def float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: i
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """The code of a quotient, those around it, where it lies between them, and the rule in words."""
+    """Return the code of a quotient, the codes around it, its position between them, and the rule in words."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # codes are in the order of their values
         middle = (low + high) // 2
@@ -115,7 +118,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """The sum of errors, or of their squares, of numbers that are rounded to nearest even under a factor."""
+    """Return the sum of the errors, to that power, of numbers rounded to nearest even under a factor."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:

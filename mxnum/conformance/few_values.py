@@ -1,4 +1,4 @@
-"""Blocks of few values, which quantizers treat apart."""
+"""Blocks of few values, for which quantizers have code of their own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mxnum.memory.dtypes import Array
 
 
 def few_values(task: Task, anchors: Array, words: Words) -> Array:
-    """Blocks of few values: zeros of both signs, one number, one NaN or infinity, falling powers, changing signs.
+    """Return blocks of few values: zeros, one number, one NaN or infinity, falling powers, alternating signs.
 
-    The last ones have the middle one of the `anchors`, bit patterns of maxima, at each place with each sign, among
-    numbers of a fourth of it: the element there alone decides the scale.
+    In the last blocks, one element alone decides the scale. It is the median of `anchors` (bit
+    patterns of maxima), at each position and with each sign, among numbers of a fourth of it.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype

@@ -1,7 +1,7 @@
 """Cases for scales that are floats: maxima at every boundary of a scale, in tensors of many sizes.
 
-With a tensor scale each row says, as ``largest``, the largest magnitude of the tensor that it is a part of. A kernel is
-called once for each tensor.
+With a tensor scale, the column ``largest`` holds the largest magnitude of each row's tensor. A
+kernel is called once for each tensor.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import Array, code_dtype
 from mxnum.modes import FloatScaleRule, Nonfinite
 
-#: The largest magnitudes of tensors: where the tensor scale is 1 in NVFP4, a few plain ones, the ends of float32.
+#: The largest magnitudes of tensors: 2688, for which NVFP4's tensor scale is 1, a few plain
+#: numbers, and the ends of float32.
 LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-128, 2.0**-147)
-#: For so many of them every boundary of an 8-bit scale is tried; for the others a sample.
+#: Every boundary of an 8-bit scale is tried for the first `WHOLE` of them; a sample for the others.
 WHOLE = 3
-#: Codes of a sample of scales, and rows of a tensor at level 2.
+#: Number of codes in a sample of scales, and number of rows of a tensor at level 2.
 SAMPLE, ROWS = 24, 512
 
 
 def boundaries(task: Task, words: Words) -> Columns:
-    """Level 1."""
+    """Return the cases of level 1."""
     if task.operation == "dequantize":
         codes = _scale_codes(task, words, 128)
         return _pairs(task, words, codes, np.arange(1 << task.element.bits), largest_of_tensors(task))
@@ -48,7 +49,7 @@ def boundaries(task: Task, words: Words) -> Columns:
 
 
 def random(task: Task, words: Words, size: int, start: int) -> Columns:
-    """Level 2: tensors of any size, with blocks like those of tensors and blocks at boundaries."""
+    """Return cases of level 2: tensors of any size, with bell-shaped blocks and blocks at boundaries."""
     if task.operation == "dequantize":
         return _random_pairs(task, words, size, start)
     made, source = [], task.source
@@ -70,7 +71,10 @@ def random(task: Task, words: Words, size: int, start: int) -> Columns:
 
 
 def largest_of_tensors(task: Task) -> list[int]:
-    """Bit patterns of the largest magnitudes; one of the largest number where there is no tensor scale."""
+    """Return the bit patterns of the largest magnitudes of tensors.
+
+    Without a tensor scale, return only the largest number of the source.
+    """
     if not task.has_tensor:
         return [task.source.max_code]
     values = np.array([v for v in LARGEST if v <= task.source.max])
@@ -79,7 +83,7 @@ def largest_of_tensors(task: Task) -> list[int]:
 
 
 def joined(made: list[Columns]) -> Columns:
-    """The rows of several batches."""
+    """Return the rows of several batches as one batch."""
     return {name: np.concatenate([one[name] for one in made]) for name in made[0]}
 
 
@@ -101,7 +105,10 @@ def _most(task: Task) -> int:
 
 
 def _scale_codes(task: Task, words: Words, count: int) -> Array:
-    """Codes of scales: the ends, around the least normal one, NaN and infinity, and others; all if there are few."""
+    """Return about `count` codes of scales: the ends, those around the least normal one, and random ones.
+
+    `dequantize` gets NaN and infinity too. If there are few scale codes, all of them are returned.
+    """
     number = task.format.scale.number
     assert number is not None
     if task.scale_bits <= 8 and count >= 1 << (task.scale_bits - 1):
@@ -114,7 +121,10 @@ def _scale_codes(task: Task, words: Words, count: int) -> Array:
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Bit patterns of maxima at these scales and halfway to the next, their neighbours, and what lies beyond."""
+    """Return bit patterns of maxima at these scales, halfway to the next scale, and beyond the largest.
+
+    The neighbours of each are included.
+    """
     source, most = task.source, _most(task)
     codes = codes[codes <= most]
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
@@ -127,7 +137,7 @@ def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Ar
 
 
 def _scales_for(task: Task, anchors: Array, tensor: Array | None) -> Array:
-    """The factors of blocks with these maxima, in float64."""
+    """Return the factors (scale times tensor scale) of blocks with these maxima, in float64."""
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
     asked = by_numpy.Settings(scale_rule=rule, nonfinite=Nonfinite.ELEMENT)
@@ -139,7 +149,10 @@ def _scales_for(task: Task, anchors: Array, tensor: Array | None) -> Array:
 def _rows_of(
     task: Task, words: Words, anchors: Array, tensor: Array | None, largest: int, whole: bool = False
 ) -> Columns:
-    """A block for each maximum, with elements at boundaries of its scale; or, for the `whole` of them, as many."""
+    """Return blocks for each maximum, with elements at boundaries of its scale.
+
+    There is one block for each maximum; with `whole`, as many as all boundaries need.
+    """
     if not whole or task.block == 1:
         return _of_tensor(task, _around(task, words, anchors, tensor), largest)
     points, rows = grid.points(task.element), []
@@ -153,7 +166,7 @@ def _rows_of(
 
 
 def _around(task: Task, words: Words, anchors: Array, tensor: Array | None) -> Array:
-    """A block for each maximum: its elements next to values and middles of the element at the scale that it gets."""
+    """Return a block for each maximum, with elements next to values and midpoints of the element at its scale."""
     if task.block == 1:
         return anchors.reshape(-1, 1)
     shape = len(anchors), task.block - 1
@@ -165,7 +178,7 @@ def _around(task: Task, words: Words, anchors: Array, tensor: Array | None) -> A
 
 
 def _with_anchors(words: Words, near: Array, anchors: Array) -> Array:
-    """The anchor of each row at some place in it."""
+    """Return the rows with the anchor of each at a random position in it."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = words.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -173,7 +186,7 @@ def _with_anchors(words: Words, near: Array, anchors: Array) -> Array:
 
 
 def _pairs(task: Task, words: Words, scales: Array, codes: Array, tensors: Iterable[int]) -> Columns:
-    """Every element code at every one of these scales, in every one of these tensors."""
+    """Return every element code at every one of these scales, in every one of these tensors."""
     made: list[Columns] = []
     for largest in tensors:
         pair = {

@@ -1,7 +1,7 @@
-"""What a wrong implementation of scales that are floats may have done: other rules, other orders, no tensor scale.
+"""Mistakes that an implementation of float scales may make: other rules, other orders, no tensor scale.
 
-m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one), x a number; A is the largest
-magnitude of the tensor, L the largest element and S the largest scale.
+m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one) and x a
+number. A is the largest magnitude of the tensor, L the largest element and S the largest scale.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mxnum.modes import FloatScaleRule
 Answer = Callable[[Task, Columns], Array]
 _ONE = np.float32(1)
 
-#: Quotients m / (L t) as float32 computes them, where L is the largest element.
+#: Ways to compute m / (L t) in float32.
 _SCALE_ORDERS: dict[str, Callable[..., Array]] = {
     "m / L / t": lambda m, L, t: (m / L) / t,
     "m / t / L": lambda m, L, t: (m / t) / L,
@@ -50,7 +50,7 @@ _ELEMENT_ORDERS: dict[str, Callable[..., Array]] = {
 
 
 def scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other scale codes."""
+    """Yield names of mistakes in scale codes, and functions that give the resulting codes."""
     for rule in FloatScaleRule:
         if rule != task.scale_rule and (not rule.error_power or task.element == ELEMENTS["e2m1"]):
             yield f"scale rule {rule}", _by_rule(rule)
@@ -75,7 +75,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other element codes, for the scales that were answered."""
+    """Yield names of mistakes in element codes, and functions that give the codes for the scales answered."""
     for name, change in _other_tensors(task):
         yield name, _changed(_codes, change)
     if task.is_stochastic:
@@ -87,7 +87,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other values of codes at scales."""
+    """Yield names of mistakes in dequantized values, and functions that give the resulting values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 
@@ -129,7 +129,7 @@ def _by_rule(rule: FloatScaleRule) -> Answer:
 
 
 def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Of each block: whether it is finite and not zero, and its largest magnitude in float64."""
+    """Return for each block whether it is finite and not zero, and its largest magnitude in float64."""
     x = as_magnitudes(inputs["x"], task.source)
     m = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True)
     return np.isfinite(x).all(axis=1, keepdims=True) & (m > 0), m
@@ -176,12 +176,12 @@ def _shifted(step: int) -> Answer:
 
 
 def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:
-    """Inputs with another tensor scale."""
+    """Yield names of mistakes in the tensor scale, and functions that replace it in the inputs."""
     if not task.has_tensor:
         return
 
     def computed(change: Callable[[Array, Array], Array]) -> Callable[[Columns], Columns]:
-        """Of the largest magnitude of the tensor, and of its scale."""
+        """Return a function that replaces the tensor scale t by `change(A, t)`."""
 
         def replace_it(inputs: Columns) -> Columns:
             largest = as_floats(inputs["largest"], task.source).astype(np.float64)
@@ -214,7 +214,10 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array]) -> Answer:
-    """Over a scale of zero: what comes of it, or the zero that is right, whichever was answered."""
+    """Return `answer(task, inputs)`, which computes the codes in float32 in that order.
+
+    At a scale of zero, either the result of the division or the right zero explains an answer.
+    """
 
     def answer(task: Task, inputs: Columns) -> Array:
         scale, tensor = _factor(task, inputs)
@@ -226,6 +229,6 @@ def _element_in_order(order: Callable[..., Array]) -> Answer:
 
 
 def _encoded(task: Task, scaled: Array) -> Array:
-    """Codes of numbers that are divided already; what became NaN is zero."""
+    """Return the codes of numbers that are divided already. A NaN becomes zero."""
     known = np.where(np.isnan(scaled), np.float32(0), scaled)
     return by_numpy.encode(known, task.element, task.rounding, task.overflow)

@@ -1,4 +1,4 @@
-"""The values of an element as a grid of exact float64 numbers: neighbours, midpoints, and where a number lies."""
+"""The values of an element as a grid of exact float64 numbers, with neighbours and midpoints."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
 
-#: The bits that bfloat16 has less than float32, and float32 less than float64, by the bits of the wider type.
+#: How many bits fewer the mantissa has in bfloat16 than in float32, and in float32 than in float64,
+#: by the width of the wider type.
 NARROWER = {32: 16, 64: 29}
-#: Where a number lies in the grid, in the order in which a case is assigned.
+#: Classes of numbers by their position in the grid. A number belongs to the first class that fits.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
 
 
 @cache
 def magnitudes(element: ElementFormat) -> Array:
-    """The finite values from zero up, ascending; the most negative integer, which is never produced, is left out."""
+    """Return the finite values from zero up, ascending.
+
+    The most negative integer, which the library never produces, is left out.
+    """
     return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
 
 
 @cache
 def points(element: ElementFormat) -> Array:
-    """Every magnitude and every midpoint, the two steps that follow the largest, and some numbers far out."""
+    """Return every magnitude and every midpoint, the two steps that follow the largest, and some extreme numbers."""
     grid = magnitudes(element)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
     beyond = grid[-1] + step * np.array([0.5, 1.0, 1.5, 2.0])
@@ -37,9 +41,10 @@ def points(element: ElementFormat) -> Array:
 
 
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
-    """Return bit patterns past each midpoint times 2**exponent: by shares of a gap, and 1.5 ulps of a narrower float.
+    """Return bit patterns past each midpoint times 2**exponent.
 
-    Roundings that keep different numbers of bits below the last place of the element differ there.
+    They are fractions of a gap, or 1.5 ulps of a narrower float, past it. There, roundings differ
+    that keep different numbers of bits below the last place of the element.
     """
     grid = magnitudes(element)
     gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
@@ -52,14 +57,14 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """The fractions 1 <= f < 2 of a block's maximum at which a scale rule or clamping changes."""
+    """Return the fractions 1 <= f < 2 of a block's maximum at which a scale rule or clamping changes."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """The fraction of the maximum from which (or above which) the rule adds one to the exponent; 2 if never."""
+    """Return the fraction of the maximum from (or above) which the rule adds one to the exponent; 2 if never."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -71,13 +76,13 @@ def threshold(element: ElementFormat, rule: ScaleRule) -> float:
 
 
 def narrowed(values: Array, source: ElementFormat) -> Array:
-    """Bit patterns of float64 values in a float type."""
+    """Return the bit patterns of float64 values in a float type."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(values, np.float64).astype(numpy_dtype(source)).view(f"u{source.bits // 8}")
 
 
 def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array:
-    """Positive bit patterns with the floats next to them, below infinity, and all of them negated."""
+    """Return positive bit patterns, the floats next to them below infinity, and the negatives of all."""
     wide = bits.astype(np.int64)
     around = np.concatenate([wide + step for step in range(-reach, reach + 1)])
     around = np.unique(around[(around >= 0) & (around <= source.max_code)])
@@ -89,7 +94,8 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
 def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
     """Return bit patterns two and three ulps from thresholds of scale rules, and half an ulp of a narrower float.
 
-    A threshold that is one ulp off, and inputs that are rounded to the narrower float first, differ there.
+    They reveal a threshold that is one ulp off, and inputs that are rounded to the narrower float
+    first.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
@@ -99,7 +105,10 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Zeros, the ends of subnormals and normals, infinities and NaNs (quiet, signalling, with payload), both signs."""
+    """Return zeros, the ends of subnormals and normals, infinities and NaNs, of both signs.
+
+    NaNs are quiet, signalling, and with payload.
+    """
     m, top = source.mantissa_bits, source.max_code
     positive = [0, 1, 2, 3, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1]
     if nan:
@@ -110,14 +119,20 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """|x| / 2**(scale-127) in float64: exact but where it falls below float64's range, far below any element."""
+    """Return |x| / 2**(scale-127) in float64.
+
+    It is exact, unless it falls below the range of float64, which is far below any element.
+    """
     with np.errstate(all="ignore"):
         wide = np.abs(np.ascontiguousarray(bits).view(numpy_dtype(source)).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))
 
 
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
-    """The values around each magnitude y: the largest not above it, and the next (the grid goes on past the end)."""
+    """Return the values around each magnitude y: the largest not above it, and the next.
+
+    The grid has one more step past its end.
+    """
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
@@ -126,7 +141,7 @@ def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
 
 
 def places(y: Array, element: ElementFormat) -> Array:
-    """An index into `PLACES` for each magnitude y."""
+    """Return an index into `PLACES` for each magnitude y."""
     known = np.where(np.isfinite(y), y, 0)
     below, above = neighbours(known, element)
     found = np.full(y.shape, PLACES.index("ordinary"), np.uint8)

@@ -1,4 +1,4 @@
-"""Failures by cause (class, scale code, exponent, sign, place in the block), and examples that differ."""
+"""Failures grouped by cause (class, scale code, exponent, sign, index in the block), and differing examples."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import ordinal
 from mxnum.memory.dtypes import Array
 
-#: Distinct combinations of causes that are told apart; later ones are counted alone.
+#: Most combinations of causes that are stored with an example; later ones count in the totals only.
 COMBINATIONS = 4096
-#: Ranges that are written for one cause.
+#: Most ranges that are written for one cause.
 RANGES = 6
 
 Cause = tuple[Any, ...]
 
 
 def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement) -> dict[str, Array]:
-    """What may be the cause, for each case of a batch: numbers or words; None where it has no meaning."""
+    """Return possible causes for each case of a batch: numbers or words; None where a cause has no meaning."""
     titles = np.array(class_names(task), object)
     result: dict[str, Array] = {"class": titles[found.classes], "part": np.array(found.parts, object)}
     rows = np.arange(len(found.verdicts))
@@ -40,7 +40,7 @@ def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: 
             place = np.where(bad.any(axis=1), bad.argmax(axis=1), 0)
             wrong_code = np.asarray(bad.any(axis=1))
             result["element"] = _or_none(wrong_code, place)
-            decides = np.where(wrong_code, place, place_of_largest(task, inputs["x"]))  # of a wrong scale the maximum
+            decides = np.where(wrong_code, place, place_of_largest(task, inputs["x"]))  # the maximum decides the scale
             bits = inputs["x"][rows, decides]
             got, right = answers["codes"][rows, place], want["codes"][rows, place]
             of_scale = answers["scale"][:, 0].astype(np.int64) - want["scale"][:, 0]
@@ -63,7 +63,7 @@ def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: 
 
 
 def place_of_largest(task: Task, x: Array) -> Array:
-    """Where in each block the largest finite element lies."""
+    """Return the index of the largest finite element in each block."""
     magnitude = as_magnitudes(x, task.source)
     return np.asarray(np.where(np.isfinite(magnitude), magnitude, -1).argmax(axis=1))
 
@@ -82,7 +82,10 @@ def _or_none(known: Array, values: Array) -> Array:
 
 
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
-    """Wrong codes by what came and what was wanted at the scale that was answered; not those of a NaN without code."""
+    """Return the counts of wrong codes, by the code answered and the code wanted at the scale that was answered.
+
+    Codes of a NaN in an element without NaN are left out.
+    """
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
     bad = wrong_codes(labels[name]) & fits(got, task.element.bits)
@@ -94,20 +97,21 @@ def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> 
 
 
 class Groups:
-    """Counts of cases by each cause, and one example for each combination."""
+    """Counts of cases by each cause, and one example for each combination of causes."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[Any]] = {}
-        #: Wrong codes by their place in the block, wrong scales by the place of the largest element.
+        #: Wrong codes by their index in the block, wrong scales by the index of the largest
+        #: element.
         self.places: Counter[int] = Counter()
         self.maxima: Counter[int] = Counter()
-        #: Wrong codes by what came and what was wanted.
+        #: Wrong codes by the code answered and the code wanted.
         self.mistaken: Counter[str] = Counter()
         self._examples: dict[Cause, Any] = {}
         self._sizes: Counter[Cause] = Counter()
 
     def add(self, causes: dict[str, Array], rows: Array, example: Callable[[int], Any]) -> None:
-        """Count some rows of a batch; `example` makes one of a row."""
+        """Count some rows of a batch. `example(row)` makes an example of a row."""
         lists = {name: column[rows].tolist() for name, column in causes.items()}
         for name, values in lists.items():
             self.counts.setdefault(name, Counter()).update(values)
@@ -120,7 +124,7 @@ class Groups:
                 self._examples[combination] = example(row)
 
     def include(self, other: Groups) -> None:
-        """Take what another has counted."""
+        """Add the counts of other groups."""
         for name, counts in other.counts.items():
             self.counts.setdefault(name, Counter()).update(counts)
         self.places.update(other.places)
@@ -131,7 +135,7 @@ class Groups:
             self._sizes[combination] += other._sizes[combination]
 
     def different(self, count: int) -> list[Any]:
-        """Examples that have as little in common as can be, those of the largest groups first."""
+        """Return examples that have as little in common as possible, those of the largest groups first."""
         left = sorted(self._examples, key=lambda combination: -self._sizes[combination])
         seen: set[Any] = set()
         chosen: list[Any] = []
@@ -143,7 +147,7 @@ class Groups:
         return chosen
 
     def lines(self, block: int) -> list[str]:
-        """A line for each cause that tells something; class and part have lines of their own."""
+        """Return a line for each informative cause. Class and part have their own lines elsewhere."""
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by place in the block": self.places, "scales by place of the largest element": self.maxima}
         for what, places in named.items():
@@ -157,14 +161,14 @@ class Groups:
 
 
 def _most(counts: Counter[str]) -> str:
-    """The most frequent ones."""
+    """Return the most frequent entries and their counts, as text."""
     texts = [f"{text}: {count}" for text, count in counts.most_common(RANGES)]
     others = counts.total() - sum(count for _, count in counts.most_common(RANGES))
     return ", ".join([*texts, f"others: {others}"] if others else texts)
 
 
 def _ranges(name: str, counts: dict[Any, int]) -> str:
-    """Values that follow each other are one range; the largest ranges come first."""
+    """Return counts as text, the largest first. Consecutive values form one range."""
     if name == "sign":
         return ", ".join(f"{sign}: {count}" for sign, count in sorted(counts.items()))
     spans: list[tuple[int, int, int]] = []

@@ -1,8 +1,9 @@
-"""What a wrong implementation may have done instead: other modes, common slips, and codes in another order.
+"""Mistakes that an implementation may make: other modes, common errors, and codes in another order.
 
-Each hypothesis is a name and a function that gives one field of the answers: of a task and its inputs. For the codes
-of blocks the inputs hold, as ``scale``, the scale codes that were answered; as ``answered`` they hold what is to be
-explained, for hypotheses that leave a part of it open. Names complete "what ... gives", or begin with "the right".
+Each hypothesis is a name and a function of a task and its inputs that gives one field of the
+answers. For the codes of blocks, the column ``scale`` of the inputs holds the scale codes that were
+answered. The column ``answered`` holds the answers to be explained, for hypotheses that leave a
+part of them open. Names complete "what ... gives", or begin with "the right".
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding, ScaleRule, scale_rules
 
 Answer = Callable[[Task, Columns], Array]
-#: Scale rules that few follow: what a wrong comparison in another explains as well is named after that.
+#: Rare scale rules. If a wrong comparison in another rule explains the answers too, it is named
+#: first.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
-#: Where ties may go that do not go to even or away from zero, and the rounding that takes them there.
+#: Uncommon directions for ties, and the rounding mode that rounds ties that way.
 _TIES = {
     "toward zero": Rounding.RTZ,
     "upward (floor(x + 1/2))": Rounding.RTP,
     "downward (ceil(x - 1/2))": Rounding.RTN,
     "to odd": Rounding.RTO,
 }
-#: What is said of answers that are all zero; one field may be so alone.
+#: The hypothesis for answers that are all zero. It may hold for one field alone.
 ZEROS = "a kernel that leaves zeros"
-#: Scale rules that add one from their threshold on; the others that have one do so above it.
+#: Scale rules that add one at their threshold. The other rules with a threshold add one above it
+#: only.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -43,15 +46,18 @@ class Hypothesis:
     """One way in which answers may have come about."""
 
     name: str
-    #: The field of the answers that it is about.
+    #: The field of the answers that the hypothesis is about.
     field: str
     answer: Answer
-    #: The stack of `mxnum.stacks` whose arithmetic it is.
+    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis is, if any.
     stack: str | None = None
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
-    """All that are tried for an operation, those first that are named if several explain the same cases."""
+    """Return the hypotheses for an operation.
+
+    The order matters: if several explain the same cases, the earliest is named first.
+    """
     makers: dict[str, list[tuple[str, Callable[[Task], Iterator[tuple[str, Answer]]]]]] = {
         "encode": [("code", _elements)],
         "quantize": [("scale", _scales), ("codes", _elements), ("codes", _at_other_scales), ("codes", _orders)],
@@ -84,7 +90,10 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 
 
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
-    """Codes with one bit that never changes. (That of a class of cases alone would be another mistake.)"""
+    """Yield the hypotheses that one bit of the codes never changes.
+
+    They are tried on all cases only: a bit that is stuck in one class of cases is another mistake.
+    """
 
     def stuck(field: Field, bit: int, at: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -102,7 +111,11 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 
 
 def pairs(task: Task) -> Iterator[Hypothesis]:
-    """Two slips at once: one under another rounding or scale rule, and the codes of one in another order."""
+    """Yield hypotheses of two mistakes at once.
+
+    They are one mistake under another rounding or scale rule, and the codes of one mistake in
+    another order.
+    """
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
     rules = scale_rules(task.format)
@@ -144,7 +157,7 @@ def _other_bits_above(field: Field) -> Answer:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """The right answers; codes of blocks for the scales that were answered."""
+    """Return the right answers in a field; the codes of blocks are those for the scales that were answered."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     answers: Array = expected(task, inputs)[field]
@@ -156,7 +169,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other conversions of elements."""
+    """Yield names of mistakes in converting elements, and functions that give the resulting codes."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -216,13 +229,16 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """With F the fraction times 2^r, floor(F + 1/2) + R >= 2^r: the rule for r + 1 bits and the word 2 R + 1."""
+    """Return the codes if floor(F + 1/2) + R >= 2^r rounds away, where F is the fraction times 2^r.
+
+    This equals the rule for r + 1 bits with the random word 2 R + 1.
+    """
     words = (inputs["random"] & np.uint32((1 << task.sr_bits) - 1)) * np.uint32(2) + np.uint32(1)
     return _codes(replace(task, sr_bits=task.sr_bits + 1), {**inputs, "random": words})
 
 
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
-    """As the nearest fraction, but for F halfway between an even number, which it becomes, and an odd one."""
+    """Return the codes of the nearest-fraction rule with ties of F, the fraction times 2^r, going to even."""
     y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)
     below, above = neighbours(known, task.element)
@@ -232,7 +248,10 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
 
 
 def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """The right answers for other inputs: without subnormal numbers, or of a narrower type."""
+    """Yield names of mistakes in reading inputs, and functions that give the right answers for what was read.
+
+    Inputs lose their subnormals or are narrowed to another type.
+    """
 
     def flushed(task: Task, inputs: Columns) -> Array:
         x = as_floats(inputs["x"], task.source)
@@ -260,7 +279,10 @@ def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, An
 
 
 def _moved(answer: Answer, step: int) -> Answer:
-    """Return the answers for numbers that lie so many ulps farther from zero, as a lower threshold gives."""
+    """Return `moved(task, inputs)`, which gives the answers for numbers `step` ulps farther from zero.
+
+    These are the answers of an implementation whose thresholds are `step` ulps too low.
+    """
 
     def moved(task: Task, inputs: Columns) -> Array:
         x, most = inputs["x"], task.source.max_code
@@ -273,7 +295,7 @@ def _moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int) -> Answer:
-    """Return the codes of numbers that are cut so many bits below the last place of the element."""
+    """Return `answer(task, inputs)`, which cuts numbers `bits` bits below the element's last place and rounds them."""
 
     def answer(task: Task, inputs: Columns) -> Array:
         scale = inputs.get("scale")
@@ -302,7 +324,11 @@ def _with_ties(mode: Rounding) -> Answer:
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
-    """Ties go to the entry that comes first, so toward zero; so do zeros of both signs, and infinity, far from all."""
+    """Return the codes of a search for the first nearest entry in a table of values.
+
+    Ties go toward zero, and -0 becomes 0. So does infinity, which is infinitely far from every
+    entry.
+    """
     code = _with_ties(Rounding.RTZ)(task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
@@ -329,13 +355,13 @@ def _sign_and_magnitude(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Codes of negative numbers as those numbers in two's complement, of eight bits or as they are."""
+    """Return codes as two's complement numbers, of eight bits if `full` is 256, or signed if it is 0."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 
 
 def _at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """The codes for other scales than those that were answered."""
+    """Yield names of mistakes in reading scales, and functions that give the codes at the scales as read."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -349,13 +375,13 @@ def _at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _orders(task: Task) -> Iterator[tuple[str, Answer]]:
-    """The right codes in another order within their block."""
+    """Yield names of orders, and functions that give the right codes in that order within their block."""
     for name, change in orders(task.block, task.element.bits):
         yield name, _ordered(change, _codes)
 
 
 def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other scale codes."""
+    """Yield names of mistakes in scale codes, and functions that give the resulting codes."""
 
     def scale(task: Task, inputs: Columns) -> Array:
         return right(task, {name: column for name, column in inputs.items() if name != "scale"}, "scale")
@@ -381,7 +407,7 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
         if rule not in _SELDOM:
             yield f"scale rule {rule}", by_rule(rule)
     for rule in ScaleRule:
-        if rule not in (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE):  # these compare nothing
+        if rule not in (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE):  # these two rules have no comparison
             written, meant = (">", ">=") if rule in _FROM_THEIR_THRESHOLD else (">=", ">")
             name = f"`{written}` for `{meant}` in scale rule {rule}"
             yield name, compared_otherwise(rule)
@@ -389,14 +415,14 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
         for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
             yield f"a threshold of scale rule {task.scale_rule} that is {where}", _moved(scale, step)
     for rule in others:
-        if rule in _SELDOM:  # likelier it is a comparison that is wrong
+        if rule in _SELDOM:  # after the comparisons: a wrong comparison is likelier
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, scale, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, scale, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", at_least(1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # (else there is none beyond)
+    if task.source.emax - task.element.emax >= E8M0.bias:  # else no scale code reaches 0xFE
         yield "a largest scale code of 0xFD", lambda t, i: np.where(scale(t, i) == 254, 253, scale(t, i))
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -406,7 +432,7 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """The right scale codes for other numbers."""
+    """Yield names of mistakes in which elements count, and functions that give the scale codes of these elements."""
 
     def scale(task: Task, inputs: Columns) -> Array:
         return right(task, {name: column for name, column in inputs.items() if name != "scale"}, "scale")
@@ -418,7 +444,7 @@ def _scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
-    """Of each block: whether a finite nonzero maximum decides its scale, that maximum's fraction and its exponent."""
+    """Return for each block whether a finite nonzero maximum decides its scale, and its fraction and exponent."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     largest = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0)
     decides = np.isfinite(magnitude).all(axis=1) & (largest > 0)
@@ -427,7 +453,7 @@ def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
 
 
 def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
-    """The scale codes where a maximum at the threshold of the rule goes the other way."""
+    """Return the scale codes if a maximum exactly at the rule's threshold goes the other way."""
     assert isinstance(task.scale_rule, ScaleRule)
     decides, fraction, exponent = _maxima(task, inputs)
     at = decides & (fraction == threshold(task.element, task.scale_rule))
@@ -437,7 +463,7 @@ def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
 
 
 def _by_logarithm(task: Task, inputs: Columns) -> Array:
-    """Floor scales where a maximum just below a power of two is taken for it."""
+    """Return the scales of rule floor with a float32 logarithm, which takes some maxima for the next power of two."""
     decides, fraction, exponent = _maxima(task, inputs)
     with np.errstate(all="ignore"):
         logarithm = np.floor(np.log2(np.ldexp(fraction, exponent)).astype(np.float32))
@@ -447,7 +473,10 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """What rounding a quotient, and then its logarithm, makes of rceil; infinity gets the largest scale."""
+    """Return the scales of rule rceil with a quotient and a logarithm that are rounded to float32.
+
+    A block with infinity gets the largest scale.
+    """
     decides, fraction, exponent = _maxima(task, inputs)
     with np.errstate(all="ignore"):
         quotient = (np.ldexp(fraction, exponent) / task.element.max).astype(np.float32).astype(np.float64)
@@ -458,7 +487,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, scale: Answer, exponent: int) -> Array:
-    """Blocks with infinity, but without NaN, at the scale of that exponent."""
+    """Return the scale codes, with that exponent for blocks that have infinity but no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     code = min(max(exponent, -E8M0.bias), E8M0.bias) + E8M0.bias

@@ -1,7 +1,7 @@
-"""Which answers differ from the right ones, and whether the difference is a documented choice or a bug.
+"""Judge which answers differ from the right ones, and whether a difference is a legitimate choice or a bug.
 
-Every case gets a set of labels: empty where the answer is the right one, names of choices where the answer is what
-another legitimate choice gives, and ``BUG`` where no choice explains it.
+Every case gets a set of labels. The set is empty if the answer is right. It holds names of choices
+if another legitimate choice gives the answer, and ``BUG`` if no choice explains it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow
 
-#: What an implementation may legitimately do otherwise, and the sentence that says so.
+#: The legitimate choices of an implementation, each with a phrase that describes it.
 CHOICES = {
     "overflow": "finite values beyond the largest: saturating, or infinity (NaN where there is none)",
     "infinity": "infinite inputs: saturating, or infinity (NaN where there is none)",
@@ -34,17 +34,17 @@ CHOICES = {
     "nan_element": "a NaN in an element without NaN becomes the largest or zero (or the most negative integer)",
 }
 
-#: Bits of a case's verdict.
+#: Bits of the verdict on a case: `BUG`, and one bit for each choice in `LABELS`.
 BUG = 1
 LABELS = {name: 2 << i for i, name in enumerate(CHOICES)}
 UNJUDGED = -1
-#: The part that is wrong where an answer is no code at all.
+#: The wrong part of a case whose answer is not a code at all.
 MISFIT = "does not fit"
-#: How tallies name the codes that NaNs became where the element has no NaN.
+#: Prefix of the tallies that count which codes NaNs became in an element without NaN.
 NAN_BECAME = "NaN became "
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale at its limit", "maximum beyond the largest", "ordinary")
-#: Where scales are floats.
+#: The classes of blocks in formats whose scales are floats.
 FLOAT_SCALE_CLASSES = (
     "NaN or infinity inside", "all zero", "scale zero", "scale subnormal", "scale at its limit",
     "maximum beyond the largest", "ordinary",
@@ -54,7 +54,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """For one choice: in how many places its alternative was followed, and in how many it was not, where it could."""
+    """For one choice: the number of answers that follow its alternative, and of those that could but do not."""
 
     followed: int = 0
     kept: int = 0
@@ -66,18 +66,19 @@ class Consistency:
 
 @dataclass
 class Judgement:
-    """Of one batch: a verdict and a class for each case."""
+    """The judgement of one batch: a verdict and a class for each case."""
 
     verdicts: Array
     classes: Array
-    #: For each output field the labels of its numbers; `UNJUDGED` where the rest of the answer leaves them no meaning.
+    #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that have no
+    #: meaning with the rest of the answer.
     labels: Columns
-    #: For each case the part that is wrong first: "scale", the place of an element, or "value".
+    #: For each case the first part that is wrong: "scale", the class of an element, or "value".
     parts: list[str | None] = field(default_factory=list)
 
 
 def class_names(task: Task) -> tuple[str, ...]:
-    """The classes that cases of this operation fall into."""
+    """Return the names of the classes of cases of this operation."""
     if task.operation == "encode":
         return PLACES
     if task.operation not in ("quantize", "scale"):
@@ -86,7 +87,7 @@ def class_names(task: Task) -> tuple[str, ...]:
 
 
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Consistency]) -> Judgement:
-    """The verdict on each case of a batch; `tallies` gathers how consistently choices are followed."""
+    """Return the verdict on each case of a batch. `tallies` collects how consistently choices are followed."""
     want = expected(task, inputs)
     count = len(next(iter(inputs.values())))
     wrong_place = np.full(count, -1, np.int64)
@@ -104,7 +105,7 @@ def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Cons
     verdicts = np.zeros(count, np.int64)
     for name, found in labels.items():
         verdicts |= np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
-        if name == "codes":  # codes that mean nothing: which they are is left to the implementation
+        if name == "codes":  # codes in a block of NaN mean nothing: the implementation may choose them
             loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
             verdicts[loose] |= LABELS["nan_block_codes"]
     classes = classify(task, inputs, want)
@@ -115,7 +116,7 @@ def _elements(
     task: Task, x: Array, scales: Array | None, random: Array | None, got: Array, want: Array,
     tallies: dict[str, Consistency], tensor: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Labels of every element, given the scale codes and the tensor scales of the rows."""
+    """Return the labels of every element, given the scale codes and the tensor scales of the rows."""
     e = task.element
     labels = np.where(got == want, 0, BUG)
     sign = 1 << (e.bits - 1)
@@ -146,7 +147,7 @@ def _elements(
         settle("overflow", differs & np.isfinite(magnitude), same)
     else:
         _settle_nan(task, x, got, labels, tallies)
-    clean = ~wrong_codes(labels).any(axis=1, keepdims=True)  # what is wrong anyway tells nothing about choices
+    clean = ~wrong_codes(labels).any(axis=1, keepdims=True)  # wrong rows say nothing about choices
     for name, followed, kept in settled:
         tally = tallies.setdefault(name, Consistency())
         tally.followed += int((followed & clean).sum())
@@ -155,7 +156,10 @@ def _elements(
 
 
 def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[str, Consistency]) -> None:
-    """What NaNs became in an element that has none: a choice if it is one of `nan_codes`, and counted for each."""
+    """Set the labels of NaNs in an element that has none, and count the code that each NaN became.
+
+    Every rule of `nan_codes` is a legitimate choice.
+    """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
@@ -175,7 +179,10 @@ def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[s
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """What a NaN, positive or negative, may become in an element without NaN: what implementations document."""
+    """Return what a positive and a negative NaN may become in an element without NaN, by the name of the rule.
+
+    The rules are those that implementations document.
+    """
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -189,7 +196,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
-    """Where an integer element without an upper end would round to -2 or below."""
+    """Return for each number whether an integer element without a lower limit would round it to -2 or below."""
     y = scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
@@ -202,14 +209,15 @@ def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array
 def _quantized(
     task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: dict[str, Consistency]
 ) -> tuple[Columns, Array]:
-    """Labels of scales and codes, and for each block the first element that is wrong (-1: none)."""
+    """Return the labels of scales and codes, and for each block the first wrong element (-1 if there is none)."""
     x, random = inputs["x"], inputs.get("random")
     got_scale, got = answers["scale"], answers["codes"]
     of_scales = _scales(task, inputs, got_scale, want["scale"], tallies)
     of_codes = np.full(x.shape, UNJUDGED, np.int64)
     of_codes[~fits(got, task.element.bits)] = BUG
 
-    # Each element for the scale that was answered, where that is right or a choice, and not NaN.
+    # Elements are judged for the scale that was answered, if that is right or a choice, and not
+    # NaN.
     rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~is_nan_scale(task, got_scale)[:, 0])
     if rows.size:
         words, tensor = (None if column is None else column[rows] for column in (random, tensor_scales(inputs)))
@@ -220,7 +228,7 @@ def _quantized(
 
 
 def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
-    """Verdicts on the scale codes of blocks."""
+    """Return the verdicts on the scale codes of blocks."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
     verdicts = np.where(got == want, 0, BUG)
@@ -231,7 +239,8 @@ def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[
     alternative = expected(replace(task, operation="scale", nonfinite=other), inputs)["scale"][:, 0]
     for kind, rows in (("NaN", np.isnan(magnitude).any(axis=1)), ("infinity", ~np.isnan(magnitude).any(axis=1))):
         rows = rows & special
-        # A block without a finite number but zeros is, element by element, a block of zeros.
+        # If NaN stays in its element, a block whose only finite numbers are zeros has the scale of
+        # zeros.
         followed = rows & (got != want) & ((got == alternative) | (zero & known))
         tally = tallies.setdefault(f"nonfinite ({kind})", Consistency())
         tally.followed += int(followed.sum())
@@ -249,7 +258,7 @@ def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[
 
 
 def _values(target: ElementFormat, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
-    """Labels of floats that came out."""
+    """Return the labels of dequantized floats and dot products."""
     sign = got.dtype.type(1 << (target.bits - 1))
     labels = np.where(got == want, 0, BUG)
     nan = ((want & ~sign) > target.max_code + 1) & ((got & ~sign) > target.max_code + 1) & (got != want)
@@ -264,7 +273,7 @@ def _values(target: ElementFormat, got: Array, want: Array, tallies: dict[str, C
 
 
 def classify(task: Task, inputs: Columns, want: Columns) -> Array:
-    """An index into `class_names` for each case."""
+    """Return an index into `class_names` for each case."""
     if task.operation == "encode":
         return places(as_magnitudes(inputs["x"], task.source), task.element)[:, 0]
     names = class_names(task)
@@ -297,7 +306,7 @@ def classify(task: Task, inputs: Columns, want: Columns) -> Array:
 
 
 def _parts(task: Task, inputs: Columns, answers: Columns, verdicts: Array, wrong_place: Array) -> list[str | None]:
-    """What is wrong in each case with a bug."""
+    """Return the name of the wrong part of each case with a bug; None for the other cases."""
     bug = (verdicts & BUG) != 0
     parts = np.full(len(verdicts), None, object)
     parts[bug] = "value" if task.operation in ("dequantize", "dot") else "scale"
@@ -315,11 +324,11 @@ def _parts(task: Task, inputs: Columns, answers: Columns, verdicts: Array, wrong
 
 
 def wrong_elements(task: Task, inputs: Columns, answers: Columns) -> Array:
-    """For one case of quantize: the places of the elements that are wrong for the scale that was answered."""
+    """Return the indices of the elements that are wrong for the scale answered, in one case of quantize."""
     labels, _ = _quantized(task, inputs, answers, expected(task, inputs), {})
     return np.flatnonzero(wrong_codes(labels["codes"][0]))
 
 
 def wrong_codes(labels: Array) -> Array:
-    """Which numbers are judged and wrong."""
+    """Return for each label whether its number is judged and wrong."""
     return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))

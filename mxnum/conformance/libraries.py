@@ -1,4 +1,4 @@
-"""Conversions of libraries that people can install, each with what it claims to do. Every package is optional."""
+"""Conversions of other libraries, each with the modes that it claims. Every package is optional."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Peer:
     """One conversion of one library."""
 
     library: str
-    #: What is called, for the table.
+    #: The call, as the table shows it.
     call: str
     operation: str
     format: str
     function: Callable[..., Any]
-    #: What the conversion is meant to do, as keywords of `mxnum.conformance.check`.
+    #: The modes that the conversion claims, as keywords of `mxnum.conformance.check`.
     claims: dict[str, Any] = field(default_factory=dict)
 
 
 def version(library: str) -> str | None:
-    """The installed version, without local build tags; None if it is not installed."""
+    """Return the installed version, without local build tags; None if the library is not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -47,7 +47,7 @@ def version(library: str) -> str | None:
 
 
 def peers(library: str) -> list[Peer]:
-    """The conversions of an installed library. What it prints and warns while it is loaded is dropped."""
+    """Return the conversions of an installed library. Its warnings and messages while loading are dropped."""
     makers = {
         "ml_dtypes": _ml_dtypes,
         "gfloat": _gfloat,
@@ -126,7 +126,7 @@ def _gfloat() -> Iterator[Peer]:
                     scale = gfloat.compute_scale_amax(info.etype.emax, row)
                     try:
                         rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                    except ValueError:  # a NaN that the element has no code for: it refuses, which counts as NaN
+                    except ValueError:  # a NaN without a code in the element: judged as a block of NaN
                         rows.append([E8M0.nan_code] + [0] * len(row))
             codes = np.array(rows, np.uint8)
             return codes[:, 1:], codes[:, 0]
@@ -258,7 +258,7 @@ def _onnx() -> Iterator[Peer]:
     opset = min(25, onnx.defs.onnx_opset_version())
 
     def evaluated(operator: str, inputs: dict[str, tuple[int, Array]], result: int, **attributes: Any) -> Array:
-        """One operator on its inputs, given with their types."""
+        """Return the result of one operator on its inputs, which come with their types."""
         named = [helper.make_tensor_value_info(name, kind, list(a.shape)) for name, (kind, a) in inputs.items()]
         shape = list(next(iter(inputs.values()))[1].shape)
         node = helper.make_node(operator, list(inputs), ["y"], axis=-1, output_dtype=result, **attributes)

@@ -1,4 +1,4 @@
-"""Other orders of the codes of a block: what packing, unpacking and vector code mix up."""
+"""Other orders of the codes of a block, which mistakes in packing, unpacking and vector code produce."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Change = Callable[[Array], Array]
 
 
 def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
-    """Names of orders, and what each makes of rows of codes. No two of them are the same."""
+    """Yield the names of orders, and functions that put rows of codes in them. No two orders are the same."""
     straight = np.arange(block)
     seen = {straight.tobytes()}
     for name, order in _permutations(straight, bits):
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # (with four bits these are the nibbles of each byte)
+    if bits < 8 and bits != 4:  # with four bits this order is the swapped nibbles above
         yield "the right codes packed from the highest bit of each byte", _packed_from_the_top(block, bits)
 
 
@@ -37,7 +37,7 @@ def _packed_from_the_top(block: int, bits: int) -> Change:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Which right code stands at each place."""
+    """Yield the names of orders, and the index of the right code at each position."""
     block = len(straight)
     even = block % 2 == 0
     if even:

@@ -1,4 +1,4 @@
-"""The report on a kernel that draws random bits of its own."""
+"""The report on a kernel that draws its own random bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.conformance.task import Task
 
 @dataclass
 class StochasticReport:
-    """The outcome. `problems` are sentences by what they are about; a right kernel has none."""
+    """The outcome of `check_stochastic`. `problems` are sentences by topic; a right kernel has none."""
 
     task: Task
     sr_bits: int | None
@@ -20,25 +20,25 @@ class StochasticReport:
     draws: int = 0
     cases: int = 0
     problems: dict[str, list[str]] = field(default_factory=dict)
-    #: Differences that are legitimate, with how many numbers they concern.
+    #: The legitimate choices that the kernel makes, and the number of numbers that follow each.
     choices: dict[str, int] = field(default_factory=dict)
-    #: The rules that the shares do not contradict.
+    #: The rules that fit the observed shares.
     fits: list[str] = field(default_factory=list)
-    #: What would have been seen, and how rarely a right kernel fails.
+    #: Sentences that say which errors the test detects, and how rarely a right kernel fails.
     guarantees: list[str] = field(default_factory=list)
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing is wrong but legitimate choices."""
+        """True if the kernel differs by legitimate choices only."""
         return not self.problems
 
     @property
     def is_equal(self) -> bool:
-        """Whether there is no difference but those that the profile accepts."""
+        """True if there are no differences except those that the profile accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
-        """The whole report for people."""
+        """Return the whole report as text for users."""
         bits = "the exact fraction" if self.sr_bits is None else f"{self.sr_bits} random bits"
         lines = [
             f"{self.task.operation}, {self.task.format.name}, stochastic rounding by {bits}: {self.draws} draws for "
@@ -53,18 +53,18 @@ class StochasticReport:
         return "\n".join([*lines, *self.guarantees])
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for scripts."""
+        """Return the report as a dictionary for scripts."""
         facts = {key: getattr(self, key) for key in ("calls", "draws", "cases", "problems", "choices", "fits")}
         head = self.task.header() | {"rounding": "sr", "sr_bits": str(self.sr_bits or "exact")}
         return {**head, **facts, "guarantees": self.guarantees, "conforms": self.conforms}
 
 
 def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
-    """Add a sentence about something that is wrong."""
+    """Add a sentence about a problem to the report."""
     report.problems.setdefault(about, []).append(sentence)
 
 
 def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
-    """Add how many numbers follow a choice, unless the choice is documented."""
+    """Add the number of numbers that follow a choice, unless the profile accepts the choice."""
     if numbers and name not in profile.accepted:
         report.choices[name] = report.choices.get(name, 0) + numbers

@@ -1,4 +1,4 @@
-"""Whole arrays as kernels meet them: which shapes, how they lie in memory, and their blocks as columns of cases."""
+"""Whole arrays as kernels receive them: shapes, memory layouts, and blocks as columns of cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mxnum.memory.dtypes import Array
 
 Shape = tuple[int, int]
 
-#: How an array may lie in memory.
+#: The memory layouts of arrays, with a description of each.
 LAYOUTS = {
     "contiguous": "rows one after the other",
     "transposed": "the transpose of a contiguous array",
@@ -23,22 +23,22 @@ LAYOUTS = {
 
 
 def shapes_of(blocks: Blocks) -> list[Shape]:
-    """Shapes for blocks of that kind: single elements, one short of a block, a block, one more, many, some millions."""
+    """Return shapes for these blocks: one element, around one block, several blocks, and some millions of elements."""
     small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
     short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
     tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
-    # Rows beyond 65,535, the limit of some dimensions of a grid; long rows; both many.
+    # More rows than 65,535, the limit of some dimensions of a CUDA grid; long rows; many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # tiles: as many elements, in fewer rows of blocks
+    if min(blocks) > 1:  # tiles: as many elements need fewer rows of blocks
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))
 
 
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
-    """So many rows and blocks, or for tiles blocks and blocks, and so many elements more along blocked axes.
+    """Return the shape with these numbers of rows and blocks, and `more` elements along blocked axes.
 
-    The first factor is for the axis whose elements have scales of their own, where there is one.
+    The first factor is for the axis without blocks; for tiles, both factors count blocks.
     """
     rows, along = factors
     first, second = blocks
@@ -50,7 +50,7 @@ def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
 
 
 def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
-    """The argument `shapes`: pairs of lengths."""
+    """Return the argument `shapes` as pairs of lengths. Raise if it is anything else."""
     found = []
     for shape in shapes:
         good = isinstance(shape, (tuple, list)) and len(shape) == 2
@@ -62,7 +62,10 @@ def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
 
 
 def laid(array: Array, layout: str) -> Array:
-    """A new array with these elements that lies in memory like that; around a part lie other numbers."""
+    """Return a new array with these elements in the given memory layout.
+
+    The memory between and around the elements holds other numbers.
+    """
     rows, columns = array.shape
     if layout == "contiguous":
         return array.copy()
@@ -77,12 +80,12 @@ def laid(array: Array, layout: str) -> Array:
 
 
 def as_memory(view: Array) -> Array:
-    """What reads the same shape as if it were contiguous from the first element on."""
+    """Return what a kernel reads that takes the view for contiguous memory from its first element on."""
     return np.lib.stride_tricks.as_strided(view, view.shape, (view.shape[1] * view.itemsize, view.itemsize))
 
 
 def to_blocks(array: Array, blocks: Blocks) -> Array:
-    """The blocks of an array, in the order of their scales, one a row; short ones are filled with zeros."""
+    """Return the blocks of an array, one a row, in the order of their scales. Zeros fill short blocks."""
     counts = scales_shape(array.shape, blocks)
     padded = np.zeros(tuple(n * b for n, b in zip(counts, blocks, strict=True)), array.dtype)
     padded[: array.shape[0], : array.shape[1]] = array
@@ -91,7 +94,7 @@ def to_blocks(array: Array, blocks: Blocks) -> Array:
 
 
 def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
-    """The array of that shape whose blocks these are; what fills short ones is dropped."""
+    """Return the array of that shape with these blocks. The fill of short blocks is dropped."""
     counts = scales_shape(shape, blocks)
     split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
     return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

@@ -1,6 +1,7 @@
-"""The pytest plugin: fixtures for people who test kernels. Nothing is imported until a test asks for it.
+"""The pytest plugin: fixtures for users who test kernels. Nothing is imported until a test uses one.
 
-Installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum and numpy.
+It is installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum
+and numpy.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 @pytest.fixture  # type: ignore[untyped-decorator]
 def mx_check() -> Any:
-    """`mxnum.conformance.check`: ``mx_check(my_kernel, format="mxfp8_e4m3", operation="quantize")``."""
+    """Return `mxnum.conformance.check`: ``mx_check(my_kernel, format="mxfp8_e4m3", operation="quantize")``."""
     from mxnum.conformance import check
 
     return check
@@ -18,7 +19,7 @@ def mx_check() -> Any:
 
 @pytest.fixture  # type: ignore[untyped-decorator]
 def mx_check_arrays() -> Any:
-    """`mxnum.conformance.check_arrays`, likewise, for whole arrays."""
+    """Return `mxnum.conformance.check_arrays`, for whole arrays."""
     from mxnum.conformance import check_arrays
 
     return check_arrays

@@ -1,4 +1,7 @@
-"""Random integers that are the same on every machine and in every version: raw Philox words, mapped by hand."""
+"""Random integers that are the same on every machine and in every version of numpy.
+
+They are raw Philox words, which this module maps to ranges itself.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,33 @@ class Words:
         self._generator = np.random.Philox(key=seed)
 
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
-        """Integers in low..high inclusive (the modulo bias is below 2**-32 for the ranges used here)."""
+        """Return random integers in low..high inclusive.
+
+        The modulo bias is below 2**-32 for the ranges used here.
+        """
         count = int(np.prod(shape))
         raw = self._generator.random_raw(count) >> np.uint64(11)
         return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
 
     def choice(self, values: Array, shape: int | tuple[int, ...]) -> Array:
-        """Some of the values, each as likely."""
+        """Return random values out of `values`, all with equal probability."""
         chosen: Array = values[self.integers(0, len(values) - 1, shape)]
         return chosen
 
     def chance(self, share: float, shape: int | tuple[int, ...]) -> Array:
-        """True for that share of places."""
+        """Return random booleans that are True with probability `share`."""
         return self.integers(0, (1 << 20) - 1, shape) < share * (1 << 20)
 
     def patterns(self, source: ElementFormat, shape: int | tuple[int, ...]) -> Array:
-        """Bit patterns, all as likely: every exponent, infinities and NaNs included."""
+        """Return random bit patterns, all with equal probability, infinities and NaNs included."""
         count = int(np.prod(shape))
         raw = self._generator.random_raw(count)
         return (raw >> np.uint64(64 - source.bits)).astype(f"u{source.bits // 8}").reshape(shape)
 
     def bell(self, shape: tuple[int, ...]) -> Array:
-        """Numbers of mean 0 and variance about 1, by sums of twelve uniform ones: like the tensors people quantize."""
+        """Return numbers of mean 0 and variance about 1, each the sum of twelve uniform ones.
+
+        They resemble the tensors that users quantize.
+        """
         total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
         return (total - 6.0 * (1 << 20)) / (1 << 20)

@@ -1,7 +1,7 @@
-"""Mistakes of whole arrays: answers that would be right in another order, or for what lies elsewhere in memory.
+"""Mistakes of whole arrays: answers that are right in another order, or for other parts of memory.
 
-Each arrangement turns an answered array into cases and answers. It is named if every one of them is right then, in all
-the arrays that were answered, those that pass included.
+Each arrangement turns an answered array into cases and answers. The report names an arrangement if
+it makes every answer right, in all arrays that were answered, including those that pass.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array
 
-#: Blocks that are judged at a time, the first few to drop an arrangement early.
+#: Number of blocks judged at a time. The first batch is small, to drop wrong arrangements early.
 FIRST, BATCH = 64, 8192
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An array of numbers and what was answered for it."""
+    """An array of numbers and the answers for it."""
 
-    #: ``x`` and perhaps ``random``; or ``codes`` and ``scales``.
+    #: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and ``scales``.
     inputs: dict[str, Array]
-    #: ``scale`` and perhaps ``codes``, at their places; or ``value``.
+    #: ``scale``, with ``codes`` if they were asked for, in the shapes of arrays; or ``value``.
     answers: dict[str, Array]
     blocks: Blocks
     layout: str
     wrong: int
-    #: Of its tensor, in one row, where a format has a scale of tensors.
+    #: Largest magnitude and tensor scale of the array, in one row, if the format has a tensor
+    #: scale.
     tensor: Columns = field(default_factory=dict)
 
 
@@ -44,7 +45,7 @@ Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
 
 
 def repeated(tensor: Columns, count: int) -> Columns:
-    """The columns of so many rows that are parts of one tensor."""
+    """Return the columns of one tensor, repeated for `count` rows."""
     return {name: np.repeat(column, count, axis=0) for name, column in tensor.items()}
 
 
@@ -71,14 +72,14 @@ def _unswizzled(scales: Array) -> Array | None:
 
 
 def _swizzled(scales: Array) -> Array | None:
-    """Of scales that were read as swizzled and are not."""
+    """Return scales that were wrongly unswizzled in their original order; None if they cannot be."""
     if scales.dtype != np.uint8 or swizzle_scales(scales).size != scales.size:
         return None
     return swizzle_scales(scales).reshape(scales.shape)
 
 
 def _by_columns(array: Array) -> Array:
-    """What was written column by column, where rows were to be written."""
+    """Return the array that was meant if the answer was written column by column instead of row by row."""
     return array.ravel().reshape(array.shape[::-1]).T
 
 
@@ -107,7 +108,7 @@ def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
 
 
 def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
-    """All but the short blocks, which must be zero throughout."""
+    """Return all blocks except the short ones; None unless the answers for those are zero throughout."""
     inputs, answers = _columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
     if any(column[~whole].any() for column in answers.values()):
@@ -115,7 +116,7 @@ def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
     return tuple({name: column[whole] for name, column in some.items()} for some in (inputs, answers))  # type: ignore[return-value]
 
 
-#: What would have to be so for all answers to be right.
+#: The arrangements, by the condition under which all answers are right.
 ARRANGEMENTS: dict[str, Arranged] = {
     "scales are read as written column by column": _with_scales(_by_columns),
     "scales are read as swizzled": _with_scales(_unswizzled),
@@ -129,14 +130,14 @@ ARRANGEMENTS: dict[str, Arranged] = {
 
 
 def element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
-    """The elements of an array as cases, each with its scale."""
+    """Return the elements of an array as cases, each with its scale."""
     rows, columns = inputs["codes"].shape
     scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
     return {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
 
 
 def _values_of(task: Task, change: Change) -> Arranged:
-    """Values of codes that are read in another order within their row."""
+    """Return `arrange(one)`, which pairs the answered values with codes in another order within their row."""
 
     def arrange(one: Answered) -> tuple[Columns, Columns]:
         codes, rows = one.inputs["codes"], (1, task.block)
@@ -148,7 +149,7 @@ def _values_of(task: Task, change: Change) -> Arranged:
 
 
 def _values_at(change: Callable[[Array], Array | None]) -> Arranged:
-    """Values of codes at scales that are read in another order."""
+    """Return `arrange(one)`, which pairs the answered values with scales in another order."""
 
     def arrange(one: Answered) -> tuple[Columns, Columns] | None:
         scales = change(one.inputs["scales"])
@@ -173,7 +174,7 @@ def _tried(task: Task) -> dict[str, Arranged]:
 
 
 def arrangements(task: Task, answered: list[Answered]) -> list[str]:
-    """Which of the arrangements make every answer right."""
+    """Return the names of the arrangements that make every answer right."""
     found = []
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
@@ -182,7 +183,10 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 
 
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
-    """Whether an array is right so; where the arrangement has no meaning, whether it is right as it is."""
+    """Return True if an arrangement makes an array's answers right.
+
+    If the arrangement cannot apply to the array, return True if the answers are right as they are.
+    """
     arranged = arrange(one)
     if arranged is None:
         return one.wrong == 0

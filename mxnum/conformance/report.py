@@ -1,4 +1,4 @@
-"""What was found, for people and for scripts."""
+"""The report of a check, as text for users and as a dictionary for scripts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mxnum.conformance.diagnosis import Explanation
 from mxnum.conformance.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
-#: Lines about wrong arrays.
+#: Most lines about wrong arrays.
 ARRAYS = 16
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents: differences they explain count as conforming."""
+    """The choices that an implementation documents. Differences that they explain count as conforming."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, accepted: str | Iterable[str] | Profile | None) -> Profile:
-        """From the names of choices, ``"all"``, or nothing."""
+        """Make a profile from the names of choices, ``"all"``, or None."""
         if isinstance(accepted, Profile):
             return accepted
         if accepted is None:
@@ -39,93 +39,96 @@ class Profile:
 
 @dataclass
 class Case:
-    """One case that differs: what went in, what came out, and what is right."""
+    """One case that differs: its inputs, its answers, and the right answers."""
 
-    #: "line 17", "case 17", or the block of an array.
+    #: Where the case is: "line 17", "case 17", or the block of an array.
     where: str
     number: int
     inputs: Columns
     answers: Columns
     want: Columns
     part: str | None = None
-    #: The answer as it was written, if it has unknown bits.
+    #: The text of the answer, if it has unknown bits.
     written: str = ""
 
     def body(self, task: Task) -> str:
-        """The difference in words."""
+        """Return the difference in words."""
         if self.written:
             return words.describe_unknown(task, self.inputs, self.written, self.want)
         return words.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
-        """The difference in words, and where it is."""
+        """Return the difference in words, with its location."""
         return f"{self.where}{f' [{self.part}]' if self.part else ''}: {self.body(task)}"
 
 
 @dataclass(frozen=True)
 class ArrayResult:
-    """How one array came out: its shape, how it lies in memory, and how many of its blocks are wrong."""
+    """The result for one array: its shape, its memory layout, and the number of wrong blocks."""
 
     shape: tuple[int, int]
     layout: str
     blocks: int
     wrong: int
-    #: Why it has no answer that could be judged.
+    #: Why the array has no answer that could be judged; None if it has one.
     problem: str | None = None
 
 
 @dataclass
 class Report:
-    """The outcome. `bugs` counts cases that no legitimate choice explains."""
+    """The outcome of a check. `bugs` counts cases that no legitimate choice explains."""
 
     task: Task
     profile: Profile
     cases: int
     bugs: int
-    #: Cases by the choices that explain them, and choices followed in some of the cases that tell but not in others.
+    #: The number of cases that each choice explains. Inconsistent choices come with the number of
+    #: answers that follow them, and of answers that could but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
     parts: dict[str, int]
-    #: Some wrong cases, as different as can be, and one for each choice.
+    #: Some wrong cases that differ as much as possible, and one case for each choice.
     failures: list[Case]
     examples: dict[str, Case]
     #: The first wrong case of each part.
     by_part: dict[str, Case]
-    #: What gives all the answers, the wrong ones and the right ones.
+    #: The explanations that give all answers, the wrong ones and the right ones.
     explanations: list[Explanation]
-    #: Lines about the causes that the wrong cases have in common.
+    #: Lines about causes that the wrong cases share.
     causes: list[str]
-    #: In an element without NaN: how often NaNs became which code.
+    #: How often NaNs became which code, in an element without NaN.
     nan_became: dict[str, int]
-    #: Of whole arrays (`mxnum.conformance.check_arrays`): each of them.
+    #: The result of each array, for whole arrays (`mxnum.conformance.check_arrays`).
     arrays: list[ArrayResult] = field(default_factory=list)
-    #: What would make all answers right.
+    #: The arrangements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: Where some are wrong: the stacks of `mxnum.stacks` that compute all of them so.
+    #: If some answers are wrong: the stacks of `mxnum.stacks` that give all the answers.
     stacks: tuple[str, ...] = ()
-    #: Why other or missing cases would go unnoticed, where they would.
+    #: Why other or missing cases would go unnoticed; empty if they would not.
     unchecked: str = ""
-    #: Wrong answers with unknown bits, as logic simulators print them.
+    #: Number of wrong answers with unknown bits, as logic simulators print them.
     unknown: int = 0
-    #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
+    #: A sentence that says what the cases cover.
     tried: str = ""
-    #: Wrong answers (scales and codes count apart) besides those that are explained; 0 if none is.
+    #: Number of wrong answers (scales and codes count separately) that the explanations leave over;
+    #: 0 if there is no explanation. `refused` is the exception that the function raises for NaNs
+    #: without an answer.
     unexplained: int = 0
     refused: str = ""
 
     @property
     def conforms(self) -> bool:
-        """Whether no difference is a bug."""
+        """True if no difference is a bug."""
         return self.bugs == 0
 
     @property
     def is_equal(self) -> bool:
-        """Whether there is no difference but those that the profile accepts."""
+        """True if there are no differences except those that the profile accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
-        """The whole report for people."""
+        """Return the whole report as text for users."""
         task = self.task
         unit = "cases" if not self.arrays else "elements" if task.operation == "dequantize" else "blocks"
         what = f"{self.cases} {unit}{f' in {len(self.arrays)} arrays' * bool(self.arrays)}"
@@ -162,7 +165,7 @@ class Report:
         return "\n".join(lines)
 
     def _array_lines(self) -> list[str]:
-        """The arrays that are wrong, a line for each shape and outcome."""
+        """Return the lines about wrong arrays, one for each shape and outcome."""
         wrong = [array for array in self.arrays if array.wrong]
         if not wrong:
             return []
@@ -179,7 +182,7 @@ class Report:
         return lines + [f"{judged} are right if {how}." for how in self.arrangements]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for scripts."""
+        """Return the report as a dictionary for scripts."""
         return {
             **self.task.header(),
             "profile": self.profile.name,

@@ -1,4 +1,4 @@
-"""Shares of draws that went away from zero, against their exact probabilities; and which random bits they look like."""
+"""Compare shares of draws that went away from zero with their exact probabilities, and explain the differences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mxnum.conformance.exact_text import fraction_text
 from mxnum.conformance.task import Task
 from mxnum.memory.dtypes import Array
 
-#: Numbers of random bits that are tried as an explanation.
+#: Numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Cases that are judged together as well, because a small bias that they share shows there first.
+#: Groups of cases that are also judged together, because a small bias that they share shows there
+#: first.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -25,7 +26,7 @@ GROUPS: dict[str, Callable[[Chance], bool]] = {
     "Subnormal results": lambda chance: chance.is_subnormal,
     "Normal results": lambda chance: not chance.is_subnormal,
 }
-#: Other rules that kernels follow by mistake: the probability p made something else, for numbers negative or not.
+#: Wrong rules that kernels follow by mistake, as functions of the probability p and the sign.
 MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
     "1 - p, the fraction taken the wrong way round": lambda p, negative: 1 - p,
     "1 - p for negative numbers alone": lambda p, negative: np.where(negative, 1 - p, p),
@@ -38,27 +39,34 @@ MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """How improbable, for a right kernel, what counts as a contradiction: for one case, and for one group."""
+    """The significance levels, for one case and for one group.
+
+    They are the probabilities that a right kernel is contradicted.
+    """
 
     case: float
     group: float
 
     @classmethod
     def of(cls, false_alarm: float, cases: int) -> Levels:
-        """Bonferroni's correction: the cases together give a false alarm that rarely, and so do the groups."""
+        """Make the levels by Bonferroni's correction.
+
+        The probability of a false alarm is at most `false_alarm` for all cases together, and also
+        for all groups together.
+        """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """For each case the draws, and how many of them went away from zero."""
+    """For each case, the number of draws and the number of those that went away from zero."""
 
     chances: list[Chance]
     draws: Array
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """The cases, with their p-values, whose shares are not those of the probabilities p; the farthest first."""
+        """Yield the cases whose shares contradict the probabilities p, with their p-values, the farthest first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = binomial.p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -66,7 +74,7 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """The groups that go away from zero too often or too rarely: by what share of their draws."""
+        """Return the groups that go away from zero too often or too rarely, with the bias as a share of their draws."""
         found = {}
         for name, belongs in GROUPS.items():
             chosen = np.array([belongs(chance) for chance in self.chances])
@@ -76,11 +84,14 @@ class Shares:
         return found
 
     def fits(self, p: Array, levels: Levels) -> bool:
-        """Whether nothing contradicts these probabilities."""
+        """Return True if nothing contradicts these probabilities."""
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
-        """What errors of the shares would have been seen; the cases after the first `precise` have fewer draws."""
+        """Return sentences that say which biases the test detects.
+
+        Cases after the first `precise` have fewer draws.
+        """
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
         seen = min(binomial.weakest(n, each, bias, levels.case) for n, each in set(both))
@@ -103,12 +114,12 @@ class Shares:
         return found
 
     def probabilities(self, sr_bits: int | None, kind: str = TRUNCATED) -> Array:
-        """Of each case."""
+        """Return the probability that each case goes away from zero."""
         return np.array([chance.probability(sr_bits, kind) for chance in self.chances])
 
 
 def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, keep: int = 5) -> list[str]:
-    """What is wrong with the shares, in sentences; nothing if they are right."""
+    """Return sentences that say what is wrong with the shares; an empty list if they are right."""
     p = shares.probabilities(sr_bits)
     found = []
     for name, bias in shares.biases(p, levels.group).items():
@@ -127,7 +138,7 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
 
 
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
-    """What rules no share contradicts: numbers of random bits, or if there are none a mistake."""
+    """Return the rules that fit all shares: numbers of random bits, or else mistakes."""
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]
         while enough > 1 and shares.fits(shares.probabilities(enough - 1), levels):

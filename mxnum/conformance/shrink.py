@@ -1,4 +1,4 @@
-"""The smallest failing case, searched and shrunk by hypothesis from the numbers of known failures."""
+"""Find the smallest failing case with hypothesis, starting from the numbers of known failures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ st: Any = errors.package("hypothesis.strategies", "test")
 
 
 def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Columns], examples: int) -> Columns | None:
-    """One failing case (columns of one row), as small as can be made; None if none is found.
+    """Return a failing case (columns of one row), as small as possible; None if none is found.
 
-    `wrong` says of each case of a batch whether it fails. Simple numbers alone are tried first; the numbers of the
-    known failures only where those do not fail. Hypothesis shrinks step by step, which can end beside a simpler case;
-    each number of what it found is then replaced by the simplest that still fails.
+    `wrong` says for each case of a batch whether it fails. Simple numbers are tried first; the
+    numbers of the known failures only if simple ones do not fail. Hypothesis shrinks step by step
+    and can miss a simpler case. Each number of its case is therefore replaced by the simplest
+    number that still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -38,7 +39,7 @@ def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Column
 
 
 def _simplest_tensor(task: Task, wrong: Callable[[Columns], Array], case: Columns) -> Columns:
-    """The case in a tensor of the block alone, or of the first of some plain sizes with which it still fails."""
+    """Return the case in the first tensor with which it still fails: the block alone, or one of a plain size."""
     sizes = _largest(task, [case])
     batch = {name: np.repeat(column, len(sizes), axis=0) for name, column in case.items()}
     batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
@@ -48,14 +49,17 @@ def _simplest_tensor(task: Task, wrong: Callable[[Columns], Array], case: Column
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Largest magnitudes of tensors, as bit patterns: the block's own, as 0; plain ones; those of cases seen."""
+    """Return largest magnitudes of tensors, as bit patterns.
+
+    0 stands for the block's own. Plain numbers follow, then those of the cases seen.
+    """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
     return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))
 
 
 def _simplest(task: Task, wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
-    """The case with each number replaced by zero or the first of the pool with which it still fails."""
+    """Return the case with each number replaced by zero or by the first in the pool with which it still fails."""
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
         before = case["x"].copy()
@@ -78,7 +82,7 @@ def _simplest(task: Task, wrong: Callable[[Columns], Array], found: Columns, poo
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Cases made of few numbers: simple ones, boundaries, and those of the cases seen."""
+    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen."""
 
     def column(name: str, numbers: Sequence[int]) -> Array:
         field = next(field for field in task.inputs if field.name == name)
@@ -128,7 +132,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _scale_codes(task: Task) -> list[int]:
-    """Codes of scales, those near 1 first; of wide floats, powers of two and the ends."""
+    """Return codes of scales, those near 1 first; of wide floats, powers of two and the ends."""
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
     step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits
@@ -137,7 +141,7 @@ def _scale_codes(task: Task) -> list[int]:
 
 
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Bit patterns to choose from, simple ones first."""
+    """Return bit patterns to choose from, simple ones first."""
     source = task.source
     powers = np.ldexp(1.0, np.arange(max(source.emin, -40), min(source.emax, 40) + 1))
     simple = grid.with_neighbours(grid.narrowed(np.concatenate([grid.points(task.element), powers]), source), source)

@@ -1,4 +1,4 @@
-"""A verdict on kernels that draw random bits of their own: statistics, with what they would have seen."""
+"""Judge kernels that draw their own random bits, by statistics that say which errors they detect."""
 
 from __future__ import annotations
 
@@ -36,36 +36,45 @@ def check_stochastic(
     scales: str = "plain",
     **modes: Any,
 ) -> StochasticReport:
-    """Judge a callable that rounds stochastically with random bits of its own; the report, or `ConformanceError`.
+    """Judge a callable that rounds stochastically with its own random bits. Return the report; raise if it is wrong.
 
-    Only the two codes next to a number may appear, the one away from zero with its exact probability. Zero, values of
-    the element and numbers that saturate never move, scales are right and not drawn. One seed gives the same bits
-    again, another seed others, and no element's draw says anything about another's, in the same call or the next.
+    Only the two codes next to a number may appear, the one away from zero with its exact
+    probability. Zero, values of the element and numbers that saturate must not change from call to
+    call. Scales must be right and not random. The same seed must give the same bits, and another
+    seed other bits. The draws of elements must be independent, in one call and in successive calls.
+    Otherwise `ConformanceError` is raised.
 
     Parameters
     ----------
     function
-        Called as ``function(x)`` or ``function(x, seed)``, with arrays and for answers as `check` has them:
-        for ``encode`` x has the shape (n,) and element codes are wanted, for ``quantize`` (n, block) and
-        ``(codes, scales)``. In formats whose tensors have a scale x is a tensor, and a parameter called
-        ``largest`` or ``tensor_scale`` is given its largest magnitude or its scale.
+        The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arrays and
+        answers are those of `check`. For ``encode``, x has the shape (n,) and the answers are
+        element codes. For ``quantize``, x has the shape (n, block) and the answers are
+        ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
+        ``largest`` or ``tensor_scale`` receives its largest magnitude or its scale.
     sr_bits
-        How many random bits the callable claims, 1 to 64: a fraction of the gap counts with so many of its first bits.
-        None: the fraction itself. The report says which numbers of bits fit.
+        The number of random bits that the callable claims, 1 to 64: a fraction of the gap is
+        truncated to this number of bits. None: the fraction is exact. The report says which numbers
+        of bits fit.
     seeded
-        Whether a seed is handed over; None: if it needs two arguments, or one is called ``seed``.
+        True if the callable takes a seed. None: it does if it needs two arguments, or its second is
+        ``seed``.
     bias, power
-        An error of `bias` in the probability of any single case is seen with a probability of at least `power`. The
-        number of draws follows: some 14 / bias² for each of about sixty cases, which takes seconds by default.
+        An error of `bias` in the probability of a single case is detected with a probability of at
+        least `power`. They decide the number of draws: some 14 / bias² for each of about sixty
+        cases, which takes seconds by default.
     false_alarm
-        The probability, at most, that a right callable is called wrong. A third of it is for cases, a third for what
-        they have in common, a third for dependence, each divided by the number of tests (Bonferroni).
+        An upper limit for the probability that a right callable is called wrong. A third of it is
+        for single cases, a third for groups of cases, and a third for dependence, each divided by
+        the number of tests (Bonferroni).
     seed
-        Of the cases and their order.
+        Seed of the cases and their order.
     accept, strict, arrays, scales
-        As for `check`; with ``sr_fraction`` the fraction may be rounded to the nearest of `sr_bits` bits.
+        As for `check`. With ``accept="sr_fraction"``, the fraction may be rounded to the nearest
+        `sr_bits` bits.
     **modes
-        ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: what the callable claims to do.
+        ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: the modes that the
+        callable claims.
 
     Examples
     --------
@@ -98,7 +107,7 @@ def check_stochastic(
 
 
 def takes_seed(function: Callable[..., Any]) -> bool:
-    """Whether a callable needs two arguments, or names its second one seed."""
+    """Return True if a callable needs two arguments, or if its second one is called ``seed``."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

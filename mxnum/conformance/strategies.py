@@ -1,4 +1,4 @@
-"""Hypothesis strategies for people who test kernels: numbers near rounding boundaries, blocks, MX arrays, formats.
+"""Hypothesis strategies for testing kernels: numbers near boundaries, blocks, arrays, formats.
 
     from hypothesis import given
     from mxnum.conformance import strategies as mxst
@@ -41,10 +41,10 @@ def boundary_values(
     scale: int | None = None,
     tensor_scale: float = 1.0,
 ) -> Any:
-    """Floats at or next to a value or a midpoint of the element, times the scale of that code: where rounding decides.
+    """Return a strategy for floats at or next to a value or a midpoint of the element, where rounding decides.
 
-    Without a code the scale is 1; of an element alone it is one of E8M0. Scales that are floats are multiplied by
-    `tensor_scale`.
+    The floats are multiplied by the scale with the code `scale`. Without a code the scale is 1. For
+    an element alone, the code is of E8M0. Scales that are floats are multiplied by `tensor_scale`.
     """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
     of_scales = E8M0
@@ -58,7 +58,10 @@ def boundary_values(
 
 
 def special_values(*, source: str = "float32", nan: bool = True, infinity: bool = True) -> Any:
-    """Zeros, the ends of subnormals and normals, and unless left out infinities and NaNs of every kind."""
+    """Return a strategy for zeros, the ends of subnormals and normals, infinities and NaNs of every kind.
+
+    `infinity` and `nan` say whether these are included.
+    """
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     listed = as_floats(grid.special_patterns(float_type, nan=nan), float_type)
     if not infinity:
@@ -69,7 +72,7 @@ def special_values(*, source: str = "float32", nan: bool = True, infinity: bool 
 def values(
     format: str | MXFormat | ElementFormat, *, source: str = "float32", nan: bool = True, infinity: bool = True
 ) -> Any:
-    """Floats worth converting to the element: boundaries, special values, and any others."""
+    """Return a strategy for floats worth converting to the element: boundaries, special values, and any others."""
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     dtype = numpy_dtype(float_type)
     finite = st.integers(0, float_type.max_code)
@@ -88,9 +91,10 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """One block of floats: few distinct numbers or many, boundaries of the scale its maximum gives, special values.
+    """Return a strategy for one block of floats: few or many distinct numbers, boundaries, special values.
 
-    Where scales are floats, boundaries are those of any scale of the format.
+    The boundaries are those of the scale that the block gets; of any scale of the format if its
+    scales are floats.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
@@ -128,12 +132,12 @@ def _blocks_of_float_scales(fmt: MXFormat, source: ElementFormat, length: int, n
 
 
 def codes(element: str | ElementFormat) -> Any:
-    """Element codes."""
+    """Return a strategy for element codes."""
     return st.integers(0, (1 << _element(element).bits) - 1)
 
 
 def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
-    """Codes of the scales of a format (of E8M0 without one), extremes and those around 1 first."""
+    """Return a strategy for codes of a format's scales (E8M0 by default), extremes and those around 1 first."""
     scale = E8M0 if format is None else formats.get(format).scale
     number = scale.number
     if number is None:
@@ -147,7 +151,7 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 
 
 def tensor_scales(format: str | MXFormat) -> Any:
-    """Positive float32 numbers, 1 and powers of two first; None for formats without a tensor scale."""
+    """Return a strategy for positive float32 numbers, plain ones first; for None if the format has no tensor scale."""
     if formats.get(format).tensor_scale is None:
         return st.none()
     plain = st.sampled_from([1.0, 0.5, 2.0**-12, 2.0**20])
@@ -156,7 +160,7 @@ def tensor_scales(format: str | MXFormat) -> Any:
 
 
 def elements(*, custom: bool = True) -> Any:
-    """Element formats: the known ones and, unless left out, any of at most eight bits."""
+    """Return a strategy for element formats: known ones and, if `custom`, any of at most eight bits."""
     known = st.sampled_from(list(ELEMENTS.values()))
     if not custom:
         return known
@@ -181,9 +185,9 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """MX formats with such scales: the known ones and, unless left out, any element in blocks of 1 to 64.
+    """Return a strategy for MX formats with these scales: known ones and, if `custom`, any element in any block.
 
-    `scales` are names of `mxnum.formats.SCALES`.
+    Block lengths of custom formats are 1 to 64. `scales` are names of `mxnum.formats.SCALES`.
     """
     chosen = [
         errors.choose("scales", s, tuple(formats.SCALES)) for s in ([scales] if isinstance(scales, str) else scales)
@@ -197,7 +201,10 @@ def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> 
 
 
 def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80) -> Any:
-    """Two-dimensional `MXArray` objects of any codes and scales, blocks along the rows, short last blocks included."""
+    """Return a strategy for two-dimensional `MXArray` objects of any codes and scales.
+
+    Blocks lie along the rows. The last block of a row may be short.
+    """
     fmt = formats.get(format)
     dtype = scale_dtype(fmt.scale)
 

@@ -1,4 +1,4 @@
-"""Vectors out to a stream, answers in from one."""
+"""Write vectors to a stream, and judge answers from a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxnum.conformance.text import Incomplete
 from mxnum.conformance.verdict import Judge
 from mxnum.memory.dtypes import Array
 
-#: Lines of headers that say what was asked, and with which cases.
+#: Header lines that state the task and its cases. Answers must repeat those of the vectors.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 
@@ -33,7 +33,7 @@ def write_vectors(
     answers: bool = True,
     advance: Advance = lambda done: None,
 ) -> int:
-    """Write header and cases, with the right answers unless told otherwise; returns the number of cases."""
+    """Write the header and the cases, with the right answers if `answers`. Return the number of cases."""
     total = number_of_cases(task, level=level, seed=seed, count=count)
     out.write(text.header_lines(task, level=level, seed=seed, cases=total, answers="yes" if answers else "no"))
     for inputs in cases(task, level=level, seed=seed, count=count):
@@ -45,9 +45,10 @@ def write_vectors(
 
 
 def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
-    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number.
+    """Write the cases of a stream with their right answers. Return the number of cases.
 
-    The header states the number of cases if that of the input does; otherwise the last line does.
+    The stream holds a header and inputs, as `verify` reads them. The output states the number of
+    cases in its header if the input does; otherwise in its last line.
     """
     reader = text.Reader(cases)
     task, total = Task.from_header(reader.header), 0
@@ -77,10 +78,11 @@ def verify(
     keep: int = 5,
     advance: Advance = lambda done: None,
 ) -> Report:
-    """Judge a stream of answers.
+    """Judge a stream of answers and return the report.
 
-    Each line holds the fields of a case and the answer, below the header of the vectors; or, if the `vectors` are given
-    as well, the answer alone. The right answers are computed anew from the inputs. `accept` is as for `check`.
+    Without `vectors`, the answers repeat the header of the vectors, and each line holds the fields
+    of a case and its answer. With `vectors`, each line holds the answer alone. The right answers
+    are computed anew from the inputs. `accept` is as for `check`.
     """
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
@@ -124,7 +126,7 @@ def verify(
 
 
 def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
-    """Say what nothing tells about answers that come without the vectors."""
+    """Return a sentence that says what cannot be checked if answers come without the vectors."""
     if count is None:
         return "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
     if stated is None and "level" in header:
@@ -134,7 +136,7 @@ def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | N
 
 
 def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
-    """Judge a batch whose first case has that line; answers with unknown bits are wrong, whatever their other bits."""
+    """Judge a batch whose first case is on line `first`. Answers with unknown bits are wrong."""
     count = len(next(iter(inputs.values())))
     known = np.array([row for row in range(count) if row not in unknown], np.int64)
     if known.size:
@@ -145,18 +147,19 @@ def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, u
 
 
 class _Stated:
-    """The cases that a header says were given, against those that come back: the same ones, in any order."""
+    """Compares the cases that a header describes with those that come back, which may be in any order."""
 
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of lines, less that of the cases that were given.
+        #: The sum of the hashes of the lines, minus the sum of the hashes of the cases that were
+        #: given.
         self._excess = 0
-        #: The first line that is not the case that was given there.
+        #: The first line that differs from the case given at its position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
-        """Take lines into account, of which the first has that number."""
+        """Compare a batch of lines with the cases given. `first` is the number of its first line."""
         found = _hashes(inputs)
         while len(self._ahead) < len(found) and (batch := next(self._batches, None)) is not None:
             self._ahead = np.concatenate([self._ahead, batch])
@@ -168,7 +171,7 @@ class _Stated:
         self._excess += sum(found.tolist()) - sum(given.tolist())
 
     def require_all(self) -> None:
-        """An error unless all cases came back."""
+        """Raise ValueError unless all cases came back."""
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(
@@ -178,7 +181,7 @@ class _Stated:
 
 
 def _hashes(columns: Columns) -> Array:
-    """A number for each row, by which rows are told apart."""
+    """Return a hash of each row."""
     result = np.zeros(len(next(iter(columns.values()))), np.uint64)
     for column in columns.values():
         for numbers in column.T.astype(np.uint64):
@@ -188,7 +191,10 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """The cases that the header describes, made anew; None where it does not, or another version made them."""
+    """Return the cases that the header describes, made anew.
+
+    Return None if the header does not describe them, or if another version of mxnum made them.
+    """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
         return None
@@ -196,7 +202,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-#: Of a batch: the number of its first line, inputs, answers, and by row the answers with unknown bits.
+#: A batch: the number of its first line, its inputs and answers, and the answers with unknown bits
+#: by row.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 
@@ -230,7 +237,7 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[Batc
 
 
 def _checked(inputs: Columns, first: int) -> Columns:
-    """The inputs, if all tensor scales are such that numbers can be divided by them, or codes multiplied."""
+    """Return the inputs. Raise ValueError if a tensor scale cannot be divided or multiplied by."""
     tensor = tensor_scales(inputs)
     if tensor is not None:
         good = (tensor > 0) & np.isfinite(tensor) if "x" in inputs else ~np.signbit(tensor)

@@ -1,4 +1,4 @@
-"""What installed libraries do, against the right answers: a page of tables. ``mxnum conformance``."""
+"""Compare installed libraries with the right answers and write a page of tables (``mxnum conformance``)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from mxnum.conformance.report import Report
 from mxnum.conformance.task import make_task
 from mxnum.conformance.verdict import Judge
 
-#: For so many wrong parts the smallest input is sought.
+#: Number of wrong parts of a conversion for which the smallest input is searched.
 PARTS = 4
-#: Examples that hypothesis tries for each, before the numbers of a known failure are made simpler one by one.
+#: Examples that hypothesis tries for each part. If none fails, the numbers of a known failure are
+#: made simpler one by one.
 EXAMPLES = 100
 
 
@@ -47,11 +48,11 @@ class Row:
 
     peer: Peer
     report: Report
-    #: For each part that is wrong the smallest failing input, in words.
+    #: For each wrong part, the smallest failing input in words.
     smallest: dict[str, str]
 
     def cells(self) -> list[str]:
-        """The row of the table."""
+        """Return the cells of the conversion's row in the table."""
         r = self.report
         claims = ", ".join(f"{key} {value}" for key, value in self.peer.claims.items() if key != "source") or "–"
         named = [f"{name} ({count})" for name, count in sorted(r.choices.items())]
@@ -61,7 +62,7 @@ class Row:
         ]  # fmt: skip
 
     def finding(self) -> str | None:
-        """What is wrong, in a paragraph; None if nothing is."""
+        """Return a paragraph that says what is wrong; None if nothing is."""
         r = self.report
         if not r.bugs:
             return None
@@ -76,7 +77,7 @@ class Row:
 
 
 def row_of(peer: Peer) -> Row:
-    """Run level 1 on one conversion."""
+    """Run level 1 on one conversion and return the outcome."""
     task = make_task(peer.operation, peer.format, **peer.claims)
     judge = Judge(task)
     judge_all(judge, peer.function, cases(task), "numpy", "plain")
@@ -89,7 +90,7 @@ def row_of(peer: Peer) -> Row:
 
 
 def rows_of(library: str, advance: Callable[[str], object] = lambda what: None) -> list[Row]:
-    """All conversions of a library."""
+    """Return the outcomes for all conversions of a library."""
     rows = []
     for peer in peers(library):
         advance(f"{library}: {peer.operation} {peer.format} {peer.call}")
@@ -98,7 +99,7 @@ def rows_of(library: str, advance: Callable[[str], object] = lambda what: None) 
 
 
 def section(library: str, rows: Iterable[Row]) -> str:
-    """One library's part of the page."""
+    """Return the part of the page about one library."""
     rows = list(rows)
     titles = ["operation", "format", "call", "claims", "cases", "by choice", "wrong"]
     lines = [f"## {library} {version(library)}", "", _line(titles), _line(["---"] * len(titles))]
@@ -113,7 +114,7 @@ def section(library: str, rows: Iterable[Row]) -> str:
 
 
 def page(sections: Iterable[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + (
         f"mxnum {mxnum.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
         f"{platform.machine()}.\n\n" + "\n".join(sections)
@@ -125,7 +126,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda what: None) -> str:
-    """The page about some libraries; one that is not installed says so."""
+    """Return the page about some libraries. It says which of them are not installed."""
     sections = []
     for library in libraries:
         if version(library) is None:

@@ -1,4 +1,4 @@
-"""What is tested: an operation, a format, and the modes; and the fields of one case."""
+"""The task of a check: an operation, a format and the modes; and the fields of one case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERATIONS = {
     "dot": "two rows of blocks to their dot product in float32",
 }
 
-#: The operations whose answers a setting decides.
+#: For each setting, the operations whose answers it decides.
 DECIDES = {
     "source": ("encode", "quantize", "dequantize", "scale"),
     "rounding": ("encode", "quantize"),
@@ -34,19 +34,19 @@ DECIDES = {
     "block": ("quantize", "scale", "dot"),
 }
 
-#: What a header of vectors may say; other lines are comments.
+#: The keys that a header of vectors may state; other lines are comments.
 HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
     *("accumulate", "dot_blocks", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
 )
 
-#: Columns of one kind, many cases: an array (cases, fields) of unsigned integers for each name.
+#: The fields of many cases: for each field name an array (cases, numbers) of unsigned integers.
 Columns = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Field:
-    """So many numbers of one kind in each case, written in hexadecimal."""
+    """A field of each case: `count` numbers of one kind, written in hexadecimal."""
 
     name: str
     bits: int
@@ -65,7 +65,7 @@ class Task:
 
     operation: str
     format: MXFormat
-    #: The type of the numbers that go in, or for dequantize that come out.
+    #: The type of the input numbers; for dequantize, of the output numbers.
     source: ElementFormat = FLOATS["float32"]
     rounding: Rounding = Rounding.RNE
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
@@ -73,7 +73,8 @@ class Task:
     nonfinite: Nonfinite = Nonfinite.BLOCK
     sr_bits: int = 30
     accumulate: Accumulate = Accumulate.BLOCK
-    #: Blocks in each operand of a dot product: so many that the order of their sums shows.
+    #: Number of blocks in each operand of a dot product. Four blocks show the order in which they
+    #: are added.
     dot_blocks: int = 4
 
     @property
@@ -86,13 +87,13 @@ class Task:
 
     @property
     def scale_bits(self) -> int:
-        """Width of a scale code; floats have no sign."""
+        """Width of a scale code. Float scales are never negative, so their sign bit does not count."""
         scale = self.format.scale
         return scale.bits if scale.number is None else scale.number.bits - 1
 
     @property
     def has_tensor(self) -> bool:
-        """Whether each case is a part of a tensor that has a scale of its own; in dot products these are 1."""
+        """True if each case is a part of a tensor with a tensor scale. In dot products all tensor scales are 1."""
         return self.format.tensor_scale is not None and self.operation not in ("encode", "dot")
 
     @property
@@ -101,13 +102,13 @@ class Task:
 
     @property
     def takes_nan(self) -> bool:
-        """Whether a NaN among the inputs has a defined answer."""
+        """True if a NaN among the inputs has a defined answer."""
         by_element = self.operation == "encode" or self.nonfinite.by_element
         return not by_element or self.element.nan_code is not None or self.operation == "scale"
 
     @property
     def inputs(self) -> tuple[Field, ...]:
-        """The fields an implementation is given."""
+        """The fields that an implementation receives."""
         element, width, k = self.element.bits, self.source.bits, self.block
         length = k * self.dot_blocks
         match self.operation:
@@ -131,7 +132,7 @@ class Task:
 
     @property
     def outputs(self) -> tuple[Field, ...]:
-        """The fields an implementation answers."""
+        """The fields that an implementation answers."""
         code = Field("code", self.element.bits, 1, "element")
         match self.operation:
             case "encode":
@@ -144,7 +145,7 @@ class Task:
                 return (Field("value", self.source.bits, 1, "float"),)
 
     def header(self) -> dict[str, str]:
-        """What the head of a file of vectors says, in order."""
+        """Return the keys and values in the header of a file of vectors, in order."""
         known = self.format.name in formats.names() and formats.get(self.format.name).element == self.element
         name = self.format.name if known else self.format.notation
         facts = {"operation": self.operation, "format": name, "block": str(self.block)}
@@ -165,7 +166,7 @@ class Task:
 
     @classmethod
     def from_header(cls, facts: Mapping[str, str]) -> Task:
-        """The task that a file of vectors states."""
+        """Return the task that the header of a file of vectors states."""
         for key in ("operation", "format"):
             if key not in facts:
                 raise ValueError(f"The header of the vectors must have a line '# {key}: ...'.")
@@ -197,10 +198,11 @@ def make_task(
     dot_blocks: int | str | None = None,
     block: int | str | None = None,
 ) -> Task:
-    """A task from strings and numbers as users write them, checked. `format` may also be the name of an element.
+    """Make a task from strings and numbers as users write them. `format` may also be the name of an element.
 
-    What is left out has the default of `Task`; `scale_rule` has that of `mxnum.quantize`, and `accumulate` is
-    ``"exact"`` where scales are floats. What would decide nothing about the answers is refused.
+    Missing settings have the defaults of `Task`, except that `scale_rule` has the default of
+    `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting that has no
+    effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
@@ -232,12 +234,12 @@ def make_task(
 
 
 def without_bits(argument: str, rounding: Rounding) -> str:
-    """What is said of an argument about random bits where none are drawn."""
+    """Return the error message for an argument about random bits if the rounding draws none."""
     return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
 
 
 def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
-    """The format or the default one of the element of that name, in blocks of so many elements if that is said."""
+    """Return the format, or an element's default format, with blocks of `block` elements if `block` is given."""
     fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
     if block is None or _integer("block", block, 1, 4096) == fmt.block:
         return fmt
@@ -246,14 +248,14 @@ def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
 
 
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The keywords of a call that go to `make_task`; an error if it has no such."""
+    """Return the keywords of a call that go to `make_task`. Raise if one of them is unknown."""
     for name in modes:
         errors.choose("modes", name, tuple(make_task.__kwdefaults__ or ()))
     return modes
 
 
 def _of_kind(fmt: MXFormat) -> tuple[Accumulate, ...]:
-    """The accumulations that the scales of a format leave; the first is the default."""
+    """Return the accumulations that are possible with a format's scales. The first is the default."""
     exact = Accumulate.EXACT, Accumulate.SEQUENTIAL
     return (Accumulate.BLOCK, *exact) if fmt.scale.power_of_two else exact
 

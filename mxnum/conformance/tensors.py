@@ -1,6 +1,7 @@
-"""Tensors of PyTorch, which a callable may take and give: as numpy arrays, with the names of types that numpy lacks.
+"""Tensors of PyTorch, which a callable may take and return, as numpy arrays with the names of their types.
 
-torch is imported only for a caller who asks for tensors; a tensor that was answered brings it along.
+The names are needed because numpy lacks some types. torch is imported only if the caller asks for
+tensors; if the callable returns a tensor, torch is loaded already.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.dtypes import Array
 
-#: What a callable may be called with.
+#: The kinds of arrays that a callable may take.
 ARRAYS = ("numpy", "torch", "cuda")
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether something is a tensor of torch, which need not be installed."""
+    """Return True if the value is a tensor of torch, which need not be installed."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def to_numpy(tensor: Any) -> tuple[Array, str]:
-    """A tensor's elements in host memory, and the name of its type. Types that numpy lacks come as their bytes."""
+    """Return a tensor's elements in host memory, and the name of its type. numpy lacks some types: these are bytes."""
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
@@ -39,7 +40,10 @@ def to_numpy(tensor: Any) -> tuple[Array, str]:
 
 
 def handed(array: Array, kind: str) -> Any:
-    """An array as the callable wants it: numpy's, or a tensor on the same memory, or one on the GPU."""
+    """Return an array in the kind that the callable takes.
+
+    It is a numpy array, a tensor on the same memory, or a tensor on the GPU.
+    """
     if kind == "numpy":
         return array
     from mxnum.interop.torch import as_tensor
@@ -54,12 +58,12 @@ def handed(array: Array, kind: str) -> Any:
 
 
 def chosen(arrays: str) -> str:
-    """The argument `arrays`, checked."""
+    """Return the argument `arrays`. Raise if it is not one of `ARRAYS`."""
     return errors.choose("arrays", arrays, ARRAYS)
 
 
 def as_array(value: Any, name: str) -> tuple[Array, str]:
-    """What a callable gave as a numpy array that is its own, and the name of its type."""
+    """Return what a callable gave, copied to a numpy array, and the name of its type."""
     if is_tensor(value):
         array, kind = to_numpy(value)
         return array.copy(), kind

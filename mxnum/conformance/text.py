@@ -1,7 +1,8 @@
 """Vectors as plain text: a header of ``# key: value`` lines, then one case a line, its fields in hexadecimal.
 
-Every field has its fixed number of digits, so lines of one task are of one length; that makes millions of lines cheap.
-A reader takes lower case, ``0x``, several spaces and CRLF as well.
+Every field has a fixed number of digits, so all lines of one task have the same length. This makes
+millions of lines fast to parse. The reader also accepts lower case, ``0x``, several spaces and
+CRLF.
 """
 
 from __future__ import annotations
@@ -19,27 +20,28 @@ from mxnum.memory.dtypes import Array, code_dtype
 VERSION = "1"
 _NAME = "mxnum-vectors"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-#: A number as logic simulators print it where bits are unknown.
+#: A number with unknown bits, as logic simulators print it.
 _UNKNOWN = re.compile(rb"(0[xX])?[0-9a-fA-F]*[xXzZ][0-9a-fA-FxXzZ]*")
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[list(b"0123456789")] = range(10)
 _VALUES[list(b"ABCDEF")] = range(10, 16)
 _VALUES[list(b"abcdef")] = range(10, 16)
-#: Lines parsed at a time.
+#: Number of lines parsed at a time.
 CHUNK = 8192
-#: The value of ``# cases:`` in a header whose file ends with that line, for writers that count as they go.
+#: The value of ``# cases:`` in a header if the number of cases follows in the file's last line, for
+#: writers that do not know the number in advance.
 BELOW = "stated below"
 
 
 def header_lines(task: Task, **more: object) -> bytes:
-    """The head of a file: what is tested, and how the cases were made."""
+    """Return the header of a file, which states the task and how the cases were made."""
     facts = {**task.header(), **{key: str(value) for key, value in more.items()}}
     lines = [f"# {_NAME} {VERSION}", *(f"# {key}: {value}" for key, value in facts.items())]
     return ("\n".join(lines) + "\n").encode()
 
 
 def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
-    """The cases as text."""
+    """Return the cases as text."""
     count = len(columns[fields[0].name])
     width = sum(field.count * (field.digits + 1) for field in fields)
     text = np.full((count, width), ord(" "), np.uint8)
@@ -58,9 +60,9 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
 def parse_lines(
     fields: Sequence[Field], lines: Sequence[bytes], first_line: int, answers: Sequence[Field] = ()
 ) -> Columns:
-    """The columns that some lines hold; `first_line` is the number of the first of them, for messages.
+    """Return the columns that the lines hold. `first_line` is the number of the first, for error messages.
 
-    Codes among the `answers`, which are some of the fields, may be too large: such a column is of int64.
+    Codes in the fields `answers` may be too large: their columns are then int64.
     """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
@@ -119,7 +121,10 @@ def _is_number(word: bytes) -> bool:
 
 
 def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
-    """The numbers of a line where the codes of each of some fields are one number, each from its lowest bit on."""
+    """Return the words of a line with each field of `buses`, written as one number, split into its codes.
+
+    The codes are split from the lowest bit on.
+    """
     found: list[bytes] = []
     for field in fields:
         if field in buses:
@@ -134,7 +139,7 @@ def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Fie
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Lines exactly as `format_lines` writes them; None if there is anything else in them."""
+    """Return the columns of lines written exactly as `format_lines` writes them; None if they are not."""
     result = {}
     at = 0
     for field in fields:
@@ -165,11 +170,11 @@ def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = 
 
 
 class Incomplete(ValueError):
-    """The answers, or the cases, stop before the end."""
+    """The answers, or the cases, end too early."""
 
 
 class Reader:
-    """Header and lines of a stream, the header lines first; other lines that begin with ``#`` are comments."""
+    """Reads the header and the cases of a stream. Other lines that begin with ``#`` are comments."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -198,14 +203,14 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """Return how many cases the stream says that it has, once it is read; None if it does not say so."""
+        """The number of cases that the stream states, known once it is read; None if it states none."""
         stated = self.header.get("cases")
         if stated == BELOW:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
         return None if stated is None else int(stated)
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
-        """The number of the first line and the lines, comments and empty lines left out."""
+        """Yield batches of lines, each with the number of its first line. Comments and empty lines are left out."""
         pending: list[bytes] = []
         first, counted = self.line, False
         if self._next is not None:
@@ -221,7 +226,7 @@ class Reader:
                     raise ValueError(
                         f"Line {self.line} must be a case or a comment, not {shown!r}: one header comes first."
                     )
-                if pending:  # keep line numbers true
+                if pending:  # a new batch, so that the lines of each batch have consecutive numbers
                     yield first, pending
                     pending = []
                 continue
@@ -238,7 +243,7 @@ class Reader:
 
 
 def _stated(line: bytes) -> tuple[str, str]:
-    """The key and the value that a line of the head states; no key where it is a comment."""
+    """Return the key and the value that a header line states; two empty strings for a comment."""
     text = line[1:].decode(errors="replace").strip()
     if text.startswith(_NAME):
         return _NAME, text.removeprefix(_NAME).strip()

@@ -1,4 +1,4 @@
-"""Numbers that are drawn for and numbers that stay, laid out as a kernel gets them; and what it made of each."""
+"""Tiles: rows of numbers that are rounded stochastically or stay, as a kernel receives them; and its answers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Elements handed to a function at a time.
+#: Most elements passed to a function at a time.
 ELEMENTS = 1 << 21
-#: Codes are counted in columns; the last is for what is no code, because it is negative or too large. Codes of scales
-#: get columns as they are met, as far as these reach; the others share the last but one.
+#: Number of columns in which codes are counted. The last column counts answers that are no code,
+#: because they are negative or too large. Scale codes get columns in the order in which they
+#: appear. If there are too many, the rest share the column `OTHERS`.
 COLUMNS = 258
 OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
-#: How often each case stands in a tile, beside the numbers that stay.
+#: How often each case occurs in a tile, beside the numbers that stay.
 REPEATS = 16
-#: Powers of two between blocks of numbers that are alike otherwise.
+#: Exponents of the powers of two by which otherwise equal blocks differ.
 OFFSETS = (0, -3, 5, -40, 40)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Some rows of numbers: blocks for quantize, single numbers for encode."""
+    """Rows of numbers: blocks for quantize, single numbers for encode."""
 
     task: Task
     chances: list[Chance]
-    #: Bit patterns, and for each a number: of its case, or from `len(chances)` on of something that stays.
+    #: Bit patterns, and an id for each: the index of its case, or at least `len(chances)` if the
+    #: number stays.
     x: Array
     ids: Array
     #: Rows in which nothing is drawn.
@@ -44,22 +46,25 @@ class Tile:
     #: The scale code of each row, and the code of each element where nothing is drawn.
     scales: Array
     codes: Array
-    #: Rows of zeros, or with a NaN or an infinity, whose scale another choice may make another.
+    #: Rows of zeros, or with a NaN or an infinity: a legitimate choice may change their scale.
     is_special: Array
 
     @property
     def numbers(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return int(self.ids.max()) + 1
 
     @property
     def shares(self) -> Array:
-        """How often each case stands in the tile."""
+        """How often each case occurs in the tile."""
         return np.bincount(self.ids.ravel(), minlength=self.numbers)[: len(self.chances)]
 
 
 def inputs_of(task: Task, x: Array) -> Columns:
-    """The rows as inputs. All tensors have the same largest magnitude, under which their scale is a power of two."""
+    """Return the rows as inputs.
+
+    All tensors get the same largest magnitude, for which the tensor scale is a power of two.
+    """
     if not task.has_tensor:
         return {"x": x}
     return with_tensor(task, {"x": x, "largest": np.full((len(x), 1), _largest_of_tensor(task))})
@@ -67,7 +72,10 @@ def inputs_of(task: Task, x: Array) -> Columns:
 
 @cache
 def _largest_of_tensor(task: Task) -> int:
-    """The largest element times the largest scale, or that over a power of two, if the source has no such number."""
+    """Return the bits of the largest element times the largest scale.
+
+    If the source has no such number, the product is divided by a power of two.
+    """
     scale = task.format.scale.number
     assert scale is not None
     most = task.element.max * scale.max
@@ -76,7 +84,7 @@ def _largest_of_tensor(task: Task) -> int:
 
 
 def factors(task: Task, x: Array) -> Array:
-    """What the elements of each row are divided by, if none of them is drawn for."""
+    """Return the divisor of the elements in each row, if none of them is drawn for."""
     inputs = inputs_of(task, x)
     numbers = scale_numbers(task, expected(replace(task, operation="scale"), inputs)["scale"][:, 0])
     tensor = tensor_scales(inputs)
@@ -84,16 +92,17 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """The largest magnitude, divided by its factor, that a block can have without it being drawn for.
+    """Return the largest magnitude, divided by its block's factor, that a block can have and that is not drawn for.
 
-    It is a value of the element, or beyond the largest, where it saturates. A block with it has the factor 1.
+    It is a value of the element, or a number beyond the largest if that saturates. A block with it
+    has the factor 1.
     """
     if task.operation == "encode":
         return np.inf
     if task.format.scale.number is None:
         top = 2.0**task.element.emax
         candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
-    else:  # (a quarter of the scale's last place above a power of two)
+    else:  # beyond the largest element by a quarter of the last place of a scale
         above = 1 + 2.0 ** -(task.format.scale.number.mantissa_bits + 2)
         candidates = task.element.max * np.array([1, *([above] * task.overflow.saturates)])
     rows = grid.narrowed(np.repeat(candidates, task.block), task.source).reshape(-1, task.block)
@@ -103,7 +112,11 @@ def largest_quotient(task: Task) -> float:
 
 
 def still_numbers(task: Task, reach: float) -> Array:
-    """Zeros, values of the element, numbers beyond the largest, and for encode infinities and NaNs: bit patterns."""
+    """Return bit patterns of numbers that are not drawn for.
+
+    They are zeros, values of the element and numbers beyond the largest; for encode, also
+    infinities and NaNs.
+    """
     values = grid.magnitudes(task.element)
     values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
     top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])
@@ -111,14 +124,14 @@ def still_numbers(task: Task, reach: float) -> Array:
     values = np.concatenate([values, beyond[beyond >= (top if task.overflow.saturates else after)]])
     values = values[values <= min(reach, float(task.source.max))]
     bits = grid.with_neighbours(grid.narrowed(values, task.source), task.source, reach=0)
-    if task.has_tensor:  # (which one of these would spoil)
+    if task.has_tensor:  # an infinity or a NaN would spoil the tensor scale
         return bits
     special = np.array([np.inf, -np.inf, *([np.nan, -np.nan] * task.takes_nan)])
     return np.concatenate([bits, grid.narrowed(special, task.source)])
 
 
 def make_tile(task: Task, chances: list[Chance], words: Words, repeats: int = REPEATS) -> Tile:
-    """A tile with every case several times."""
+    """Return a tile in which every case occurs at least `repeats` times."""
     values, reach = np.array([chance.value for chance in chances]), largest_quotient(task)
     still = still_numbers(task, reach)
     if task.operation == "encode":
@@ -127,7 +140,7 @@ def make_tile(task: Task, chances: list[Chance], words: Words, repeats: int = RE
         return _tile(task, chances, x, ids, ids[:, 0] >= len(values))
     rows, length = -(-repeats * len(values) // (task.block - 1)), task.block - 1
     ids = np.resize(np.arange(len(values)), (rows, length))
-    ids = np.concatenate([np.full((rows, 1), len(values)), ids], axis=1)  # the anchor of a block, then its cases
+    ids = np.concatenate([np.full((rows, 1), len(values)), ids], axis=1)  # each block: its anchor, then its cases
     order = np.argsort(words.integers(0, 1 << 40, ids.shape), axis=1)
     ids = np.take_along_axis(ids, order, axis=1)
     drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
@@ -139,7 +152,7 @@ def make_tile(task: Task, chances: list[Chance], words: Words, repeats: int = RE
 
 
 def constant_tile(task: Task, chance: Chance, words: Words) -> Tile:
-    """The same number everywhere, but for the anchors of blocks."""
+    """Return a tile with the same number everywhere, except for the anchors of blocks."""
     tile = make_tile(task, [chance], words, repeats=1 if task.operation == "encode" else task.block - 1)
     drawn = ~tile.is_still
     return _tile(task, [chance], tile.x[drawn], tile.ids[drawn], tile.is_still[drawn])
@@ -154,7 +167,7 @@ def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Arr
 
 
 def _offsets(task: Task, values: list[float]) -> list[int]:
-    """The powers of two at which all these values are numbers of the source, and the factor of the last of them."""
+    """Return the exponents by which blocks can be scaled exactly: all their numbers, and their factor."""
     exact = []
     for offset in OFFSETS:
         moved = np.ldexp(values, offset)
@@ -165,7 +178,7 @@ def _offsets(task: Task, values: list[float]) -> list[int]:
 
 
 def _still_rows(task: Task, still: Array, reach: float) -> Array:
-    """Blocks of zeros, of values of the element, and with a NaN or an infinity among them: bit patterns."""
+    """Return blocks of zeros, blocks of values of the element, and blocks with a NaN or an infinity."""
     k, sign = task.block, 1 << (task.source.bits - 1)
     magnitudes = grid.as_magnitudes(still, task.source)
     values, special = still[np.isfinite(magnitudes)], still[~np.isfinite(magnitudes)]
@@ -180,7 +193,7 @@ def _still_rows(task: Task, still: Array, reach: float) -> Array:
 
 
 class Tally:
-    """What a function made of many copies of a tile, their rows in any order."""
+    """Counts of what a function answers for many copies of a tile, with the rows in random order."""
 
     def __init__(
         self,
@@ -195,13 +208,13 @@ class Tally:
         rows = np.tile(np.arange(len(tile.x)), copies)
         self.rows = rows[np.argsort(words.integers(0, 1 << 40, len(rows)))]
         self.ids = tile.ids[self.rows]
-        #: How often each number became each code, in blocks with the right scale; how often each row got each scale.
+        #: How often each number became each code, in blocks with the right scale.
         self.codes = np.zeros((tile.numbers, COLUMNS), np.int64)
         self.scales = np.zeros((len(tile.x), COLUMNS), np.int64)
         self._scale_codes: list[int] = []
 
     def draw(self, seed: int | None) -> Columns:
-        """Call the function once; what it answered."""
+        """Call the function once, count its answers and return them."""
         tile, rows = self.tile, self.rows
         arguments = () if seed is None else (seed,)
         inputs = inputs_of(tile.task, tile.x[rows])
@@ -209,7 +222,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # (by whose parameters it is told of the tensor)
+        if tile.task.has_tensor:  # its parameters say whether it wants to know the tensor's largest magnitude
             update_wrapper(function, self._function, updated=())
         answers = answers_of(function, tile.task, inputs, *self._form)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids
@@ -225,7 +238,7 @@ class Tally:
         return answers
 
     def _columns(self, scales: Array) -> Array:
-        """The column in which each scale code is counted; codes that are new get one."""
+        """Return the column in which each scale code is counted. A new code gets a column."""
         bits = self.tile.task.scale_bits
         codes, back = np.unique(scales, return_inverse=True)
         columns = np.full(len(codes), NO_CODE)
@@ -236,20 +249,20 @@ class Tally:
         return columns[back]
 
     def column(self, code: int) -> int:
-        """Of a scale code."""
+        """Return the column in which a scale code is counted."""
         return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
 
     def times(self, rows: Array, codes: Array) -> Array:
-        """How often each of these rows got the scale code beside it."""
+        """Return how often each of these rows got the scale code beside it."""
         found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
         return found
 
     def scale_codes(self, columns: Array) -> Array:
-        """The codes of columns that have one."""
+        """Return the scale codes that are counted in these columns."""
         return np.array(self._scale_codes, np.int64)[columns].astype(code_dtype(self.tile.task.scale_bits))
 
 
 def counted(codes: Array, bits: int) -> Array:
-    """The column in which each code is counted."""
+    """Return the column in which each code is counted."""
     column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes.astype(np.int64), NO_CODE)
     return column

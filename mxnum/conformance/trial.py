@@ -1,4 +1,4 @@
-"""One kernel that draws random bits of its own, called again and again."""
+"""The trial of a kernel that draws its own random bits: repeated calls and tests of the answers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from mxnum.conformance.tiles import ELEMENTS, Tally, constant_tile, inputs_of, l
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding
 
-#: Seeds that differ from each other in every bit of 31, and by little where float32 does not tell them apart.
+#: Seeds that together vary each of 31 bits. Some differ so little that float32 makes them equal.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
-#: Elements drawn for under each of them.
+#: Number of draws with each of these seeds.
 UNDER_EACH_SEED = 4096
-#: Elements of a call in which dependence is looked for, however few draws of a case are wanted.
+#: Fewest elements of a call in which dependence is tested, even if fewer draws of a case are
+#: needed.
 AT_LEAST = 1 << 14
-#: Draws of a case of the survey: so many times fewer.
+#: The survey has this many times fewer draws of each case.
 SURVEYED = 64
-#: Draws of a case where shares are not judged; of a case of the survey at least.
+#: Draws of a case if shares are not judged, and the fewest draws of a case of the survey.
 FEW = 4096
 
 
 class Trial:
-    """One callable, called again and again, and what was found."""
+    """Calls one callable again and again, and collects what is wrong."""
 
     def __init__(
         self,
@@ -52,7 +53,10 @@ class Trial:
         self._seed = 0
 
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
-        """All of it: independence first, because shares of draws that depend on each other tell nothing."""
+        """Run all tests and return the report.
+
+        Independence is tested first: the shares of draws that depend on each other prove nothing.
+        """
         report, task = self.report, self.task
         precise = chances(task, self.words, bias, self.reach)
         wide = survey(task, self.words, self.reach)
@@ -84,13 +88,16 @@ class Trial:
         return report
 
     def call(self, tally: Tally, seed: int | None = None) -> Columns:
-        """One call, under the next seed unless one is given."""
+        """Call the function once, with the next seed unless one is given, and return its answers."""
         self.report.calls += 1
         self._seed = self._seed + 1 if seed is None else self._seed
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Whether calls under one seed are alike, and draws otherwise independent of each other."""
+        """Return True if calls with one seed are equal and all other draws are independent.
+
+        Problems are added to the report.
+        """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
         half = self.constantly(0.5, length)
@@ -121,14 +128,15 @@ class Trial:
             add_problem(
                 self.report, "Dependent draws", f"The elements of each group of {size} in a row go the same way."
             )
-        # Draws that depend on each other within a call, or are the same in another, tell nothing more of two calls.
+        # If draws within a call depend on each other, or calls are equal, comparing two calls adds
+        # nothing.
         told = within or len(self.report.problems) > before
         for echo in (within if told else echoes)[:3]:
             add_problem(self.report, "Dependent draws", echo.text(block))
         for sentence in [] if told else dependence.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # (anchors of blocks are not drawn for)
+        pairs = int(reach * (length / half.ids.size) ** 2)  # without the anchors of blocks, which are not drawn for
         rho = dependence.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"A correlation of {rho:.2g} between elements at one distance up to {reach}, of a call or of two in "
@@ -137,12 +145,12 @@ class Trial:
         return len(self.report.problems) == before
 
     def constantly(self, delta: float, length: int) -> Tally:
-        """The same number again and again."""
+        """Return a tally for one number that occurs again and again."""
         tile = constant_tile(self.task, constant(self.task, delta, self.reach), self.words)
         return Tally(self.function, tile, -(-length // int(tile.shares[0])), self.words, *self.form)
 
     def tally(self, cases: list[Chance], draws: int) -> Tally:
-        """At least so many draws of each case, in at least two calls."""
+        """Return the counts of at least `draws` draws of each case, in at least two calls."""
         tile = make_tile(self.task, cases, self.words)
         copies = -(-draws // int(tile.shares.min()))
         calls = max(2, -(-copies * tile.x.size // ELEMENTS))
@@ -153,7 +161,7 @@ class Trial:
         return tally
 
     def still_drawing(self, tallies: list[Tally]) -> bool:
-        """Whether anything is drawn at all; if not, that is what is wrong, and what it is instead is said."""
+        """Return True if anything is drawn at all. If not, add the problem and which rounding mode it looks like."""
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
         if not any(table.any() for table in tables):
@@ -168,7 +176,7 @@ class Trial:
         return False
 
     def gives(self, tallies: list[Tally], mode: Rounding) -> bool:
-        """Whether a rounding that draws nothing gives all the codes of the cases."""
+        """Return True if a deterministic rounding mode gives all the codes of the cases."""
         for tally in tallies:
             tile, count = tally.tile, len(tally.tile.chances)
             codes = expected(replace(self.task, rounding=mode), inputs_of(self.task, tile.x))[
@@ -180,7 +188,7 @@ class Trial:
         return True
 
     def shares(self, tallies: list[Tally], levels: Levels, bias: float, power: float, profile: Profile) -> None:
-        """How often each case went away from zero."""
+        """Judge how often each case went away from zero, and add problems and guarantees to the report."""
         cases = [chance for tally in tallies for chance in tally.tile.chances]
         tables = np.concatenate([tally.codes[: len(tally.tile.chances)] for tally in tallies])
         every = np.arange(len(cases))
@@ -198,12 +206,12 @@ class Trial:
         )
 
 
-#: What is said of draws: not of those that nobody made.
+#: The topics of problems about draws. They are dropped if the kernel draws nothing.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Where each of many equal numbers went: +1 away from zero, -1 toward it, 0 for what is not drawn for."""
+    """Return where each of many equal numbers went: +1 away from zero, -1 toward it, 0 if it is not drawn for."""
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]
     drawn = tally.ids == 0

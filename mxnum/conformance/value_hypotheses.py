@@ -1,4 +1,4 @@
-"""What a wrong dequantizer or a wrong unit for dot products may have done: scales or subnormals misread, other sums."""
+"""Mistakes in dequantizing and dot products: misread scales, misread subnormals, and other sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[Task, Columns], Array]
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other values of codes at scales."""
+    """Yield names of mistakes in dequantized values, and functions that give the resulting values."""
 
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = _right(task, inputs)
@@ -43,7 +43,7 @@ def values(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _at_scales(change: Callable[[Array], Array]) -> Answer:
-    """The right values at other scales, in dot products of both operands."""
+    """Return `answer(task, inputs)`, which gives the right values at changed scales (of both operands in dots)."""
 
     def answer(task: Task, inputs: Columns) -> Array:
         names = {"scale", "a_scale", "b_scale"} & set(inputs)
@@ -59,7 +59,10 @@ def _ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
 
 
 def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
-    """The codes, or the integers that are made of them, times factors that are made of scale codes."""
+    """Return `answer(task, inputs)`, which multiplies codes by factors that `factor` makes of the scale codes.
+
+    `integer(code, sign)` reads the integer of a code; without it, codes have their right values.
+    """
 
     def answer(task: Task, inputs: Columns) -> Array:
         e, code = task.element, inputs["code"].astype(np.int64)
@@ -82,7 +85,7 @@ def _exponent_bits(scale: Array) -> Array:
 
 
 def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Values without what is subnormal, in codes or results."""
+    """Yield names of mistakes that lose subnormal codes or results, and functions that give the resulting values."""
 
     def flushed(task: Task, inputs: Columns, sign_bit: int = 1 << (task.source.bits - 1)) -> Array:
         bits = _right(task, inputs)
@@ -105,7 +108,7 @@ def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def dots(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other sums of products."""
+    """Yield names of mistakes in sums of products, and functions that give the resulting values."""
 
     def with_first_scale(task: Task, inputs: Columns) -> Array:
         first = {s: np.repeat(inputs[s][:, :1], task.dot_blocks, axis=1) for s in ("a_scale", "b_scale")}
@@ -126,10 +129,10 @@ def dots(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: _right(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # (fewer are added in the same order)
+    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds fewer blocks in the same order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # (else these sums are exact)
+    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # else float32 sums are exact
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", _in_type(np.float64)
     yield "sums in float32 without fused multiply-add, in order", _in_type(np.float32)
@@ -139,7 +142,7 @@ def dots(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Sums of two blocks, of two such sums, and so on."""
+    """Return dot products whose block sums are added in pairs, then the pair sums in pairs, and so on."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}
@@ -162,7 +165,10 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
 
 
 def _in_type(dtype: type[np.floating[Any]]) -> Answer:
-    """Values, products and their sum in order, each rounded to a type; float32 at the end."""
+    """Return `answer(task, inputs)`, which rounds values, products and running sums to a type.
+
+    The result is rounded to float32.
+    """
 
     def answer(task: Task, inputs: Columns) -> Array:
         values = np.array(task.element.values())

@@ -1,8 +1,9 @@
-"""What a kernel that quantizes and gives values back has done, as scale codes and element codes.
+"""Find the scale codes and element codes behind the values that a kernel returns.
 
-Values do not always tell: zero has a code at every scale. Scales are taken to be those of the scale rule, the claimed
-one or another, that gives the values of most blocks; where such a scale cannot give all values of its block, it is the
-nearest that can. Codes are the right ones where these give the values.
+Values do not always determine the codes: zero has a code at every scale. The scales are those of
+the scale rule, the claimed one or another, that gives the values of most blocks. If such a scale
+cannot give all values of its block, the nearest scale that can is taken. The codes are the right
+ones if they give the values.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding
 
-#: Stands for the code of a value that no code gives.
+#: Stands for the code of a value that no code has.
 NO_CODE = -(1 << 40)
-#: How far from the right scale others are looked for, in codes; scales of more than eight bits have too many.
+#: How far from the right scale other scales are tried, in codes. Only 8-bit scales: others have too
+#: many codes.
 _REACH = 16
 
 
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
-    """The scale and the codes that each block of values comes from; `NO_CODE` for a value that has none."""
+    """Return the scale and the codes that give each block of values; `NO_CODE` for a value that has no code."""
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
     right, scale, codes = _by_rule(task, inputs, bits)
@@ -45,12 +47,12 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 
 
 def _is_known(task: Task, inputs: Columns) -> bool:
-    """Whether the right codes are known: those of a kernel that draws its own bits are not."""
+    """Return True if the right codes are known. Those of a kernel that draws its own bits are not."""
     return not task.is_stochastic or "random" in inputs
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """How many blocks have the values that the scale rule gives; its scales, and the codes of the values at them."""
+    """Return how many blocks have the values of the scale rule, its scales, and the codes of the values at them."""
     scale = expected(replace(task, operation="scale"), inputs)["scale"].astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
     alike = codes != NO_CODE
@@ -62,7 +64,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """The codes of values at a scale, the nearest ones that there are."""
+    """Return the codes that give the values at a scale; `NO_CODE` for values that no code gives."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)

@@ -1,4 +1,4 @@
-"""Gathering verdicts: batches are judged one by one, and what they have in common is said at the end."""
+"""Judge batches one by one, and make the report about all of them at the end."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import hexadecimal
 
-#: The part that is wrong where bits of an answer are unknown.
+#: The wrong part of a case whose answer has unknown bits.
 UNKNOWN = "unknown bits"
 
 
 class Judge:
-    """Fed with batches of cases and answers; makes the report."""
+    """Judges batches of cases and answers, and makes the report."""
 
     def __init__(self, task: Task, profile: Profile | None = None, keep: int = 5) -> None:
         self.task, self.profile, self.keep = task, profile or Profile(), keep
         self._tallies: dict[str, Consistency] = {}
-        #: Cases by verdict and class.
+        #: Number of cases by verdict and class.
         self._counts: Counter[tuple[int, int]] = Counter()
         self._parts: Counter[str] = Counter()
         self._by_part: dict[str, Case] = {}
-        #: What cases of a verdict have in common, for each that is not simply right.
+        #: What cases of a verdict have in common, for each verdict that is not "right".
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
         self.coverage = Coverage(task)
-        #: Answers with unknown bits: their classes, and the first of them.
+        #: Answers with unknown bits: their number by class, and the first of them.
         self._unknown: Counter[int] = Counter()
         self._with_unknown: list[Case] = []
 
@@ -53,9 +53,11 @@ class Judge:
         return self._counts.total() + self._unknown.total()
 
     def add(self, inputs: Columns, answers: Columns, first: int = 1, where: Callable[[int], str] | None = None) -> int:
-        """Judge a batch; how many of its cases are wrong by themselves.
+        """Judge a batch and return the number of its wrong cases.
 
-        Its first case has the number `first`; `where` says of a number where that case is (default: "case 17").
+        Its first case has the number `first`. `where(number)` says where a case is (default: "case
+        17"). Cases that are wrong only because choices are followed inconsistently are not counted
+        here.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
@@ -68,7 +70,7 @@ class Judge:
         return len(wrong)
 
     def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
-        """Count the cases of a batch whose answers, by row as they were written, have unknown bits as wrong."""
+        """Count cases of a batch as wrong whose answers have unknown bits. `written` holds these answers by row."""
         rows = np.array(list(written), np.int64)
         some = {name: column[rows] for name, column in inputs.items()}
         self.coverage.add(some)
@@ -110,7 +112,7 @@ class Judge:
                 self._by_part[part] = case(int(row))
 
     def report(self) -> Report:
-        """Everything counted so far."""
+        """Return the report on everything judged so far."""
         inconsistent = self._inconsistent()
         bugs = 0
         choices: Counter[str] = Counter()
@@ -144,7 +146,7 @@ class Judge:
             choices[as_choice] += bugs
             bugs, explanations, unexplained = 0, [], 0
             wrong, wrong_classes, parts = Groups(), Counter(), Counter()
-        # What is explained does not look like a choice any more.
+        # A field that an explanation covers needs no inconsistent choice to explain it.
         explained = {explanation.field for explanation in whole}
         of_blocks = {"nonfinite", "zero_scale"} if self.task.operation in ("quantize", "scale") else set()
         inconsistent = {
@@ -168,7 +170,7 @@ class Judge:
         )  # fmt: skip
 
     def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:
-        """Count the cases of each class, and the wrong ones among them."""
+        """Return the number of cases of each class, and the number of wrong ones among them."""
         names = class_names(self.task)
         totals: Counter[int] = Counter(self._unknown)
         for (_, of_class), count in self._counts.items():
@@ -206,7 +208,7 @@ class Judge:
 
 
 def _of_random_bits(explanations: list[Explanation]) -> str | None:
-    """The choice about random bits that an explanation is."""
+    """Return the choice about random bits that the first explanation names; None if it names none."""
     name = explanations[0].names[0]
     return name if name.startswith(("sr_bits", "sr_fraction")) else None
 

@@ -1,4 +1,4 @@
-"""One difference in words: what went in, what came out, what is right, how far off it is, and by which rule."""
+"""Describe one difference in words: inputs, answer, right answer, distance, and the rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxnum.memory.dtypes import Array
 
 
 def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """A sentence or two about one case, whose columns have one row."""
+    """Return a sentence or two about one case, whose columns have one row."""
     match task.operation:
         case "encode":
             x, random = int(inputs["x"][0, 0]), _random(inputs, 0)
@@ -33,13 +33,13 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 
 
 def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
-    """Describe an answer with unknown bits, as it was written."""
+    """Return a sentence about an answer with unknown bits, as it was written."""
     right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
     return f"{given(task, inputs)}: got {shortened(written.split())}, unknown bits (X or Z), want {shortened(right)}"
 
 
 def given(task: Task, inputs: Columns) -> str:
-    """Describe the inputs of a case."""
+    """Return the inputs of a case in words."""
     match task.operation:
         case "encode":
             return number_text(task, int(inputs["x"][0, 0]), _random(inputs, 0))
@@ -57,7 +57,7 @@ def given(task: Task, inputs: Columns) -> str:
 
 
 def number_text(task: Task, x: int, random: int) -> str:
-    """Describe a number by its bits and its value, and by its random word where it has one."""
+    """Return the bits and the value of a number in words, with its random word if rounding is stochastic."""
     value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
     return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
         f", random 0x{random:08X}" if task.is_stochastic else ""
@@ -67,7 +67,7 @@ def number_text(task: Task, x: int, random: int) -> str:
 def element(
     task: Task, x: int, scale_code: int | None, random: int, got: int, want: int, tensor: float | None = None
 ) -> str:
-    """About one element code."""
+    """Return a sentence about one element code."""
     e = task.element
     steps = explain_element(task, x, scale_code, random, tensor)
     given = number_text(task, x, random)
@@ -89,7 +89,7 @@ def element(
 
 
 def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """About a scale code."""
+    """Return a sentence about a scale code."""
     g, w = int(got["scale"][0, 0]), int(want["scale"][0, 0])
     fits = 0 <= g < 1 << task.scale_bits
     text = f"got scale {scale_text(task, g) if fits else misfit(g, task.scale_bits)}, want {scale_text(task, w)}"
@@ -99,7 +99,7 @@ def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 
 
 def scale_text(task: Task, code: int) -> str:
-    """A scale code and its value."""
+    """Return a scale code and its value in words."""
     fmt, shown = task.format.scale, f"0x{code:0{(task.scale_bits + 3) // 4}X}"
     if bool(is_nan_scale(task, np.array(code))):
         return f"{shown} (NaN)"
@@ -112,13 +112,13 @@ def _tensor(inputs: Columns) -> float | None:
 
 
 def _of_tensor(inputs: Columns) -> str:
-    """The tensor that a block is a part of."""
+    """Return the tensor scale of a block in words; an empty string if there is none."""
     found = _tensor(inputs)
     return "" if found is None else f" (tensor scale {plain(found)})"
 
 
 def value(target: ElementFormat, got: Columns, want: Columns) -> str:
-    """About a float that came out."""
+    """Return a phrase about a dequantized float or a dot product."""
     g, w = int(got["value"][0, 0]), int(want["value"][0, 0])
     values = [float(as_floats(columns["value"], target)[0, 0]) for columns in (got, want)]
     text = f"got {hexadecimal(g, target.bits)} ({plain(values[0])}), "
@@ -144,7 +144,7 @@ def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     if not wrong.size:  # other codes by choice
         differing = np.flatnonzero(codes != right)
         wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
-    # An element with another value tells more than one with another zero.
+    # An element with another value is a better example than one with the other zero.
     valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= {0, _minus_zero(task.element)}]
     place = int(valued[0] if valued else wrong[0])
     if has_meaning:
@@ -160,13 +160,13 @@ def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 
 
 def _there(inputs: Columns) -> Array:
-    """The elements of a block, without what fills a short one."""
+    """Return the elements of a block, without the fill of a short one."""
     x: Array = inputs["x"][0]
     return x[~inputs["padding"][0]] if "padding" in inputs else x
 
 
 def misfit(code: int, bits: int) -> str:
-    """A number that is no code of so many bits, and why."""
+    """Return why a number is no code of that many bits, in words."""
     if code == NO_CODE:
         return "a value that no code gives"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
@@ -177,13 +177,16 @@ def _minus_zero(e: ElementFormat) -> int:
 
 
 def block_text(task: Task, x: Any) -> str:
-    """A block of few different numbers, shortly."""
+    """Return a block in words, short if it has few different numbers."""
     values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
     return f"x = [{shortened(values)}]"
 
 
 def shortened(texts: list[str]) -> str:
-    """Runs of equal entries are written once, with their count; long lists lose their middle."""
+    """Return the entries as one text.
+
+    Equal neighbours are written once, with their count. Long lists lose their middle.
+    """
     runs: list[tuple[str, int]] = []
     for text in texts:
         if runs and runs[-1][0] == text:
@@ -195,17 +198,17 @@ def shortened(texts: list[str]) -> str:
 
 
 def hexadecimal(code: int, bits: int) -> str:
-    """A code with as many digits as its width needs."""
+    """Return a code in hexadecimal with as many digits as its width needs."""
     return f"0x{code:0{(bits + 3) // 4}X}"
 
 
 def plain(x: float) -> str:
-    """A value for people."""
+    """Return a value as text for users."""
     return number(x) if np.isfinite(x) else str(x)
 
 
 def ordinal(fmt: ElementFormat, code: int) -> int:
-    """Codes in the order of their values; both zeros are 0."""
+    """Return the rank of a code in the order of values; 0 for both zeros."""
     sign = 1 << (fmt.bits - 1)
     if fmt.integer:
         return code - 2 * sign if code & sign else code

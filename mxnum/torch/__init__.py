@@ -1,4 +1,4 @@
-"""Low-precision training of any PyTorch model, emulated with the right bits (extra ``torch``).
+"""Emulate low-precision training of any PyTorch model, with the right bits (extra ``torch``).
 
 import mxnum.torch as mxt
 emulation = mxt.emulate(model, "mxfp8_e4m3")      # train as usual

@@ -1,7 +1,8 @@
-"""Products of float32 tensors whose numbers bfloat16 holds, on the units for it of Intel's processors, by PyTorch.
+"""Products of float32 tensors of bfloat16 numbers on Intel's AMX units, by way of PyTorch.
 
-Elements of at most eight bits times a power of two are such numbers. Nothing of them is lost, and sums are in float32,
-in another order than BLAS has them; numbers below the normal ones of float32 count as zero.
+Elements of at most eight bits times a power of two are bfloat16 numbers, so the units lose nothing
+of them. Sums are in float32, in another order than that of BLAS. Numbers below the normal float32
+numbers count as zero.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mxnum import errors
 
 @cache
 def check() -> None:
-    """An error where there are no such units."""
+    """Raise ValueError if the processor or torch has no AMX products."""
     torch = errors.package("torch", "torch")
     ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
     if ask is None or not hasattr(torch.backends.mkldnn, "matmul"):
@@ -24,13 +25,16 @@ def check() -> None:
 
 
 def multiply(left: Any, right: Any, out: Any = None) -> Any:
-    """As ``torch.matmul``; `check` was called. Threads that multiply meanwhile may be given bfloat16 products, too."""
+    """Return the product of two tensors like ``torch.matmul``. The caller must have called `check`.
+
+    The setting is global: other threads that multiply meanwhile may get bfloat16 products too.
+    """
     import torch
 
     settings = torch.backends.mkldnn.matmul
     before, settings.fp32_precision = settings.fp32_precision, "bf16"
     try:
-        if left.ndim == right.ndim == 3 and out is not None:  # stacks of matrices take their time there
+        if left.ndim == right.ndim == 3 and out is not None:  # matmul is slow on stacks of matrices
             for index in range(len(out)):
                 torch.mm(left[index], right[index], out=out[index])
             return out

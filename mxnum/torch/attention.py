@@ -1,4 +1,4 @@
-"""Attention whose two products are quantized, and how it takes the place of torch's inside a module."""
+"""Attention with two quantized products, and how it replaces torch's attention inside a module."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from mxnum import errors
 from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
 
 Tensor = Any
-#: Tells the seed of the second product from that of the first.
+#: Makes the seed of the second product differ from that of the first.
 _SECOND = 0x5BD1E9959E3779B9
-#: The operands of the products, by what their seeds differ in from the module's.
+#: The names of each product's operands, by the XOR of its seed and the module's.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
-#: Whether a compiled module knows that a function was intercepted; the compilers of older versions are not tried.
+#: True if a compiled module notices that a function was intercepted. Compilers of older versions
+#: are not relied on.
 COMPILED_TOO = torch.__version__ >= (2, 13)
 
 
@@ -38,9 +39,10 @@ def attention(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention` with both products quantized as activations of the recipe.
+    """Compute `torch.nn.functional.scaled_dot_product_attention` with both products quantized.
 
-    Queries and keys are quantized along their features, probabilities and values along the keys.
+    Both operands of each product are quantized as the recipe's activations: queries and keys along
+    their features, probabilities and values along the keys.
     """
     _check(query=query, key=key, value=value)
     how = made_ready(recipe, accumulate, gradient)
@@ -61,7 +63,7 @@ def attention_how(
     how: How,
     drawn: Key,
 ) -> Tensor:
-    """`attention` of a module."""
+    """Compute `attention` with the prepared recipe and key of a module."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     if is_causal:
@@ -74,9 +76,12 @@ def attention_how(
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, scale: float, how: How, drawn: Key
 ) -> tuple[Tensor, Tensor]:
-    """The sums of values, and the probabilities; where a mask of booleans is True, a key is looked at."""
+    """Return the weighted sums of the values, and the probabilities.
+
+    A boolean mask is True for each key that takes part.
+    """
     scores = matmul_how(query, key, how, drawn, transposed=True) * scale
-    dtype = scores.dtype  # (a mask may be of a wider one)
+    dtype = scores.dtype  # a mask of a wider type would widen the scores
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(dtype)
@@ -89,26 +94,29 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """A row without any key is zero, as torch has it (from 2.5 on)."""
+    """Return the softmax along the last axis. A row without any key is zero, as in torch from 2.5 on."""
     return _safe(scores, -1)
 
 
 class Intercepted(TorchFunctionMode):
-    """Within the context, torch's own functions on the left become ours; modules inside that do so too go first."""
+    """A context in which torch functions, the keys of `functions`, are replaced by the values.
+
+    Contexts that modules inside enter take precedence.
+    """
 
     def __init__(self, functions: dict[Any, Callable[..., Any]]):
         super().__init__()
         self.functions, self.was_used = functions, False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Ours in place of torch's."""
+        """Call our function in place of torch's."""
         if function in self.functions and (COMPILED_TOO or not torch.compiler.is_compiling()):
             self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))
 
 
 def attention_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
-    """What takes the place of torch's attention in a module of any kind."""
+    """Return the replacement for torch's attention inside a module of any kind."""
 
     def ours(*arguments: Any, **keywords: Any) -> Tensor:
         return attention_how(*arguments, **keywords, how=how, drawn=drawn)

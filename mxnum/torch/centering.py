@@ -1,4 +1,4 @@
-"""Remove what softmax cannot see from the layer that makes the logits: the mean row of its weight."""
+"""Remove from the layer that makes the logits what softmax ignores: the mean row of its weight."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ _ROWS = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
 
 
 def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None, tied: bool = False) -> None:
-    """Subtract from the weight of the layer that makes the logits its mean row, in place; call it after each step.
+    """Subtract its mean row from the weight of the layer that makes the logits, in place. Call it after each step.
 
         optimizer.step()
         mxt.center_output_weights(model, "lm_head")
 
-    Every logit of a token changes by the same number, so softmax and the loss stay as they are, up to rounding. A bias
-    loses its mean too. Where logits go elsewhere than to softmax (a cap, a sigmoid, z-loss), the loss changes.
+    Every logit of a token changes by the same number, so softmax and the loss do not change, except
+    for rounding. A bias loses its mean too. The loss changes if logits are used for more than
+    softmax (a cap, a sigmoid, z-loss).
 
     Parameters
     ----------
     model
-        The whole model, which shows whether another module has the same weight.
+        The whole model, to find other modules with the same weight.
     name
-        The layer in it: a `torch.nn.Linear`, emulated or not. Its weight may be a DTensor, as `fully_shard` makes it.
+        The name of the layer: a `torch.nn.Linear`, emulated or not. Its weight may be a DTensor, as
+        `fully_shard` makes it.
     vocabulary
-        The number of symbols, where the rows after them are padding: the mean is over the symbols' rows alone, and is
-        subtracted from all.
+        The number of symbols, if the rows after them are padding. The mean is taken over the
+        symbols' rows and subtracted from all rows.
     tied
-        Center a weight that an embedding has too. What the model reads then changes, and so does the loss.
+        Allow a weight that an embedding shares. Its embeddings change too, and so does the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -60,9 +62,9 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
     """Return a parameter of the layer if it can be changed in place and has all of its axes."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:  # (torch.nn.utils.parametrize, weight_norm; FSDP 1 with flat parameters)
+    if parameter is None:  # torch.nn.utils.parametrize, weight_norm; FSDP 1 with flat parameters
         raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from others.")
-    is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # (those of a DTensor)
+    is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
         raise ValueError(
             f"Module {name!r} must have a {kind} of {axes} axes, in floats of 16 bits or more and in memory, not "

@@ -1,4 +1,4 @@
-"""Which products a model computes, how much work each is, and which of them are emulated."""
+"""Find the products that a model computes, the work of each, and which of them are emulated."""
 
 from __future__ import annotations
 
@@ -50,11 +50,14 @@ class Coverage:
 
     @property
     def emulated(self) -> float:
-        """Return the share of all floating-point operations of products that are emulated."""
+        """The share of the floating-point operations of all products that is emulated."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
     def __str__(self) -> str:
-        """Return the rows as a table. Modules whose names differ in numbers only share a line, with ``*`` for these."""
+        """Return the rows as a table.
+
+        Modules whose names differ only in numbers share a line, with ``*`` for the numbers.
+        """
         if not self._counts:
             return "No product was computed."
         rows, shares = self.rows(), dict[tuple[str, str, str], float]()
@@ -72,7 +75,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return how to show each name: with ``*`` for its numbers where another name differs in these only."""
+    """Return the text for each name: with ``*`` for its numbers if another name differs only in these."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -82,7 +85,7 @@ def patterns(names: Iterable[str]) -> dict[str, str]:
 def covered(
     model: nn.Module, sites: dict[str, Any], steps: Steps, inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Coverage:
-    """Call the model, and count its products."""
+    """Run the model once and return its products."""
     mode = _Products(sites)
     handles = []
     for name, module in model.named_modules():
@@ -99,7 +102,7 @@ def covered(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the products that are computed within the context, for the module that was entered last."""
+    """Counts the products computed within the context, for the module that was entered last."""
 
     supports_higher_order_operators = True
 
@@ -109,15 +112,15 @@ class _Products(TorchDispatchMode):
         self.counts: Counter[tuple[str, str, bool]] = Counter()
 
     def enter(self, name: str, *_: Any) -> None:
-        """Begin the forward pass of a module. (A hook.)"""
+        """Record that the forward pass of a module begins. (A hook.)"""
         self.names.append(name)
 
     def leave(self, *_: Any) -> None:
-        """End the forward pass of a module. (A hook.)"""
+        """Record that the forward pass of a module ends. (A hook.)"""
         self.names.pop()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute the operation; `emulate`'s own count as one product each."""
+        """Compute an operation and count its products. Each operation of `emulate` counts as one product."""
         made = function(*args, **(kwargs or {}))
         space, _, rest = str(function).partition(".")
         kind = "scaled_dot_product_attention" if "_scaled_dot_product" in rest else rest.partition(".")[0] or space
@@ -128,7 +131,7 @@ class _Products(TorchDispatchMode):
         return made
 
     def _is_rounded(self, args: tuple[Any, ...]) -> bool:
-        """Return True if a product of `mxnum.torch` rounds an operand; `set_recipe` may have turned it off."""
+        """Return True if a product of `mxnum.torch` rounds an operand. `set_recipe` may have turned rounding off."""
         (text,) = (each for each in args if isinstance(each, str))
         site = self.sites.get(self.names[-1])
         return site is None or site.how.bf16 or any(operand != FLOAT32 for operand in product(text)[:6])
@@ -143,7 +146,7 @@ def _by_second(y: Tensor, _: Any, a: Tensor, *__: Any) -> Any:
 
 
 def _convolution(y: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Any:
-    is_transposed = len(rest) > 4 and rest[4] is True  # (that of mxnum has a text there)
+    is_transposed = len(rest) > 4 and rest[4] is True  # the operation of mxnum has a text in this position
     return 2 * (x if is_transposed else y).numel() * prod(weight.shape[1:])
 
 
@@ -152,11 +155,11 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # (cuDNN has a list of all, oneDNN a layer's)
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN: a list; oneDNN: one layer's two
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 
-#: Floating-point operations of the result and the arguments, by the name of the operation of torch or of mxnum.
+#: For each operation of torch or mxnum, a function of result and arguments that counts its FLOPs.
 _FLOPS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "matmul", "_scaled_mm", "_int_mm"), _by_left),
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _by_left),
@@ -171,7 +174,7 @@ _FLOPS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def _without_shortcuts() -> Iterator[None]:
-    """Let torch call the modules and operations one by one: no compiled code, no fused encoders."""
+    """Make torch call modules and operations one by one, without compiled code and fused encoders."""
     before = torch.backends.mha.get_fastpath_enabled()
     set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
     torch.backends.mha.set_fastpath_enabled(False)
@@ -184,7 +187,7 @@ def _without_shortcuts() -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
-    """Put back what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
+    """Restore what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]
     renormalized = [module.weight for module in modules if getattr(module, "max_norm", None) is not None]

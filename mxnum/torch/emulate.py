@@ -1,4 +1,4 @@
-"""A model emulated in low precision, and back."""
+"""Emulate a model in low precision, and restore it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of, why_not
 from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
-#: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
-#: leaves a module as it is.
+#: A recipe, its name, recipes by patterns of module names (the first pattern that matches counts),
+#: or a function of name and module. None leaves a module as it is.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
-#: Patterns of names as in a shell, or a function of name and module that says whether.
+#: Patterns of names as in a shell, or a function of name and module that returns True for chosen
+#: modules.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
-#: Why attention was left alone.
+#: The reason why attention was left alone.
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
-#: Why a part of attention was left alone: the whole reads its parameters, and never calls it.
+#: The reason why a part of attention was left alone: the whole reads its parameters and never calls
+#: it.
 _PART = "is inside a MultiheadAttention that is left out"
-#: In names of parameters that are looked up or added, and in no product: positions, embeddings, tokens of classes.
+#: Matches names of parameters that are looked up or added but not multiplied: positions,
+#: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: Where encoders of torch look whether they may.
+#: The attributes that turn the fast paths of torch's encoders on.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -43,54 +46,56 @@ _FAST_PATHS = (
 
 
 class Emulation:
-    """An emulated model: what was exchanged, what was left alone, and the step that random bits depend on."""
+    """An emulated model: the emulated modules, the others, and the step that random bits depend on."""
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
         self._model: Any = None
         self._steps = Steps(worker)
-        #: The modules by name.
+        #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: Those with parameters or attention of their own that were left alone, and why.
+        #: The modules with own parameters or attention that were left alone, by name, with the
+        #: reason.
         self.left_alone: dict[str, str] = {}
-        #: What `emulate` was told besides the recipe: how to sum, and the gradient of rounding.
+        #: The arguments `accumulate` and `gradient` of `emulate`.
         self._told: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     @property
     def step(self) -> int:
-        """How often the model ran forward in training, this time included."""
+        """The number of forward passes in training so far, including the current one."""
         return int(self._steps.position[0])
 
     def advance_step(self) -> None:
-        """Begin a step by hand, where training calls methods or parts of the model and not the model itself."""
+        """Begin a step by hand, if training calls methods or parts of the model and not the model itself."""
         self._steps.advance()
 
     def set_samples(self, first: int, count: int) -> None:
-        """From now on this process holds `count` samples of the whole batch, from number `first` on.
+        """Set which samples of the whole batch this process holds: `count` samples, starting at number `first`.
 
-        Without it each holds as many as the others, in the order of their numbers.
+        By default each process holds the same number of samples, in the order of the process
+        numbers.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self._steps.position = position_of(self.step, first, count)
 
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
-        """Call the model once, and return its products with their shares of the FLOPs, emulated or not.
+        """Run the model once and return its products with their shares of the FLOPs, emulated or not.
 
-        The model stays as it is: buffers, steps and random numbers are put back. Products are seen where torch computes
-        them; kernels of other packages are not.
+        The model does not change: buffers, steps and random numbers are restored. Products are
+        found if torch computes them, but not in kernels of other packages.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
         errors.require(not is_lazy, "model", "called once, which makes its lazy modules usual ones", "lazy")
         return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
-        """What random bits depend on besides names, to be kept beside the model's own."""
+        """Return what random bits depend on besides module names, to be saved beside the model's own state."""
         return {"seed": self.seed, "step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue where another run stopped."""
+        """Set the seed and the step, to continue where another training run stopped."""
         errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
@@ -99,9 +104,9 @@ class Emulation:
             site.seed = module_seed(self.seed, name)
 
     def __str__(self) -> str:
-        """Say how many modules of each class are emulated, and what was left alone for which reason."""
+        """Return how many modules of each class are emulated, and what was left alone for which reason."""
         classes = (type(module) for module in self.modules.values())
-        counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # (restored ones have their own)
+        counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
         return f"{text} Left alone: {_reasons(self.left_alone)}." if self.left_alone else text
@@ -109,7 +114,7 @@ class Emulation:
 
 @contextmanager
 def step_kept(emulation: Emulation) -> Iterator[None]:
-    """Put the step back where it was when the context ends."""
+    """Restore the step when the context ends."""
     before = emulation._steps.position
     try:
         yield
@@ -128,35 +133,40 @@ def emulate(
     seed: Any = 0,
     worker: int | None = None,
 ) -> Emulation:
-    """Let the model compute as a low-precision machine would, in place; parameters and `state_dict` stay as they are.
+    """Make the model compute as a low-precision machine would, in place. Parameters and `state_dict` do not change.
 
     Parameters
     ----------
     model
-        Before it is compiled or wrapped for several processes. Of its modules Linear, LayerNorm, RMSNorm, Embedding,
-        Conv1d and Conv2d (of one group) and MultiheadAttention are emulated, and subclasses that compute as they do.
+        The model, before it is compiled or wrapped for several processes. Its modules Linear,
+        LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention are
+        emulated, and subclasses that do not change the forward pass.
     recipe
-        What is rounded: a `Recipe`, its name, a format; recipes by patterns of names, as ``{"head": None, "*":
-        recipe}``, of which the first that fits counts and None leaves a module as it is; or a function of name and
-        module.
+        What is rounded: a `Recipe`, its name, a format, recipes by patterns of module names, or a
+        function of name and module. Of the patterns, as in ``{"head": None, "*": recipe}``, the
+        first that matches counts. None leaves a module as it is.
     filter
-        Which modules: patterns of names, or a function of name and module; all without it. A MultiheadAttention goes as
-        a whole.
+        Which modules are emulated: patterns of names, or a function of name and module; by default
+        all. A MultiheadAttention is emulated as a whole.
     attention
-        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated. One that does not
-        call it raises.
+        Modules, given like `filter`, in which `scaled_dot_product_attention` is emulated. A module
+        that does not call it raises.
     accumulate
-        None: products of the rounded operands as torch sums them. "block", "exact" or "sequential" give defined sums;
-        see `mxnum.Accumulate`. Convolutions are left alone then. "amx" is as None, but products of two operands that
-        are rounded to formats with power-of-two scales go to the processor's units for bfloat16 (Intel's AMX, torch
-        2.9): as exact, several times as fast, summed in another order.
+        None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
+        give defined sums (see `mxnum.Accumulate`); convolutions are then left alone. "amx" is like
+        None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two operands that
+        are rounded to formats with power-of-two scales. These products are as exact and several
+        times as fast, but summed in another order.
     gradient
-        "straight" through rounding, or "clipped": zero where an operand was clamped, as the glossary defines it.
+        "straight": gradients pass through rounding unchanged. "clipped": they are zero where an
+        operand was clamped, as the glossary defines it.
     seed
-        Of stochastic rounding: an integer, or a `torch.Generator`, of which one number is drawn.
+        Seed of stochastic rounding: an integer, or a `torch.Generator`, from which one number is
+        drawn.
     worker
-        The number of this process among those that share the parameters, each with as many samples of a batch as the
-        others: they draw the bits that one process would with the whole batch. None: its rank in `torch.distributed`.
+        The number of this process among the processes that share the parameters. Each has the same
+        number of samples of a batch. Together they draw the random bits that one process would draw
+        for the whole batch. None: the rank in `torch.distributed`.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -165,9 +175,9 @@ def emulate(
     emulation._model, emulation._told = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
-    attentions: tuple[str, ...] = ()
-    attending: tuple[str, ...] = ()  # of modules that attention= names
+    emulated: tuple[str, ...] = ()  # prefixes of the names of parts of emulated MultiheadAttention modules
+    attentions: tuple[str, ...] = ()  # prefixes of the names of parts of any MultiheadAttention
+    attending: tuple[str, ...] = ()  # prefixes of the names of parts of modules that attention= names
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -203,7 +213,7 @@ def emulate(
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for pattern in _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
-    for name, module, kind, how in found:  # nothing was changed before all was understood
+    for name, module, kind, how in found:  # after all checks, so that an error leaves the model unchanged
         enter(module, kind, Site(name, how, module_seed(emulation.seed, name), emulation._steps))
         emulation.modules[name] = module
     _leave_fast_paths(model, emulation)
@@ -216,7 +226,7 @@ def emulate(
 
 
 def emulation_of(model: nn.Module) -> Emulation:
-    """The emulation of a model."""
+    """Return the emulation of a model."""
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     found: Emulation | None = model.__dict__.get(_ATTRIBUTE)
     if found is None:
@@ -225,7 +235,7 @@ def emulation_of(model: nn.Module) -> Emulation:
 
 
 def restore(model: nn.Module) -> None:
-    """Undo `emulate`: the model is what it was, with the parameters that it has now."""
+    """Undo `emulate`: the model has its own classes again, and keeps its current parameters."""
     emulation = emulation_of(model)
     for name, module in emulation.modules.items():
         exchanged = "emulates" in type(module).__dict__
@@ -241,7 +251,10 @@ def restore(model: nn.Module) -> None:
 
 
 def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
-    """Go on with other recipes, given as to `emulate`; None and what no pattern fits is float32, as torch sums it."""
+    """Replace the recipes of an emulated model. They are given as to `emulate`.
+
+    None, and modules that no pattern matches, compute in float32, as torch sums it.
+    """
     emulation = emulation_of(model)
     recipe_of = _recipes({} if recipe is None else recipe)
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
@@ -255,7 +268,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
 
 def _attention_reason(module: nn.Module) -> str | None:
     """Return why the attention of a module is left alone, if its own code computes some."""
-    forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # (ScriptModule has none)
+    forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
     if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls what its configuration names
         way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
@@ -270,12 +283,12 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has parameters of its own, or what quantized modules of torch hold instead."""
+    """Return True if a module has parameters of its own, or the packed ones of torch's quantized modules."""
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a parameter of the module's own has two axes or more, and is no table of embeddings."""
+    """Return True if one of the module's own parameters has two axes or more and is not an embedding table."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -283,7 +296,10 @@ def _may_multiply(module: nn.Module) -> bool:
 
 
 def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
-    """Warn of what is left alone and may multiply; parts of attention that a user left out are meant."""
+    """Warn of modules that are left alone but may multiply.
+
+    Parts of attention that the user left out on purpose are not mentioned.
+    """
     multiplying = {
         name: why
         for name, why in left_alone.items()
@@ -314,7 +330,7 @@ def _check_model(model: Any) -> None:
 
 
 class _Patterns:
-    """Values by patterns of names: that of the first pattern that fits."""
+    """Values by patterns of names. The value of a name is that of the first pattern that matches."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values, self.used = dict(values), set[str]()
@@ -340,7 +356,7 @@ def _recipes(recipe: Any) -> Callable[[str, nn.Module], Any]:
 
 
 def _choice(argument: str, choice: Any) -> Any:
-    """A function that says whether a module is meant; None for all."""
+    """Return a function that returns True for the chosen modules; None if all are chosen."""
     if choice is None or callable(choice):
         return choice
     accepted = isinstance(choice, Iterable)
@@ -352,7 +368,7 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Encoders of torch skip their modules when they do not train; tell those of emulated ones not to."""
+    """Disable the fast paths of torch's encoders with emulated modules: in evaluation they skip the modules."""
     for module in model.modules():
         attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)
         if attribute is not None and any(isinstance(part, Emulated) for part in module.modules()):

@@ -1,4 +1,4 @@
-"""The picture of what was watched: layers by steps."""
+"""The figure of a watched model: layers by steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum import errors
 
 
 def layers_by_steps(rows: list[dict[str, Any]], quantity: str, operand: str) -> Any:
-    """A figure with a line for each module and a column for each step; what was not seen is left white."""
+    """Return a figure with a line for each module and a column for each step. Missing values are white."""
     errors.package("matplotlib", "plots")
     from matplotlib.figure import Figure
 

@@ -1,8 +1,8 @@
-"""Differentiable functions of tensors, each operand rounded as a recipe says.
+"""Differentiable functions of tensors, with each operand rounded as a recipe says.
 
-They take float64, float32, bfloat16 and float16 tensors of the CPU or of CUDA, and answer in the same type. Gradients
-go straight through rounding; with ``gradient="clipped"`` they are zero where saturation, and not rounding, made an
-operand the largest value of its block (`is_clamped`).
+They take float64, float32, bfloat16 and float16 tensors on the CPU or on CUDA, and return the same
+type. Gradients pass straight through rounding. With ``gradient="clipped"`` they are zero where
+saturation, and not rounding, made an operand the largest value of its block (`is_clamped`).
 """
 
 from __future__ import annotations
@@ -30,33 +30,35 @@ from mxnum.torch.stepwise import LayerNorm
 Tensor = Any
 GRADIENTS = ("straight", "clipped")
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-#: (seed, stream, position, watch), as the operations take them.
+#: The arguments (seed, stream, position, watch) of the operations.
 Key = tuple[int, int, Any, int]
 _ops = torch.ops.mxnum
 
 
 @dataclass(frozen=True)
 class How:
-    """A recipe, made ready: what the operations read."""
+    """A prepared recipe: the settings that the operations read."""
 
     recipe: Recipe
-    #: None: as torch sums; "block", "exact", "sequential" or "blas": as `mxnum.Accumulate` defines it.
+    #: None: torch sums; "block", "exact", "sequential" or "blas": `mxnum.Accumulate` defines the
+    #: sums.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: Products with weights, and products of activations alone.
+    #: The operands of products with weights, and of products of activations alone, as texts.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
     gamma: str = field(init=False)
     beta: str = field(init=False)
     is_stochastic: bool = field(init=False)
-    #: What the compiler follows: fields, since it takes no properties of what is constant there.
+    #: Settings that compiled code reads. They are fields because the compiler takes no properties
+    #: of a constant.
     clipped: bool = field(init=False)
     bf16: bool = field(init=False)
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
-    #: Whether a row of the weights alone says how it is rounded.
+    #: True if the rounding of a row of the weights does not depend on other rows.
     takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,9 +77,9 @@ class How:
         rest: Any = (self.accumulate, self.gradient == "clipped")
         of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, for_weights)
-        partner = replace(r.activations_backward, transform=r.gradients.transform)  # they meet in a product
+        partner = replace(r.activations_backward, transform=r.gradients.transform)  # it is multiplied with gradients
         both = (r.activations_backward, partner, r.gradients, for_weights)
-        table = replace(r.weights, transform=None)  # (no product sums it)
+        table = replace(r.weights, transform=None)  # a lookup has no summed axis to transform
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
@@ -104,7 +106,7 @@ def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
 
 @torch.compiler.assume_constant_result
 def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
-    """A recipe as a function takes it; what was made ready once is remembered."""
+    """Return the prepared recipe of a function. Prepared recipes are cached."""
     return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
 
 
@@ -116,7 +118,7 @@ def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[s
     return operand_text(operand), is_stochastic(operand)
 
 
-# The functions that users call.
+# Public functions.
 
 
 def fake_quantize(
@@ -129,10 +131,11 @@ def fake_quantize(
     stream: int = 0,
     **operand: Any,
 ) -> Tensor:
-    """`mxnum.fake_quantize` of a tensor, with a gradient; other keywords are those of `mxnum.Operand`.
+    """Quantize and dequantize a tensor like `mxnum.fake_quantize`, with a gradient.
 
-    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed,
-    whose bits are those of stream 8 `stream` there.
+    Other keywords are those of `mxnum.Operand`. With ``rounding="sr"``, `seed` is needed: an
+    integer or a `torch.Generator`. `stream` numbers the draws with one seed. Its random bits are
+    those of stream 8 `stream` in `mxnum.fake_quantize`.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -142,16 +145,17 @@ def fake_quantize(
 
 
 def _from_the_end(axis: int, x: Tensor) -> int:
-    """The axis counted from the end; operations take those counted from the front for a convolution's."""
+    """Return the axis counted from the end. For operations, an axis counted from the front is a convolution's."""
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
     return axis - x.ndim if axis >= 0 else axis
 
 
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
-    """Codes and scales, as an `MXArray` of tensors; no gradient goes through them (`fake_quantize` has one).
+    """Return the codes and scales of a tensor, as an `MXArray` of tensors.
 
-    `seed` and `stream` are as in `fake_quantize`, whose values it gives.
+    No gradient goes through them; use `fake_quantize` for that. It gives the values of these codes
+    if `seed` and `stream` are the same.
     """
     _check(x=x)
     how = Operand.of(format)
@@ -164,7 +168,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
 
 
 def dequantize(q: mx.MXArray, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The values of an `MXArray` as a tensor."""
+    """Return the values of an `MXArray` as a tensor."""
     made = mx.dequantize(q, dtype=dtype)
     return made if isinstance(made, torch.Tensor) else torch.from_numpy(made)
 
@@ -180,11 +184,12 @@ def linear(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """x W^T + bias, and its two backward products, each operand quantized along the axis that is summed.
+    """Compute x W^T + bias with each operand quantized along the summed axis, also in the two backward products.
 
-    With a `mxnum.Accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the
-    streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. "amx" is as
-    None, by units of the processor where both operands are rounded: see `emulate`.
+    With a `mxnum.Accumulate`, the bits are those of `mxnum.linear_forward` and `linear_backward`,
+    whose operands have the streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4
+    `stream` + 2 (gradients) of the seed. "amx" is like None, but with the processor's AMX units if
+    both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -205,7 +210,10 @@ def matmul(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """The product of two tensors of at least two axes, both quantized as the activations of the recipe."""
+    """Compute the product of two tensors, both quantized as the activations of the recipe.
+
+    Both tensors have at least two axes.
+    """
     _check(a=a, b=b)
     how = made_ready(recipe, accumulate, gradient)
     return matmul_how(a, b, how, _key(how.is_stochastic, seed, stream))
@@ -222,7 +230,10 @@ def layer_norm(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """`torch.nn.functional.layer_norm` with gamma and beta rounded, and input and output if vector operations are."""
+    """Compute `torch.nn.functional.layer_norm` with gamma and beta rounded.
+
+    Input and output are rounded too if the recipe rounds vector operations.
+    """
     _check(x=x)
     how = made_ready(recipe)
     return layer_norm_how(x, _lengths(normalized_shape), weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
@@ -238,17 +249,20 @@ def rms_norm(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """`torch.nn.functional.rms_norm` with gamma rounded, and input and output if vector operations are."""
+    """Compute `torch.nn.functional.rms_norm` with gamma rounded.
+
+    Input and output are rounded too if the recipe rounds vector operations.
+    """
     _check(x=x)
     how = made_ready(recipe)
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
-# The same with what modules have ready.
+# The same functions with the prepared recipe and key of a module.
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
-    """`linear` of a module."""
+    """Compute `linear` with a prepared recipe and key."""
     x, weight, bias = _autocast(x, weight, bias)
     features = weight.shape[-1]
     errors.require(x.ndim >= 1 and x.shape[-1] == features, "x", f"of {features} features", tuple(x.shape))
@@ -266,7 +280,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
 
 
 def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
-    """`matmul` of a module; b may come with its last axes in the other order."""
+    """Compute `matmul` with a prepared recipe and key. If `transposed`, the last two axes of b are swapped."""
     a, b = _autocast(a, b)
     errors.require(a.ndim >= 2, "a", "of at least two axes", tuple(a.shape))
     errors.require(b.ndim >= 2, "b", "of at least two axes", tuple(b.shape))
@@ -282,7 +296,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
 
 
 def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
-    """`layer_norm` of a module."""
+    """Compute `layer_norm` with a prepared recipe and key."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
     if how.is_stepwise:
         last = x.shape[-1:]
@@ -296,7 +310,7 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
 
 
 def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
-    """`rms_norm` of a module."""
+    """Compute `rms_norm` with a prepared recipe and key."""
     gamma = _affine(weight, how.gamma, GAMMA, how, key)
     if not how.bf16:
         return torch.nn.functional.rms_norm(x, shape, gamma, eps)
@@ -304,7 +318,7 @@ def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How
 
 
 def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
-    """A weight as a lookup takes it, quantized along the features."""
+    """Return a weight as a lookup reads it, quantized along the features."""
     if how.bf16:
         weight = _vector(weight, how)
     if how.keeps_weights:
@@ -313,7 +327,7 @@ def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
 
 
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
-    """A convolution of one group, quantized along the channels that are summed."""
+    """Compute a convolution of one group, quantized along the channels that are summed."""
     x, weight, bias = _autocast(x, weight, bias)
     if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
@@ -331,7 +345,7 @@ def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool,
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
-    """Gamma or beta as layer norm takes it; its gradient is rounded as those of all parameters."""
+    """Return gamma or beta rounded for a norm. Its gradient is rounded as the gradients of all parameters are."""
     if parameter is None:
         return None
     if how.bf16:
@@ -343,14 +357,14 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 
 
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
-    """x rounded to bfloat16 as vector operations are, and its gradient too."""
+    """Return x rounded to bfloat16 as vector operations are; with `backward`, its gradient is rounded too."""
     if x.dtype == torch.bfloat16:
         return x
     return library.bfloat16(x, how.rounding, True, backward)
 
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:
-    """Tensors in the type that autocast asks for, if it is on."""
+    """Return the tensors in autocast's type, if autocast is on."""
     _refuse_function_transforms()
     kind = parts[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
@@ -374,13 +388,16 @@ def _refuse_studies(argument: str, operand: Operand) -> None:
 
 
 def _refuse_alone(operand: Operand) -> None:
-    """What an operand that is in no product cannot be."""
+    """Raise if an operand outside of products has settings that only products allow."""
     _refuse_studies("operand", operand)
     errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
 
 
 def _refuse_function_transforms() -> None:
-    """A sentence instead of torch's page: operations of `torch.library` have gradients for autograd alone."""
+    """Raise RuntimeError for unsupported function transforms, with a shorter message than torch's.
+
+    Operations of `torch.library` have gradients for autograd only.
+    """
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return
     interpreters = torch._C._functorch.get_interpreter_stack() or ()

@@ -1,7 +1,7 @@
-"""The operations as torch knows them: ``torch.ops.mxnum``, with shapes for the compiler, gradients and batches.
+"""The operations registered with torch: ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-An operation is opaque to torch: what it rounds is written in text (`Product.text`), and its random bits depend on a
-seed, a stream and a position, so that it gives the same when it is computed again.
+An operation is opaque to torch. A text says what it rounds (`Product.text`). Its random bits depend
+on a seed, a stream and a position, so computing it again gives the same result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
-    """The decorated function computes the operation, on the CPU and on CUDA alike, outside autocast."""
+    """Return a decorator that registers a function as the operation, on CPU and CUDA, outside autocast."""
 
     def decorate(function: Any) -> Any:
         def outside_autocast(*arguments: Any) -> Any:
@@ -70,7 +70,7 @@ def _fake_quantize(
     x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, position: Any, watch: int
 ) -> Tensor:
     value = rounded(x, operand_of(operand), axis, Key(seed, stream, position), slot, watch)
-    return value.clone() if value is x else value  # what an operation answers is never its argument
+    return value.clone() if value is x else value  # torch forbids an operation to return its argument
 
 
 @_implementation("fake_quantize_backward")
@@ -103,7 +103,8 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return torch.ops.mxnum.bfloat16(grad, ctx.rounding, True, True) if ctx.backward else grad, None, None, None
 
 
-# Products. `transposed` says that the right operand comes as (columns, inner), as the weight of a linear layer does.
+# Products. If `transposed`, the right operand has the shape (columns, inner), like the weight of a
+# linear layer.
 
 
 def _operation(how: Product) -> Any:
@@ -151,7 +152,7 @@ def _matmul_backward(
         rows = grad.flatten(0, -2)
         if how.by_floats:
             grad_bias = rows.sum(0)
-        else:  # as `mxnum.linear_backward` sums it
+        else:  # summed as in `mxnum.linear_backward`
             ones = torch.ones(1, len(rows), dtype=rows.dtype, device=rows.device)
             grad_bias = mx.matmul(ones, rows, accumulate="sequential", out_dtype=rows.dtype)[0]
     return grad_a, grad_b, grad_bias
@@ -170,7 +171,7 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Matmul(torch.autograd.Function):
-    """The operation as autograd alone needs it: of small products the way through torch's library takes most."""
+    """The operation as autograd needs it. It saves the overhead of torch's library, most of a small product's time."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -184,7 +185,7 @@ class _Matmul(torch.autograd.Function):
 
 
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    """The operation `matmul`, by the shortest way where nobody but autograd looks on."""
+    """Compute the operation `matmul`, bypassing torch's library if only autograd is active."""
     is_plain = type(a) in _TENSORS and type(b) in _TENSORS and a.is_cpu
     if not is_plain or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return torch.ops.mxnum.matmul(a, b, *rest)
@@ -194,7 +195,7 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
-    """The operation `bfloat16`; by torch's casts where those do the same and no compiler leaves them out."""
+    """Compute the operation `bfloat16`, by torch's casts if these give the same and no compiler removes them."""
     by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
     if by_casts and not torch.compiler.is_compiling():
         return x.to(torch.bfloat16).to(x.dtype)
@@ -264,7 +265,7 @@ def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return *torch.ops.mxnum.convolution_backward(grad, x, weight, *how), *[None] * 8
 
 
-# What the compiler is told: shapes. Results lie in memory as those of the operations do.
+# Shapes, for the compiler. Results have the same strides as those of the operations.
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -316,7 +317,10 @@ for _name in _FAKES:
 
 
 def _one_by_one(name: str) -> Any:
-    """A batch under `torch.vmap`, each of it computed as if it were alone; random bits would be those of each other."""
+    """Return a batching rule for `torch.vmap` that computes each item of the batch alone.
+
+    Stochastic rounding raises: all items would get the same random bits.
+    """
     operation = getattr(torch.ops.mxnum, name)
 
     def batched(info: Any, dims: tuple[Any, ...], *arguments: Any) -> Any:

@@ -1,6 +1,7 @@
-"""What each kind of module does while it is emulated: its class is exchanged, and everything that it holds stays.
+"""The forward pass of each kind of emulated module. A module's class is exchanged; all its attributes stay.
 
-So parameters, hooks, optimizers and `state_dict` know nothing of it, and `restore` is giving the class back.
+Parameters, hooks, optimizers and `state_dict` are therefore unaffected. `restore` gives the module
+its class back.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """What an emulated module knows: its name, its recipe, and what its random bits depend on."""
+    """The settings of an emulated module: its name, its recipe, and what its random bits depend on."""
 
     def __init__(self, name: str, how: How, seed: int, steps: Steps):
         self.name, self.how, self.seed, self.steps = name, how, seed, steps
@@ -42,31 +43,31 @@ class Site:
 
     @property
     def key(self) -> Key:
-        """What operations draw random bits from, and who looks."""
+        """What operations draw random bits from, and the number by which they find who watches."""
         return self.seed, 0, self.steps.current, self.number
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy has a number of its own, by which `watch` tells it from the original."""
+        """Set the state of a copy, with a new number, by which `watch` distinguishes it from the original."""
         self.__dict__.update(state, number=next(_numbers))
 
 
 class Emulated:
-    """The mark of an emulated module."""
+    """Base class that marks an emulated module."""
 
-    #: The class that the module has otherwise.
+    #: The class of the module when it is not emulated.
     emulates: Any
     _mx: Site
 
     @property
     def _mx_key(self) -> Key:
-        """What the operations of this call draw from."""
+        """The key from which the operations of this call draw."""
         site, training = self._mx, self.training  # type: ignore[attr-defined]
         if training and site.how.is_stochastic:
             site.steps.require_counted(site.name)
         return site.key
 
     def extra_repr(self) -> str:
-        """The module's own, and the recipe."""
+        """Return the module's own text, and the recipe."""
         usual: str = self.emulates.extra_repr(self)
         return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
@@ -77,12 +78,12 @@ class Emulated:
 
 
 def sites_of(modules: Mapping[str, Any]) -> dict[str, Site]:
-    """Return what each emulated module knows, by its name."""
+    """Return the site of each emulated module, by its name."""
     return {name: module._mx for name, module in modules.items()}
 
 
 def kind_of(module: nn.Module) -> str | None:
-    """The kind of emulation that fits a module of torch, or None."""
+    """Return the kind of emulation for a module of torch; None if there is none."""
     for kind, (base, _) in _KINDS.items():
         if base is not None and isinstance(module, base) and type(module).forward is base.forward:
             return kind
@@ -90,7 +91,7 @@ def kind_of(module: nn.Module) -> str | None:
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
-    """Why a module with parameters of its own is left alone; None if it is not."""
+    """Return why a module with its own parameters is left alone; None if it is emulated."""
     if "forward" in module.__dict__:
         return "has a forward of its own instance"
     if isinstance(module, nn.modules.lazy.LazyModuleMixin):
@@ -107,14 +108,14 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
 
 
 def enter(module: Any, kind: str, site: Site) -> None:
-    """Exchange the class of a module."""
+    """Replace the class of a module by its emulated class."""
     module._mx = site
     usual: Any = type(module)
     module.__class__ = emulated_class(usual, kind)
 
 
 def leave(module: Any) -> None:
-    """Undo `enter`; nobody looks any more."""
+    """Restore the class of a module, and stop watching it."""
     watching.pop(module._mx.number, None)
     module.__class__ = type(module).emulates
     del module._mx
@@ -122,7 +123,7 @@ def leave(module: Any) -> None:
 
 @cache
 def emulated_class(cls: Any, kind: str) -> Any:
-    """The class of an emulated module, made from its own."""
+    """Return the emulated class of a module class."""
     content = {"forward": _KINDS[kind][1], "emulates": cls, "_mx_kind": kind, "__doc__": cls.__doc__}
     return type(f"Emulated{cls.__name__}", (Emulated, cls), content)
 

@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention` with all its products quantized: the projections, the scores, the sums of values."""
+"""`torch.nn.MultiheadAttention` with all products quantized: projections, scores and sums of values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from mxnum.torch.attention import attend
 from mxnum.torch.functions import How, Key, linear_how
 
 Tensor = Any
-#: Tells the seeds of the projections from each other.
+#: Makes the seeds of the projections differ from each other.
 _STEP = 0x1E3779B97F4A7C15 >> 3
-#: The projections after the first one (of queries, or of all three), by what their seeds differ in from the module's.
+#: The projections after the first one, by the XOR of their seed and the module's. The first is that
+#: of the queries, or of all three.
 PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
@@ -29,7 +30,7 @@ def forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The forward pass of the module."""
+    """Compute the forward pass of the module."""
     if is_causal and attn_mask is None:
         raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is a hint.")
     how, drawn, heads = self._mx.how, self._mx_key, self.num_heads
@@ -65,7 +66,7 @@ def _another(drawn: Key, index: int) -> Key:
 def _projected(
     self: Any, query: Tensor, key: Tensor, value: Tensor, is_self: bool, how: How, drawn: Key
 ) -> tuple[Tensor, ...]:
-    """Queries, keys and values: one product for self-attention, as in torch; otherwise three."""
+    """Return queries, keys and values: by one product for self-attention, as in torch; otherwise by three."""
     bias = self.in_proj_bias
     if self._qkv_same_embed_dim and is_self:
         made = linear_how(query, self.in_proj_weight, bias, how, _another(drawn, 1)).chunk(3, -1)
@@ -80,7 +81,7 @@ def _projected(
 
 
 def _merged(attn_mask: Any, padding: Any, q: Tensor, length: int, heads: int) -> Any:
-    """Both masks as what is added to the scores; in this module True says what is left out."""
+    """Return both masks as one addend for the scores. In this module, True in a mask means: left out."""
     added = None
     if attn_mask is not None:
         added = _added(attn_mask, q)

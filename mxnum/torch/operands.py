@@ -1,6 +1,6 @@
-"""One operand as an operation takes it: rounded as a recipe says, along an axis, with random bits of a key.
+"""Round one operand of an operation as a recipe says, along an axis, with random bits from a key.
 
-Nothing here knows of autograd: these are the bodies of the operations in `library`.
+This module does not use autograd. Its functions are the bodies of the operations in `library`.
 """
 
 from __future__ import annotations
@@ -26,52 +26,57 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard
 
 Tensor = Any
-#: What `accumulate` says beside the members of `mxnum.Accumulate`.
+#: A value of `accumulate` that is not a member of `mxnum.Accumulate`.
 AMX = "amx"
 
-#: The streams of Philox that one step of one module takes: operand by operand, and for each of its two axes.
+#: The slots of operands: their Philox streams within one step of one module. Operands that are
+#: rounded along two axes have two slots.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: Those of parameters, which all workers share; the right operand of a product may also belong to samples.
+#: The slots of parameters, which all workers share. The right operand of a product may also belong
+#: to samples (`Key.of_samples`).
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: Who looks at operands: (watch, slot, operand, axis, x, value, step), by the number that an operation is given.
+#: The functions that watch operands: function(slot, operand, axis, x, value, key), by the site's
+#: number.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: Views of that memory that are kept, more or less.
+#: About how many views of buffers each thread keeps.
 _MOST_VIEWS = 512
-#: Kernels of users that round in place of ours: the last one counts.
+#: Kernels of users that round in place of ours. The last one is used.
 _others: list[Callable[..., Any]] = []
 
 
 class Product(NamedTuple):
-    """The six operands of a product and of its two gradients, and how it is summed."""
+    """The six operands of a product and of its two gradients, and the way it is summed."""
 
     left: Operand
     right: Operand
     left_backward: Operand
     right_backward: Operand
-    #: Of the output, for the gradient of the left and of the right operand.
+    #: The output's gradient, as it is rounded for the gradients of the left and of the right
+    #: operand.
     gradient_left: Operand
     gradient_right: Operand
-    #: None: as torch sums; "amx": the same, of rounded operands on the processor's units; or a `mxnum.Accumulate`.
+    #: None: torch sums; "amx": like None, but AMX units multiply rounded operands; or a
+    #: `mxnum.Accumulate`.
     accumulate: str | None = None
-    #: Whether gradients are cut where the operand lay beyond the largest value.
+    #: True if gradients are zero where the operand was clamped.
     clipped: bool = False
-    #: Whether the right operand belongs to samples, as the left one does, and is no parameter.
+    #: True if the right operand belongs to samples, like the left one, and is not a parameter.
     of_samples: bool = False
 
     @property
     def by_floats(self) -> bool:
-        """Whether operands are floats that torch multiplies."""
+        """True if operands are floats that torch multiplies."""
         return self.accumulate in (None, AMX)
 
     @property
     def text(self) -> str:
-        """What `product` reads."""
+        """The product as text, which `product` reads."""
         return _text(self)
 
 
 class Key(NamedTuple):
-    """What random bits depend on: a seed for each module, and what `randomness.position_of` makes."""
+    """What random bits depend on: the module's seed, a stream, and the position from `randomness.position_of`."""
 
     seed: int
     stream: int
@@ -83,7 +88,7 @@ class Key(NamedTuple):
         return 0 if self.position is None else int(self.position[0])
 
     def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
-        """The keywords of `mxnum.quantize` for that operand of a module, of so many elements."""
+        """Return the keywords of `mxnum.quantize` that set the random bits of an operand with `size` elements."""
         if not is_stochastic(operand):
             return {}
         step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
@@ -107,7 +112,7 @@ def _text(product: Product) -> str:
 
 @lru_cache(maxsize=4096)
 def product(text: str) -> Product:
-    """The inverse of `Product.text`."""
+    """Return the product that `Product.text` describes."""
     parts = json.loads(text)
     made: Any = [*map(Operand.of, parts[:6]), *parts[6:]]
     return Product(*made)
@@ -115,22 +120,22 @@ def product(text: str) -> Product:
 
 @lru_cache(maxsize=4096)
 def operand_text(operand: Operand) -> str:
-    """An operand as the argument of an operation."""
+    """Return an operand as the text that operations take."""
     return json.dumps(plain(operand), separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def operand_of(text: str) -> Operand:
-    """The inverse of `operand_text`."""
+    """Return the operand that `operand_text` describes."""
     return Operand.of(json.loads(text))
 
 
 @lru_cache(maxsize=4096)
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
-    """The format, and the keywords of `mxnum.quantize` for an array of so many axes.
+    """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    Tiles lie over the last two; for convolutions, whose axes are counted from the front, over the first two, which are
-    the channels of a weight.
+    Tiles lie over the last two axes. For convolutions, whose axes are counted from the front, they
+    lie over the first two, which are the channels of a weight.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -141,10 +146,10 @@ def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any
 def rounded(
     x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0, place: str | None = None
 ) -> Tensor:
-    """x as a product takes it; x itself where nothing is rounded.
+    """Return x rounded for a product; x itself if nothing is rounded.
 
-    With `place`, the name of a buffer that this thread reuses, the result is good until the next call that names it:
-    fresh memory costs more than rounding.
+    `place` names a buffer that this thread reuses, because fresh memory costs more than rounding.
+    The result is then valid until the next call with the same name.
     """
     if operand.transform:
         x = hadamard(x, axis)
@@ -174,10 +179,11 @@ def rounded(
 
 @contextmanager
 def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
-    """Within the context, operands in MX formats are rounded by a kernel of yours, forward and backward.
+    """Round operands in MX formats by a kernel of yours within the context, forward and backward.
 
-    It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed`, `stream` and maybe
-    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` take codes, and raise.
+    The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
+    of x. For stochastic rounding it also gets the keywords `seed` and `stream`, and sometimes
+    `first`. Products with `accumulate` need codes, and raise.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -188,7 +194,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0) -> Any:
-    """The same as an MX array, for products with a defined sum; a tensor where it is not one."""
+    """Return x as an MX array, for products with a defined sum; as a tensor if its format is not MX."""
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot, watch)
     errors.require(not _others, "accumulate", "None within rounding_by()", "a defined sum")
@@ -204,7 +210,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
 def multiply(
     a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any, bias: Tensor | None = None
 ) -> Tensor:
-    """The product of two operands, as they come from `rounded` or `quantized`, and a bias of its columns."""
+    """Return the product of two operands from `rounded` or `quantized`, plus a bias for its columns."""
     if how.by_floats:
         are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
         y = amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
@@ -217,31 +223,34 @@ def multiply(
     if bias is None:
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
     y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate)))
-    if y.is_cpu:  # (as in `mxnum.linear_forward`, right in any floating-point environment)
+    if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
         from mxnum.engine.products.by_definition import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:
-        y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # (its NaN are not canonical)
+        y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # makes NaNs canonical
     return y if dtype == torch.float32 else _narrowed(y, dtype)
 
 
 def _narrowed(x: Tensor, dtype: Any, rounding: str = "rne") -> Tensor:
-    """x in bfloat16 or float16, rounded once; a magnitude beyond the type is infinite, a NaN canonical."""
+    """Return x in bfloat16 or float16, rounded once.
+
+    A magnitude beyond the type becomes infinite, a NaN canonical.
+    """
     return mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee").view(dtype)
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Whether all that is rounded to it is a bfloat16 number: eight bits at most times a power of two."""
+    """Return True if all values of the operand are bfloat16 numbers: at most eight bits times a power of two."""
     return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
 def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
-    """x with values of bfloat16: a new tensor of the same type."""
+    """Return x rounded to bfloat16 numbers, in its own type."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne" and x.dtype != torch.float64:  # (which torch rounds to float32 first)
-        # (torch's cast writes NaN of other bits.)
+    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
+        # torch's cast writes NaNs with other bits, which nan_to_num_ makes canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
     return _narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
@@ -286,22 +295,25 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 
 
 def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: tuple[float, bool]) -> Tensor:
-    """Return where |x| over the scale is above a threshold, or equal to it if that is inclusive, by the sign of x."""
+    """Return for each element whether |x| over the scale is above the threshold of its sign.
+
+    A threshold is a pair (value, inclusive); if it is inclusive, an equal magnitude counts too.
+    """
     ones = mx.MXArray(torch.ones_like(q.codes), q.scales, q.format, q.blocks, tensor_scale=q.tensor_scale)
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # (exact: few digits, far from the ends of float64)
+        limit = unit * (threshold / q.format.element.value(1))  # exact: few digits, far from the limits of float64
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
 def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:
-    """A tensor like x in memory that this thread keeps under that name, and the array that it is."""
+    """Return a tensor like x in memory that this thread keeps under that name, and its array."""
     rooms: dict[Any, Any] = _memory.__dict__
     like = (place, x.dtype, x.shape, x.stride())
-    found: tuple[Tensor, Any] | None = rooms.get(like)  # (to ask torch for a view takes longer)
+    found: tuple[Tensor, Any] | None = rooms.get(like)  # faster than a new view from torch
     if found is not None:
         return found
     room = rooms.get(like[:2])

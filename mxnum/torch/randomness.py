@@ -1,7 +1,7 @@
-"""What random bits depend on: a seed for each module, the operand, the step, and the element in the whole batch.
+"""What random bits depend on: the module's seed, the operand, the step, and the element's index in the batch.
 
-Philox is counted, so the bits of an element are known from these numbers alone: they are the same after a restart, when
-a checkpointed part is computed again, and on any number of workers.
+Philox is counter-based, so these numbers determine the bits of an element. The bits are the same
+after a restart, when a checkpointed part is recomputed, and on any number of workers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.utils._pytree import tree_leaves
 from mxnum import errors
 from mxnum.interop.torch import drawn
 
-#: More steps than anybody runs.
+#: Limit for the number of steps, far above any training run.
 STEPS = 1 << 48
 
 
 def seed_of(seed: Any) -> int:
-    """A seed of 64 bits from an integer, or drawn from a `torch.Generator`, which that advances."""
+    """Return a seed of 64 bits: the given integer, or a number drawn from a `torch.Generator`."""
     if isinstance(seed, torch.Generator):
         return drawn(seed)
     return errors.integer("seed", seed, 0, (1 << 64) - 1)
@@ -35,17 +35,18 @@ def module_seed(seed: int, name: str) -> int:
 
 
 def position_of(step: int, first: int, count: int) -> Any:
-    """What changes in a run, as operations take it: the step, and that `count` samples from `first` on are here.
+    """Return the position that operations take: a tensor of the step and of the samples held here.
 
-    A tensor, so that a compiled model is not compiled anew when they change; on the CPU, and no inference tensor,
-    whatever the context: it is kept for the backward pass.
+    The process holds `count` samples, starting at number `first`. It is a tensor, so that a
+    compiled model is not compiled again when these numbers change. It is on the CPU and not an
+    inference tensor, because it is kept for the backward pass.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")
 
 
 def moved(position: Any, by: Any) -> Any:
-    """The sum of two positions."""
+    """Return the sum of two positions."""
     if torch.compiler.is_compiling():
         return position + by
     with torch.inference_mode(False):
@@ -53,7 +54,7 @@ def moved(position: Any, by: Any) -> Any:
 
 
 def worker_of(worker: Any) -> int:
-    """The number of this process: as given, or its rank in `torch.distributed`, if that is set up."""
+    """Return the number of this process: `worker`, or else the rank in `torch.distributed`, or else 0."""
     if worker is not None:
         return errors.integer("worker", worker, 0, (1 << 31) - 1)
     is_set_up = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -61,35 +62,39 @@ def worker_of(worker: Any) -> int:
 
 
 def signed(seed: int) -> int:
-    """64 bits as torch's operations hold integers."""
+    """Return a seed of 64 bits as the signed integer that torch's operations take."""
     return seed - (1 << 64) if seed >= 1 << 63 else seed
 
 
 def exporting() -> bool:
-    """Whether `torch.export` follows: then a new position would be none (and torch before 2.7 does not say)."""
+    """Return True if `torch.export` is tracing. It cannot handle a new position.
+
+    torch before 2.7 does not tell; the answer is then False.
+    """
     return bool(getattr(torch.compiler, "is_exporting", bool)())
 
 
 def recomputing() -> bool:
-    """Whether this is a part of a backward pass: then what runs forward there, runs once more."""
+    """Return True within a backward pass. A forward computation there is a repetition."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 class Steps:
-    """The step of training that random bits depend on, and which samples of the batch this process holds."""
+    """The training step that random bits depend on, and the samples of the batch that this process holds."""
 
     def __init__(self, worker: int):
-        #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
+        #: The step, the number of the first sample held here, and their count. Every change makes a
+        #: new tensor.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
-        #: The position of the forward pass whose backward pass this is.
+        #: The position of the forward pass to which the current backward pass belongs.
         self._returning: Any = None
-        #: True if a step was counted for what is computed now.
+        #: True if a step was counted for the current forward pass.
         self._counted = False
 
     @property
     def current(self) -> Any:
-        """The position that operations draw from: what is computed again has that of its own step."""
+        """The position from which operations draw. A recomputed part has the position of its own step."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -97,12 +102,15 @@ class Steps:
         self.position, self._counted = moved(self.position, self._next), True
 
     def count(self, module: Any, _: Any) -> None:
-        """Begin a step, unless this is recomputed for the backward pass, or exported. (A hook of the model.)"""
+        """Begin a step, unless the model is exported or recomputed for the backward pass. (A hook of the model.)"""
         if module.training and not recomputing() and not exporting():
             self.advance()
 
     def require_counted(self, name: str) -> None:
-        """Raise RuntimeError if no step was counted for what a module computes: its bits would be the last ones."""
+        """Raise RuntimeError if no step was counted for the current computation.
+
+        The random bits would otherwise be those of the last step.
+        """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(
                 f"Module {name!r} draws random bits in training, but the emulated model was not called itself, so that "
@@ -110,7 +118,7 @@ class Steps:
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Tell the backward pass which step its output is of: another may have begun. (A hook of the model.)"""
+        """Record the step of the output for its backward pass: another step may begin before. (A hook of the model.)"""
         if not module.training or recomputing() or exporting():
             return
         self._counted = False
@@ -123,7 +131,7 @@ class Steps:
 
 
 def _tensors(output: Any) -> list[Any]:
-    """The tensors in what a model returns, be it a tensor, containers or a dataclass."""
+    """Return the tensors in a model's output, which may be a tensor, containers or a dataclass."""
     found = []
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor):

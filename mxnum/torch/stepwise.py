@@ -1,4 +1,4 @@
-"""Layer norm of which every elementary step is rounded to bfloat16, in the order in which microxcaling takes them."""
+"""Layer norm with every elementary step rounded to bfloat16, in the order of microxcaling."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ Tensor = Any
 
 
 class LayerNorm(torch.autograd.Function):
-    """Over the last axis: (x, gamma, beta, eps, rounding) -> y; gamma and beta come rounded, x does not."""
+    """Layer norm over the last axis: (x, gamma, beta, eps, rounding) -> y.
+
+    gamma and beta must be rounded already; x is rounded here.
+    """
 
     @staticmethod
     def forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, rounding: str) -> tuple[Tensor, ...]:
-        """The result, and what the backward pass needs."""
+        """Return the result, and the tensors that the backward pass needs."""
 
         def r(value: Tensor) -> Tensor:
             return bfloat16(value, rounding)
@@ -29,7 +32,7 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        """Keep what the backward pass needs."""
+        """Keep the tensors that the backward pass needs."""
         ctx.save_for_backward(inputs[1], output[1], output[2])
         ctx.mark_non_differentiable(output[1], output[2])
         ctx.rounding = inputs[4]
@@ -37,7 +40,7 @@ class LayerNorm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
-        """The three gradients, each step rounded."""
+        """Return the three gradients, with each step rounded."""
         gamma, normal, variance = ctx.saved_tensors
 
         def r(value: Tensor) -> Tensor:
@@ -55,5 +58,5 @@ class LayerNorm(torch.autograd.Function):
 
 
 def _mean(x: Tensor, r: Any) -> Tensor:
-    """The mean along the last axis, its sum rounded before it is divided."""
+    """Return the mean along the last axis, with its sum rounded before the division."""
     return r(r(x.sum([-1], keepdim=True)) / x.shape[-1])

@@ -1,4 +1,4 @@
-"""The Hadamard transform of operands, with the bits of `mxnum.hadamard` wherever a tensor lives."""
+"""The Hadamard transform of operands, with the bits of `mxnum.hadamard` on every device."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import torch
 import mxnum as mx
 
 Tensor = Any
-#: Those of TransformerEngine's weight gradients.
+#: The signs and the size of TransformerEngine's transform of weight gradients.
 _SIGNS, _SIZE = "transformer_engine", 16
 
 
 def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
-    """Each 16 along the axis multiplied by an orthogonal matrix of signs: products along that axis stay as they are."""
+    """Return x with every 16 elements along the axis multiplied by an orthogonal matrix of signs.
+
+    If both operands of a product are transformed along the summed axis, the product does not
+    change.
+    """
     length = x.shape[axis]
     if length % _SIZE:
         raise ValueError(f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}.")
@@ -27,10 +31,10 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
 
 
 def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
-    """The same by torch's products in float64, where these are exact; otherwise None.
+    """Return the transform by torch's products in float64 if these are exact; otherwise None.
 
-    They are where `engine.rotations.by_floats` says so, in any order: each partial sum is a multiple of the same power
-    of two, and below 2**53 of it.
+    They are exact, in any order, if the condition of `engine.rotations.by_floats` holds: each
+    partial sum is then a multiple of the same power of two, and below 2**53 times it.
     """
     rows = x.movedim(axis, -1)
     wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()
@@ -38,12 +42,12 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
     if not bool((wide + limit - limit == wide).all()):
         return None
     matrix = _matrix().to(x.device)
-    sums = wide @ (matrix.T if inverse else matrix) + 0.0  # (an exact zero is +0)
+    sums = wide @ (matrix.T if inverse else matrix) + 0.0  # makes every zero +0, as `mxnum.hadamard` does
     return _narrowed(sums, x.dtype).reshape(rows.shape).movedim(-1, axis)
 
 
 def _narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Float64 numbers rounded once; torch would go by way of float32."""
+    """Return float64 numbers in another type, rounded once. torch would round twice, first to float32."""
     if dtype in (torch.float64, torch.float32):
         return x.to(dtype)
     codes = mx.encode(x, str(dtype).removeprefix("torch."), overflow="ieee")

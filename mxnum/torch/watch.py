@@ -1,7 +1,7 @@
-"""Watching an emulated model: what rounding does to each operand of each layer, at chosen steps.
+"""Watch an emulated model: record what rounding does to each operand of each layer, at chosen steps.
 
-Operations say what they round to whoever watches their module, so nothing is computed twice for it, and a compiled
-model is watched like any other.
+Operations pass their rounded operands to whoever watches their module. So watching computes no
+rounding twice, and a compiled model is watched like any other.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ NAMES = {
 }  # fmt: skip
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: What is measured of an operand; and of the gradient of a parameter.
+#: The quantities that are measured for an operand, and for the gradient of a parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
 SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
-#: How wide it is at most.
+#: The largest width of the table, in characters.
 WIDTH = 80
 
 
 class Watch:
-    """What was seen so far: a row for each operand of each module at each step that was looked at."""
+    """The observations so far: a row for each operand of each module at each watched step."""
 
     def __init__(self, model: nn.Module, is_step: Callable[[int], bool]):
         self._model, self._is_step = weakref.ref(model), is_step
@@ -55,16 +55,17 @@ class Watch:
         self._written, self._is_quiet = 0, False
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a row, as ``pandas.DataFrame`` takes them.
+        """Return the rows as dictionaries, which ``pandas.DataFrame`` takes.
 
         rmse
-            Root of the sum of squared errors over the sum of squares: the relative error.
+            Relative error: the root of the sum of squared errors over the sum of squares.
         beyond_max, underflow
-            Shares of the elements beyond the largest value of their block, before rounding, and of those that became
-            zero.
+            Shares of the elements that lie beyond the largest value of their block, before
+            rounding, and of the elements that became zero.
         scale_least, scale_greatest, scales_at_ends
-            The least and the greatest scale code, and how many blocks have the least or the greatest possible;
-            for scales that are not codes of eight bits, the least and the greatest value.
+            The least and the greatest scale code, and the number of blocks whose code is the least
+            or the greatest possible. If scales are not codes of eight bits, the least and the
+            greatest value.
         flips
             For a parameter: the share of its codes that changed since the step watched before.
         zeta, cosine
@@ -74,9 +75,10 @@ class Watch:
         return [dict(row) for row in self._rows]
 
     def table(self, step: int | None = None) -> str:
-        """The rows of a step, the last one without an argument, as text: the operands below the name of their module.
+        """Return the rows of a step as text, the last step by default.
 
-        Its scales are those from `scale_least` to `scale_greatest`. What `compare` found is a table of its own.
+        Operands stand below the name of their module. The column of scales shows the range from
+        `scale_least` to `scale_greatest`. Results of `compare` have a table of their own.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
@@ -89,7 +91,7 @@ class Watch:
         return "\n\n".join([f"Step {wanted}", *filter(None, tables)])
 
     def write(self, writer: Any, tag: str = "mxnum") -> None:
-        """What is new since the last call, to the `add_scalars` of a TensorBoard writer, quantity by quantity."""
+        """Write what is new since the last call to a TensorBoard writer's `add_scalars`, one tag for each quantity."""
         new, self._written = self._rows[self._written :], len(self._rows)
         for step in dict.fromkeys(row["step"] for row in new):
             of_step = [row for row in new if row["step"] == step]
@@ -99,7 +101,7 @@ class Watch:
                     writer.add_scalars(f"{tag}/{name}", values, step)
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
-        """A figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as colour."""
+        """Return a figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as colour."""
         from mxnum.torch.figure import layers_by_steps
 
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
@@ -109,11 +111,11 @@ class Watch:
         return layers_by_steps(chosen, quantity, operand)
 
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
-        """The gradients of the model as it is emulated beside those of float32, by the same loss on the same batch.
+        """Compare the gradients of the emulated model with those of float32, by the same loss on the same batch.
 
-        `loss` runs the model and returns the loss. It is called twice; the gradients that parameters hold, buffers
-        (as of batch norm), the step and torch's random numbers stay as they are. The row of the whole model comes back:
-        its operand is "gradient".
+        `loss` runs the model and returns the loss. It is called twice. The gradients that
+        parameters hold, buffers (as of batch norm), the step and torch's random numbers do not
+        change. The row of the whole model is returned: its operand is "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -125,7 +127,7 @@ class Watch:
             with step_kept(emulation):
                 reduced = _gradients(model, loss, named)
             for site in sites:
-                site.how = How(Recipe())  # (as torch sums: sums by blocks need operands in a format)
+                site.how = How(Recipe())  # torch sums: sums by blocks would need operands in a format
             with step_kept(emulation):
                 exact = _gradients(model, loss, named)
         finally:
@@ -141,7 +143,7 @@ class Watch:
         return dict(row)
 
     def stop(self) -> None:
-        """Stop watching; what was seen stays."""
+        """Stop watching. The rows stay."""
         for number in self._numbers:
             watching.pop(number, None)
         self._codes.clear()
@@ -185,11 +187,12 @@ class Watch:
 
 
 def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
-    """Look at all operands of an emulated model in training, at each step that `every` divides, or at `steps`.
+    """Watch all operands of an emulated model in training, at each step divisible by `every`, or at `steps`.
 
-    A step that is looked at costs about as much again as its rounding; the others cost nothing. Operands of a module
-    that are seen several times in a step are numbered: "activations", "activations 2". Attention has "queries",
-    "keys", "probabilities" and "values"; the last projection of a MultiheadAttention, "weights of out_proj".
+    Watching a step takes about as long as its rounding; other steps take no extra time. Operands of
+    a module that occur several times in a step are numbered: "activations", "activations 2".
+    Attention has "queries", "keys", "probabilities" and "values". The last projection of a
+    MultiheadAttention has "weights of out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -206,7 +209,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
 
 
 def _called(slot: int, key: Key, seed: int) -> str:
-    """The name of an operand of a module with that seed; what the key's differs in tells the products apart."""
+    """Return the name of an operand in a module with that seed. The key's seed tells the products apart."""
     which = key.seed ^ seed
     if not key.of_samples:
         return NAMES[slot] + (f" of {PROJECTIONS[which]}" if which in PROJECTIONS else "")
@@ -217,7 +220,7 @@ def _called(slot: int, key: Key, seed: int) -> str:
 
 
 def _gradients(model: nn.Module, loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
-    """Gradients by the loss, zero where there are none, with torch's random numbers and the buffers put back."""
+    """Return the gradients of the loss, zero if there are none. torch's random numbers and buffers are restored."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         with torch.random.fork_rng(), torch.enable_grad():
@@ -241,7 +244,7 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
 
 
 def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    """These columns of the rows, those of a module together."""
+    """Return these columns of the rows as text, with the rows of a module together."""
     lines: list[list[str]] = []
     for module in dict.fromkeys(row["module"] for row in rows):
         lines.append([module or "(the whole model)"] + [""] * len(names))
