@@ -24,6 +24,7 @@ from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Task
 from mxnum.conformance.verdict import Judge
 from mxnum.definition import by_numpy
+from mxnum.memory.dtypes import scale_dtype
 from mxnum.modes import FloatScaleRule
 from tests.conformance import nvfp4_kernels as kernels
 from tests.conformance.test_task import deciding
@@ -80,9 +81,7 @@ def test_values_are_those_of_the_reference(fmt, target):
     inputs = some(task, 150)
     got, tensors = expected(task, inputs)["value"], tensor_scales(inputs)
     for i, code in enumerate(inputs["code"]):
-        scales = (
-            inputs["scale"][i].astype(f"u{task.format.scale.bits // 8}").view(mx.dtypes.scale_dtype(task.format.scale))
-        )
+        scales = inputs["scale"][i].astype(f"u{task.format.scale.bits // 8}").view(scale_dtype(task.format.scale))
         tensor = None if tensors is None else tensors[i]
         want = reference.dequantize(code, scales, task.format, dtype=target, tensor_scale=tensor)
         assert got[i].tolist() == unsigned(want).tolist()

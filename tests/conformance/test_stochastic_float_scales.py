@@ -14,6 +14,7 @@ from mxnum.conformance.randomness import Words
 from mxnum.conformance.stochastic import takes_seed
 from mxnum.conformance.task import make_task
 from mxnum.conformance.tiles import factors, inputs_of, largest_quotient, make_tile
+from mxnum.memory.dtypes import numpy_dtype
 from tests.conformance import stochastic_kernels as kernels
 
 FLOATS = "e2m1:block=16,scale=float32"
@@ -142,7 +143,7 @@ def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source
     assert len(set(found[drawn])) > (source != "float16")
     inputs = inputs_of(task, tile.x)
     for row in drawn[:: max(1, len(drawn) // 8)]:
-        x = tile.x[row].view(mx.dtypes.numpy_dtype(task.source))
+        x = tile.x[row].view(numpy_dtype(task.source))
         tensor = None if not task.has_tensor else inputs["tensor_scale"][row].view(np.float32)[0]
         codes = reference.quantize(x, task.format, blocks=(task.block,), scale_rule=rule, tensor_scale=tensor).scales
         held = codes.astype(np.float64) if codes.dtype.kind == "f" else [task.format.scale.value(int(codes[0]))]

@@ -15,6 +15,7 @@ def test_usual_recipes(run):
 
 def test_json_with_ranges_and_another_shape(run):
     got = run.json(
+        "lab",
         "project",
         "fp4",
         "--attention",

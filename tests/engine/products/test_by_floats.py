@@ -10,7 +10,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.test_linalg import codes_at_random, floats
 
 import mxnum as mx
 from mxnum.engine.products import by_definition, by_floats, exactness, row_by_row
@@ -19,6 +18,7 @@ from mxnum.formats import FLOATS
 from mxnum.products import _float32
 from tests import samples
 from tests.engine.products.test_terms import operand
+from tests.test_products import codes_at_random, floats
 
 ORDERS = {"rows": np.ascontiguousarray, "columns": np.asfortranarray, "neither": lambda x: np.repeat(x, 2, 1)[:, ::2]}
 

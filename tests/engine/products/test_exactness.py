@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.test_linalg import codes_at_random
 
 import mxnum as mx
 from mxnum.engine.products import exactness
@@ -14,6 +13,7 @@ from mxnum.engine.products.exactness import Held
 from mxnum.formats import ELEMENTS
 from tests import samples
 from tests.engine.products.test_terms import operand
+from tests.test_products import codes_at_random
 
 
 def test_plans():

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from tests.test_linalg import codes_at_random, floats
 
 import mxnum as mx
 from mxnum.engine.products import sums
@@ -16,6 +15,7 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import FLOATS
 from tests.test_float_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
 from tests.test_float_environment import pytestmark as needs_control_register
+from tests.test_products import codes_at_random, floats
 
 DEFINED = ("exact", "block", "sequential")
 
