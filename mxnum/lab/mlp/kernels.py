@@ -87,8 +87,8 @@ def take_where(x, other, where):
 
 @_inline
 def _round_in_place(x, bf16):
-    """Round x in place. One argument instead of two: the compiler would expect two to overlap in
-    part.
+    """Round x in place. With two arguments for one array, the compiler would guard against partial
+    overlap.
     """
     if bf16 != 0:
         bits = x.view(np.int32)
