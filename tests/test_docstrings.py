@@ -16,13 +16,16 @@ FOLDERS = (
     "mxnum/output",
     "proofs",
     "benchmarks",
+    "mxnum/lab",
+    "mxnum/cli/lab",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
-    "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert",
-    "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Handle", "Import", "Judge", "Keep", "Label",
-    "Limit", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
-    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Try", "Write", "Yield",
+    "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Continue",
+    "Convert", "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Fit", "Handle", "Import", "Judge",
+    "Keep", "Label", "Limit", "Lock", "Make", "Mark", "Measure", "Minimize", "Patch", "Plant", "Prove",
+    "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Stop",
+    "Store", "Train", "Try", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

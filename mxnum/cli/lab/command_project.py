@@ -50,7 +50,7 @@ def project(
     ] = "0",
     as_json: options.AsJson = False,
 ) -> None:
-    """Project how much faster a training step gets with linear layers in fewer bits.
+    """Compute how much faster a training step gets with linear layers in fewer bits.
 
     The model adds up the matrix products of a transformer by their FLOPs, three for each linear
     layer, each at the rate of its precision. A parameter given as LOW:HIGH turns every projection

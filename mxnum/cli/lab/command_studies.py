@@ -17,7 +17,7 @@ Results = Annotated[Path | None, typer.Option(help="Folder of the tables (defaul
 def list_studies(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this one.")] = None,
 ) -> None:
-    """List the studies that ship, each with its question, or the arms of one study.
+    """Show the studies that ship, each with its question, or the arms of one study.
 
     Studies of the MLP run with `run`, `report` and `sweep`; studies of language models run with
     `language-model`.
@@ -139,7 +139,8 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Intervene in runs at a checkpoint before their divergence, and compare how they go on.
+    """Run interventions from a checkpoint before the divergence of each run, and compare their
+    outcomes.
 
     The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
     first. The same command continues after Ctrl-C or a failure.

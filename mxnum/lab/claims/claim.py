@@ -67,9 +67,9 @@ class Claim:
     id: str
     #: The title, in a few words.
     title: str
-    #: What is claimed, in a sentence or two, with the figures.
+    #: The claim in a sentence or two, with the figures.
     sentence: str
-    #: How it is checked here, or how it would be.
+    #: How the claim is checked here, or how it would be.
     how: str
     #: What would decide the claim, if the runs here cannot.
     scale: str = ""

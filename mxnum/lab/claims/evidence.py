@@ -16,8 +16,8 @@ LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who states a figure or a sentence. The verdict rests on the first kind, in this order, that a
-    row has.
+    """Who states a figure or a sentence. The verdict rests on the first member, in this order, with
+    evidence in a row.
     """
 
     #: A paper.
@@ -64,7 +64,7 @@ class Comparison:
     found: float
     #: The allowed difference: half a unit of the last digit claimed, plus the error bar of `found`.
     tolerance: float
-    #: The owner; None for that of its row.
+    #: Who states it; None: as its row says.
     whose: Whose | None = None
 
     @property
@@ -85,7 +85,7 @@ class Statement:
     what: str
     holds: bool | None
     numbers: str = ""
-    #: The owner; None for that of its row.
+    #: Who states it; None: as its row says.
     whose: Whose | None = None
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence in which every item without an owner gets `whose`."""
+        """Return the evidence with `whose` filled in for every item that has none."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -129,7 +129,7 @@ class Evidence:
 
     @property
     def parts(self) -> dict[Whose, Evidence]:
-        """The evidence of each owner, in the order of `Whose`."""
+        """The evidence split by who states it, in the order of `Whose`."""
         parts = {
             whose: Evidence(
                 [c for c in self.comparisons if (c.whose or Whose.PAPER) == whose],
@@ -165,7 +165,9 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """How many figures agree and statements hold, in words, apart for each owner."""
+        """How many figures agree and statements hold, in words, separately for each member of
+        `Whose`.
+        """
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property

@@ -17,7 +17,7 @@ from mxnum.lab.studies.statistics import holm, sign_flip
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
 #: Recipes that round only the gradient of the logits, with and without centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
-#: The results files of the rules. Those of `recipes-converged` read `recipes` too.
+#: The results files of `RULES`, except those of recipes, which are in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
 
 

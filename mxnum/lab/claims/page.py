@@ -135,7 +135,7 @@ def plain(value: object) -> str:
     return ", ".join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-#: Verdicts on what a paper says, and on what is ours.
+#: Verdicts on a paper's claims, and on this project's own.
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
 _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 

@@ -65,7 +65,7 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(-2))
 
     def turned(self, x: Tensor) -> Tensor:
-        """Rotate each pair of features by an angle that grows with the position."""
+        """Return x with each pair of features rotated by an angle that grows with the position."""
         if not self.rope:
             return x
         first, second = x.chunk(2, -1)

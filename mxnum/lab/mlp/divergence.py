@@ -1,10 +1,10 @@
 """Detect a divergence: 20 losses in a row above 100 times the least so far, or one loss that is not
 finite.
 
-A divergence shows while a run goes on, so it tells `interventions` where to act and `critical` what
-a rate does. It does not say whether the loss comes back; `excursions` decides that afterwards.
-Studies that were stored before excursions existed ended their runs at the divergence.
-`is_near_spike` says where to measure more often.
+A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
+`critical` to judge a rate. It does not show whether the loss comes back; `excursions` decides that
+afterwards. Studies that were stored before excursions existed ended their runs at the divergence.
+`is_near_spike` decides where to measure more often.
 """
 
 from __future__ import annotations

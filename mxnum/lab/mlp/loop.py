@@ -130,7 +130,7 @@ class Training:
         return {"second_moment_least": least[:, 0], "second_moment_hundredth": least[:, 1]}
 
     def _inject(self) -> None:
-        """Multiply the gradients by the synthetic noise of the experiment."""
+        """Apply the synthetic noise of the experiment to the gradients."""
         noise, gradients = self.experiment.injection, self.network.gradients
         if noise is None:
             return

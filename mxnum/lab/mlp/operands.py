@@ -193,7 +193,9 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Clip where the format saturates: the clamping of its scale rule without any rounding."""
+    """Limit x to the values that do not saturate: the clamping of the format's scale rule without
+    any rounding.
+    """
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 

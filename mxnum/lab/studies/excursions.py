@@ -17,7 +17,7 @@ import numpy as np
 Array = Any
 
 #: An excursion starts at the first loss above this many times the base, the least running median so
-#: far, if the loss also exceeds `FORGOTTEN`.
+#: far, if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
 #: The share of the loss before training that the start of an excursion must exceed. Without layer norm
 #: a loss may rise a hundredfold and still be small.

@@ -463,8 +463,8 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study, write its files with `store`, and return the table; `add` keeps the runs
-    that the files have.
+    """Write the table of a study's runs with `store`, and return it; `add` keeps the runs that the
+    stored table has.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():

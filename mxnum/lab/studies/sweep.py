@@ -217,12 +217,12 @@ def _keep_freed_memory() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # runs the handlers that remove partial files
+    raise SystemExit  # unwinds the stack, which removes partial files
 
 
 def _end_with_the_parent() -> None:
-    """Exit when the parent process dies, since nobody reads the results; the checkpoints are on
-    disk.
+    """Stop this process when its parent dies, since nobody reads the results; the checkpoints are
+    on disk.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -325,7 +325,7 @@ def cluster(scheduler: str) -> Iterator[Executor]:
 def follow(
     executor: Executor, tasks: Sequence[Task], progress: Any, say: Say, show: Show | None = None
 ) -> list[Failure]:
-    """Submit the tasks, show their progress, and return the failures."""
+    """Run the tasks on an executor, show their progress, and return the failures."""
     futures: dict[Future[list[Failure]], Task] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
     began: dict[str, int] = {}
@@ -359,7 +359,7 @@ def follow(
 
 
 def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> list[Failure]:
-    """Report that a task has ended, and return its failures."""
+    """Show that a task has ended, and return its failures."""
     say(f"{'failed' if failures else 'done'}: {task.label}{count}")
     for failure in failures:
         say(f"  {failure}")

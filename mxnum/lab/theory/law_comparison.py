@@ -45,8 +45,8 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Resample both tables, cell by cell, and measure how far the two laws move relative to each
-    other.
+    """Compare two laws by resampling both tables, cell by cell: how far do the laws move relative
+    to each other?
 
     p is at least 1 / (1 + draws), so too few draws could not distinguish any laws and raise
     ValueError.

@@ -275,7 +275,7 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # No other token of the block asks for scale s, or (is_end) for one above it.
+            # The probability that no other token of the block requires scale s, or one above it (`is_end`).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 

@@ -44,7 +44,7 @@ def _check(context: Context) -> Evidence:
             for j in (0, 1)
         )
         comparisons.append(Comparison(f"{name}: gain", gain, float(exact.gain), 5e-6))
-        # E[Q x] / E[x x], of which E[x x] = 1 makes 1 + E[(Q - x) x] the less noisy form.
+        # The gain E[Q x] / E[x x] is 1 + E[(Q - x) x], since E[x x] = 1; this form has less noise.
         samples.append((float(exact.gain), 1 + ((first - wide) * wide).mean(axis=1)))
         if variance is not None:
             comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))
