@@ -22,7 +22,8 @@ class Whose(StrEnum):
 
     #: A paper.
     PAPER = "paper"
-    #: This project, on something that no paper states: an expectation, a derivation, or a finding elsewhere.
+    #: This project, on something that no paper states: an expectation, a derivation, or a finding
+    #: elsewhere.
     OURS = "ours"
     #: This project, for a number whose changes must be noticed.
     KEPT = "kept"

@@ -3,12 +3,15 @@
 The losses are facts taken from the tables ``plot/data/*.csv`` of the repository and the commit
 below; a later commit deleted the tables. One row is one run:
 
-- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass alone.
+- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass
+  alone.
 - ``label``: the precision of the weights in the run's settings, if it is not the arm's.
 - ``params`` (embeddings included), ``tokens``.
-- ``final`` and ``least``: the final validation loss, and the least one during training; float32 numbers.
+- ``final`` and ``least``: the final validation loss, and the least one during training; float32
+  numbers.
 - ``state``: finished, crashed or running.
-- ``training``: the mean of the last five logged training losses (of one arm, ``train_loss_all_runs.csv``).
+- ``training``: the mean of the last five logged training losses (of one arm,
+  ``train_loss_all_runs.csv``).
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The arms with one format throughout, and with two mixtures, which have no published mitigated runs.
+#: The arms with one format throughout, and with two mixtures, which have no published mitigated
+#: runs.
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",

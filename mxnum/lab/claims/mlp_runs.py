@@ -16,13 +16,13 @@ from mxnum.lab.studies import report
 from mxnum.lab.studies.excursions import Outcome
 from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval, wilson
 
-#: The level of significance of a difference between arms, after Holm's correction over the statements
-#: of a row.
+#: The level of significance of a difference between arms, after Holm's correction over the
+#: statements of a row.
 LEVEL = 0.01
 #: The bins of the stored curve over which a final loss is averaged: the last fifth of a run.
 LOOKS = 8
-#: A statement that something does not happen needs an upper 95 % limit of its share, by Wilson, below
-#: this.
+#: A statement that something does not happen needs an upper 95 % limit of its share, by Wilson,
+#: below this.
 SHARE = 0.25
 #: The limits within which a hazard ratio counts as no difference, written before `hazard` ran.
 NO_DIFFERENCE = 0.5, 2.0

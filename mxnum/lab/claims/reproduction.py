@@ -22,8 +22,8 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that take minutes, and those that take hours: the cheap ones first, then all that
-#: checks use.
+#: The results files that take minutes, and those that take hours: the cheap ones first, then all
+#: that checks use.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -33,11 +33,11 @@ _FIRST = (
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
 #: Studies that need the final operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together, small enough that processes end at about the
-#: same time.
+#: The number of seeds that one process trains together, small enough that processes end at about
+#: the same time.
 STACK = 4
-#: The plan and the number of seeds of I7, on the arm "E2M1" of the study "small"; the number of seeds
-#: of B2.
+#: The plan and the number of seeds of I7, on the arm "E2M1" of the study "small"; the number of
+#: seeds of B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
@@ -151,7 +151,8 @@ class _Session:
             self.watch.say(self.impossible[wanted[0]])
             self.files = [name for name in self.files if name not in wanted]
         left = [id for id in first if id not in self.entries]
-        # The checks run in a thread beside the training processes, on whatever is left of the cores.
+        # The checks run in a thread beside the training processes, on whatever is left of the
+        # cores.
         beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
         interrupted = False
         try:

@@ -16,8 +16,8 @@ from mxnum.lab.claims.evidence import Statement, Whose
 from mxnum.memory.dtypes import Array
 
 SEED = 20260101
-#: The allowed distance of a figure from the claimed one, in standard errors. A correct sample exceeds
-#: it once in 1.7 million.
+#: The allowed distance of a figure from the claimed one, in standard errors. A correct sample
+#: exceeds it once in 1.7 million.
 SIGMA = 5
 #: The number of equal parts of [1, 2) whose middles are tried as mantissas.
 PARTS = 1 << 16
@@ -25,7 +25,8 @@ PARTS = 1 << 16
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
 #: The largest magnitude that 2**20 normal numbers usually reach, in standard deviations.
 LARGEST = 5
-#: The tensor scale of NVFP4: the largest magnitude over (largest element * largest scale), in float32.
+#: The tensor scale of NVFP4: the largest magnitude over (largest element * largest scale), in
+#: float32.
 TENSOR_SCALE = float(np.float32(LARGEST / 2688))
 #: The elements of the checks of blocks of 32.
 FORMATS = {

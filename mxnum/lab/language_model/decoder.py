@@ -163,8 +163,8 @@ class Run:
     #: `looks.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
-    #: The final loss on new batches, over positions that have as many previous symbols as the source
-    #: depends on.
+    #: The final loss on new batches, over positions that have as many previous symbols as the
+    #: source depends on.
     evaluation: float = math.nan
     #: Bounds of the entropy of the source, if it is known.
     entropy: tuple[float, float] | None = None

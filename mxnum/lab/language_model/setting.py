@@ -15,16 +15,19 @@ from mxnum.recipe import Recipe
 
 @dataclass(frozen=True)
 class Setting:
-    """All settings of a training run except its seed. The default block is OLMo's (Su et al., arXiv 2506.20752)."""
+    """All settings of a training run except its seed.
+
+    The default block is that of OLMo (Su et al., arXiv 2506.20752).
+    """
 
     # The source.
     source: Literal["markov", "hidden_markov", "text"] = "markov"
-    #: The text file of the source "text". A vocabulary of 256 has its bytes; a larger one adds pairs,
-    #: learnt on the text itself.
+    #: The text file of the source "text". A vocabulary of 256 has its bytes; a larger one adds
+    #: pairs, learnt on the text itself.
     text: str = ""
     vocabulary: int = 64
-    #: For "markov": the number of previous symbols that a symbol depends on, the number of symbols that
-    #: may follow, and the ratio of their probabilities.
+    #: For "markov": the number of previous symbols that a symbol depends on, the number of symbols
+    #: that may follow, and the ratio of their probabilities.
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
@@ -40,7 +43,8 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width over the width. SwiGLU has 2/3 of that hidden width, rounded to a multiple of 32.
+    #: The hidden width over the width. SwiGLU has 2/3 of that hidden width, rounded to a multiple
+    #: of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     #: True for rotary positions; otherwise the model learns a vector for each position.
@@ -56,8 +60,8 @@ class Setting:
     context: int = 64
     sequences: int = 32
     steps: int = 1000
-    #: AdamW, or stochastic gradient descent with momentum `beta1`, which ignores `beta2` and `epsilon`
-    #: and needs other rates.
+    #: AdamW, or stochastic gradient descent with momentum `beta1`, which ignores `beta2` and
+    #: `epsilon` and needs other rates.
     optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     beta1: float = 0.9
@@ -66,8 +70,8 @@ class Setting:
     weight_decay: float = 0.0
     clip: float = 1.0
     schedule: Literal["cosine", "constant"] = "cosine"
-    #: The share of the steps in which the rate rises, and the share of the rate that is left at the end
-    #: of the cosine.
+    #: The share of the steps in which the rate rises, and the share of the rate that is left at the
+    #: end of the cosine.
     warm_up: float = 0.1
     last_rate: float = 0.1
     label_smoothing: float = 0.0
@@ -75,23 +79,24 @@ class Setting:
     # Rounding.
     #: A `Recipe`, or the name of one.
     recipe: Recipe = field(default_factory=Recipe)
-    #: Where the recipe applies: to all linear and norm layers, only to the last layer, which makes the
-    #: logits, to all but the last, or only to the products of attention or to the embedding.
+    #: Where the recipe applies: to all linear and norm layers, only to the last layer, which makes
+    #: the logits, to all but the last, or only to the products of attention or to the embedding.
     where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
     #: True to apply the recipe to the products of attention too, with "all" and "not_last".
     attention: bool = False
-    #: Multiplies the loss before the backward pass, and divides the gradients of the parameters after it.
+    #: Multiplies the loss before the backward pass, and divides the gradients of the parameters
+    #: after it.
     factor: float = 1.0
-    #: True to subtract from the rounded gradient of the logits its mean over the vocabulary. The recipe
-    #: may then round only the gradients of the last layer.
+    #: True to subtract from the rounded gradient of the logits its mean over the vocabulary. The
+    #: recipe may then round only the gradients of the last layer.
     centred: bool = False
 
     # Two more ways to keep all logits from drifting together.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False
-    #: The weight of the z-loss, the mean square of log sum exp of a token's logits, in the training loss.
-    #: `losses` and the final evaluation exclude it.
+    #: The weight of the z-loss, the mean square of log sum exp of a token's logits, in the training
+    #: loss. `losses` and the final evaluation exclude it.
     z_loss: float = 0.0
 
     def __post_init__(self) -> None:

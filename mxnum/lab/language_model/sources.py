@@ -21,8 +21,8 @@ from mxnum.lab.language_model.setting import Setting
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: Upper limit of the table for conditional entropies: probabilities of all words of a length and two
-#: states.
+#: Upper limit of the table for conditional entropies: probabilities of all words of a length and
+#: two states.
 _MOST = 1 << 22
 
 
@@ -60,8 +60,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices from
-        #: the position of the word.
+        #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices
+        #: from the position of the word.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._places = classes or vocabulary
         if classes:

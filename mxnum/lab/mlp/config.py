@@ -38,8 +38,8 @@ class Experiment:
     layers: int = 4
     batch: int = 256
     activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    #: The hidden width over the width. SwiGLU ignores it: its hidden width is 8/3 of the width, rounded
-    #: to a multiple of 32.
+    #: The hidden width over the width. SwiGLU ignores it: its hidden width is 8/3 of the width,
+    #: rounded to a multiple of 32.
     expansion: int = 4
     layer_norm: bool = True
     initialization: Literal["uniform", "xavier"] = "uniform"
@@ -59,8 +59,8 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The released code does so, since it
-    #: patches the linear layer globally.
+    #: True to quantize the teacher's products like the student's. The released code does so, since
+    #: it patches the linear layer globally.
     quantized_teacher: bool = False
     #: Number of the independent draw of the label noise.
     noise_draw: int = 0

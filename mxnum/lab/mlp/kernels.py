@@ -21,7 +21,8 @@ _LANES = 16
 _jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 _inline = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
 
-#: Taylor coefficients ln(2)^k / k! of exp(f ln 2) on [-1/2, 1/2]; the relative error is below 2^-22.
+#: Taylor coefficients ln(2)^k / k! of exp(f ln 2) on [-1/2, 1/2]; the relative error is below
+#: 2^-22.
 _P = tuple(_F(np.log(2.0) ** k / np.prod(np.arange(1.0, k + 1))) for k in range(8))
 _P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7 = _P
 _LOG2_E = _F(1.4426950408889634)

@@ -19,15 +19,16 @@ Array = Any
 #: An excursion starts at the first loss above this many times the base, the least running median so
 #: far, if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
-#: The share of the loss before training that the start of an excursion must exceed. Without layer norm
-#: a loss may rise a hundredfold and still be small.
+#: The share of the loss before training that the start of an excursion must exceed. Without layer
+#: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
 #: An excursion ends at the first loss that is at most this many times the base and begins a window
 #: whose median is too.
 BACK = 5.0
 #: Steps of a running median, and of the window that ends an excursion.
 WINDOW = 100
-#: A run ends degraded if its last losses are this many times its control's, on the same seed, without an excursion.
+#: A run ends degraded if its last losses are this many times its control's, on the same seed,
+#: without an excursion.
 DEGRADED = 1.5
 #: The value in an area of a loss that is not finite.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -46,8 +47,8 @@ class Excursion:
     peak: float
     #: The decades by which the loss lay above the base, summed over the steps.
     area: float
-    #: The step at which the loss was back under the threshold at which the excursion started, by the same
-    #: rule as `end`; it may still be high.
+    #: The step at which the loss was back under the threshold at which the excursion started, by
+    #: the same rule as `end`; it may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

@@ -279,12 +279,12 @@ class Row:
 
     name: str
     arm: Arm
-    #: The p-value of the exact sign-flip test of the delays, seed by seed, after Holm's correction over
-    #: all actions; None for controls.
+    #: The p-value of the exact sign-flip test of the delays, seed by seed, after Holm's correction
+    #: over all actions; None for controls.
     p: float | None
-    #: The delay of the divergence against the perturbed controls of the same seed, in steps; runs that
-    #: do not diverge count with the end of the watch. Mean, and limits by Student's t over the seeds.
-    #: None for controls and for one or two seeds.
+    #: The delay of the divergence against the perturbed controls of the same seed, in steps; runs
+    #: that do not diverge count with the end of the watch. Mean, and limits by Student's t over the
+    #: seeds. None for controls and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 

@@ -22,8 +22,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The points of each stored loss curve, and the digits of each stored number. They keep a study below
-#: a megabyte.
+#: The points of each stored loss curve, and the digits of each stored number. They keep a study
+#: below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),

@@ -134,9 +134,11 @@ class Comparison:
     p: float | None
     #: The number of seeds in both arms.
     seeds: int
-    #: The log-rank statistic: events of the first arm minus those expected if the arms do not differ.
+    #: The log-rank statistic: events of the first arm minus those expected if the arms do not
+    #: differ.
     score: float
-    #: The numbers of pairs of runs in which the event of the first arm, or of the other, came first.
+    #: The numbers of pairs of runs in which the event of the first arm, or of the other, came
+    #: first.
     sooner: int
     later: int
     #: The hazard ratio with its limits; None if there are too few events to estimate it.

@@ -38,8 +38,9 @@ def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
 
 
 BASE = Experiment()
-#: A setting that costs a twentieth of the default one. Its rate was chosen on seeds 1 to 6, which are
-#: not reported: within 4,000 steps, runs with E2M1 in layer norm diverge and few in bfloat16 do.
+#: A setting that costs a twentieth of the default one. Its rate was chosen on seeds 1 to 6, which
+#: are not reported: within 4,000 steps, runs with E2M1 in layer norm diverge and few in bfloat16
+#: do.
 SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
 
 
@@ -102,8 +103,8 @@ _MECHANISM = {
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
-    # A fixed small gain and a trained beta: does the rounding of beta alone cause a divergence, where a
-    # lost gain cannot be the reason?
+    # A fixed small gain and a trained beta: does the rounding of beta alone cause a divergence,
+    # where a lost gain cannot be the reason?
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
@@ -221,8 +222,8 @@ def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: Arms at a quarter of the rate of the small setting. Few runs diverge there, so the final losses are
-#: compared.
+#: Arms at a quarter of the rate of the small setting. Few runs diverge there, so the final losses
+#: are compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
     for name, precision in {

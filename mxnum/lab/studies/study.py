@@ -10,11 +10,11 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The networks. Each has a module in this package whose `MODEL` is its `Model`, and a folder of study
-#: files.
+#: The networks. Each has a module in this package whose `MODEL` is its `Model`, and a folder of
+#: study files.
 MODELS = ("mlp", "language_model")
-#: The first seed, drawn once by `secrets.randbelow` after every setting of `studies` had been fixed.
-#: `--fresh` draws another.
+#: The first seed, drawn once by `secrets.randbelow` after every setting of `studies` had been
+#: fixed. `--fresh` draws another.
 FIRST_SEED = 39304300
 
 
@@ -39,8 +39,8 @@ class Study:
     horizon: int | None = None
     #: Runs are also measured at every step after a loss above this times the least of the last 500.
     measure_above: float | None = None
-    #: True if runs keep their last checkpoint (three times the size of the parameters), so that more
-    #: steps can follow.
+    #: True if runs keep their last checkpoint (three times the size of the parameters), so that
+    #: more steps can follow.
     keeps_checkpoints: bool = False
     #: The folder of the runs, in which arms of one name have one configuration; None: that of its
     #: `Model`.
@@ -66,7 +66,8 @@ class Study:
 class Model:
     """A network that studies train: how one task is trained, and how its runs are read and shown."""
 
-    #: The configuration of an arm that changes nothing; it has `steps`, `but`, `to_dict` and `from_dict`.
+    #: The configuration of an arm that changes nothing; it has `steps`, `but`, `to_dict` and
+    #: `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str

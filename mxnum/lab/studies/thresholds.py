@@ -40,7 +40,7 @@ def least_after(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, its loss at the end, in units of the base before its first jump."""
+    """Return, for each run that jumped, its final loss in units of the base before its first jump."""
     runs = [run for run in report.courses(table, arm) if run.excursions]
     return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
 

@@ -1,9 +1,12 @@
 """The theory of training in block formats: stability, gradients of logits, scaling laws, speed-ups.
 
 - `stability`, `eigenmodes`: Adam under multiplicative noise in its gradients;
-- `crossing`, `compounding`, `gaps`: the dead zone of a clamped block; a gain through many layers; gaps between values;
-- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the logits;
-- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and compared;
+- `crossing`, `compounding`, `gaps`: the dead zone of a clamped block; a gain through many layers;
+  gaps between values;
+- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the
+  logits;
+- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and
+  compared;
 - `speed_up`: how much faster products shorten a training step.
 """
 

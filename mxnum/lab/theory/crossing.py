@@ -73,7 +73,8 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) / (c / 2).
+    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) /
+    # (c / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)

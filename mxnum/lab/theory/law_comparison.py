@@ -29,11 +29,12 @@ class LawComparison:
     p: float
     #: The quantile at `level` of the distances of the drawn pairs.
     at_most: float
-    #: The second value minus the first, and its interval, for each parameter and the compute exponent.
+    #: The second value minus the first, and its interval, for each parameter and the compute
+    #: exponent.
     differences: dict[str, tuple[float, Interval]]
     level: float
-    #: The number of cells (N, D) in both tables. Their runs are drawn together, so that common effects
-    #: cancel.
+    #: The number of cells (N, D) in both tables. Their runs are drawn together, so that common
+    #: effects cancel.
     shared_cells: int
 
     @property

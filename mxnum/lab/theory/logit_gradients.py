@@ -76,12 +76,13 @@ class Shrinking:
 
     #: E[Q - A] / E[A], the relative change of the pull; below zero the pull shrinks.
     bias: float
-    #: The part of `bias` from components beyond the largest element of their block; the rest is rounding.
+    #: The part of `bias` from components beyond the largest element of their block; the rest is
+    #: rounding.
     overflow_bias: float
     #: The share of the tokens whose component is beyond the largest element.
     overflow: float
-    #: E[sum of the token's components] in units of c/N, if the other components are right on average.
-    #: It equals E[A - Q].
+    #: E[sum of the token's components] in units of c/N, if the other components are right on
+    #: average. It equals E[A - Q].
     sum: float
 
 
@@ -169,8 +170,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Below that, each error is at most the number itself, and the chance of overflow at most that of
-            # the interval.
+            # Below that, each error is at most the number itself, and the chance of overflow at
+            # most that of the interval.
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -184,8 +185,8 @@ class LogitGradientBias:
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # A block of k tokens has scale s with probability others(end of s) - others(begin of s), where
-    # others(t) is the probability of no other token of the same target with A >= t. All lengths are in
-    # units of c/N: they are values of 1 - p.
+    # others(t) is the probability of no other token of the same target with A >= t. All lengths are
+    # in units of c/N: they are values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the scales of components from 2**-binades to 1."""
@@ -232,8 +233,8 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """As float64: where the scales begin, their units, and whether they begin only above that
-        value.
+        """The start of each scale, its unit, and True if the scale begins only above its start; as
+        float64.
         """
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
@@ -242,7 +243,7 @@ class LogitGradientBias:
 
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array, Array]:
-        """The quantizer as float64."""
+        """The breakpoints and values of the quantizer, as float64."""
         quantizer = PiecewiseQuantizer.of(self.element, self.rounding)
         fields = quantizer.breakpoints, quantizer.lower, quantizer.upper, quantizer.at
         breaks, lower, upper, at = (np.array([float(x) for x in values]) for values in fields)
@@ -275,7 +276,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that no other token of the block requires scale s, or one above it (`is_end`).
+            # The probability that no other token of the block requires scale s, or one above it
+            # (`is_end`).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 

@@ -106,11 +106,12 @@ class _Contexts:
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
-        #: The different values of q, the index of each symbol's value, and the number of symbols with each.
+        #: The different values of q, the index of each symbol's value, and the number of symbols
+        #: with each.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: The index of the value of q at each position of each context; True where the symbol may be a
-        #: target, and where it is.
+        #: The index of the value of q at each position of each context; True where the symbol may
+        #: be a target, and where it is.
         self.of_place = self.of_symbol[symbols]
         self.may_come = self.values[self.of_place] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)

@@ -155,9 +155,9 @@ class ScalingFit:
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # Near `delta` = 0 a fit goes through five of the runs, whose residuals do not show the noise, so they
-        # are left out. Too few of the others lie within a small `delta` to be counted, so the median
-        # residual gives their expected share.
+        # Near `delta` = 0 a fit goes through five of the runs, whose residuals do not show the
+        # noise, so they are left out. Too few of the others lie within a small `delta` to be
+        # counted, so the median residual gives their expected share.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from mxnum import errors
 
-#: Rates of dense products relative to bf16, by instruction throughput. Most hardware runs six bits as
-#: fast as eight.
+#: Rates of dense products relative to bf16, by instruction throughput. Most hardware runs six bits
+#: as fast as eight.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
 #: Reasonable ranges: products may reach their rate or fall short of it.
 REASONABLE = {
@@ -120,7 +120,8 @@ class Projection:
     """The speed-up of a step in low precision over one in bf16."""
 
     speed_up: float
-    #: The time of each part, where the step in bf16 takes 1; `conversion` is the time to quantize operands.
+    #: The time of each part, where the step in bf16 takes 1; `conversion` is the time to quantize
+    #: operands.
     times: Mapping[str, float] = field(repr=False)
 
 

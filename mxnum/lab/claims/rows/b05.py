@@ -28,8 +28,8 @@ CLAIM = Claim(
 def _check(context: Context) -> Evidence:
     x, fmt = normal_blocks(), "mxfp4_e2m1"
     smaller, given = x * np.float32(0.75), {"scales": shared_scale(x, fmt)}
-    # The factor before quantization, its options, the factor after it, the formula's arguments, and the
-    # claimed gain and variance.
+    # The factor before quantization, its options, the factor after it, the formula's arguments, and
+    # the claimed gain and variance.
     variants: dict[str, tuple[Array, dict[str, Any], float, dict[str, Any], float, float | None]] = {
         "plain": (x, {}, 1.0, {}, 0.98958, 0.02351),
         "scale from x, then 3/4": (smaller, given, 4 / 3, {"prescale": "3/4"}, 1.0, 0.02818),

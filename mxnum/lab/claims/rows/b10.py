@@ -19,7 +19,8 @@ CLAIM = Claim(
     "transform does to the relative error depends on the crest factor of the block.",
     "Four tensors with ever heavier tails through the real kernels.",
 )
-#: Limits of the crest factor (largest magnitude over root mean square) that divide the blocks of 16.
+#: Limits of the crest factor (largest magnitude over root mean square) that divide the blocks of
+#: 16.
 CRESTS = (1.0, 1.75, 2.0, 2.2, 2.4, 2.6, 3.0, 4.0)
 NVFP4, NVINT4 = FORMATS = "nvfp4", "int4:block=16,scale=e4m3,tensor_scale=float32"
 BLOCKS = BLOCKS_OF_16 // 4

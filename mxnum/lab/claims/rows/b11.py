@@ -53,7 +53,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "last x 1, rceil": {"where": "last", "recipe": {"gradients": {"format": "mxfp8_e4m3", "scale_rule": "rceil"}}},
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
-#: Pairs of limits from the README: within the first a statement holds, beyond the second it is refuted.
+#: Pairs of limits from the README: within the first a statement holds, beyond the second it is
+#: refuted.
 SIZE, BIAS, ALIKE = (0.015, 0.03), (0.005, 0.02), (0.01, 0.02)
 NEAR_ENOUGH = 0.05
 

@@ -21,7 +21,8 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of `parts` that belong together: arm, control, event, and whether it is expected sooner.
+#: The tests of `parts` that belong together: arm, control, event, and whether it is expected
+#: sooner.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone brings the jump sooner": ("LN E2M1", "FP32", "first", True),

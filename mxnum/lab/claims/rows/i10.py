@@ -17,7 +17,8 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: Ladders of one source on the same seeds, and their recipes; the first has the recipes to compare with.
+#: Ladders of one source on the same seeds, and their recipes; the first has the recipes to compare
+#: with.
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -32,8 +33,8 @@ CLAIM = Claim(
     "those of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
-#: The output of the released notebook for E4M3 weights with bf16 activations, and half a unit of the
-#: last digit.
+#: The output of the released notebook for E4M3 weights with bf16 activations, and half a unit of
+#: the last digit.
 RELEASED = {
     "A": (2822.48, 5e-3), "B": (20445.4, 5e-2), "E": (0.53531, 5e-6), "alpha": (0.52362, 5e-6), "beta": (0.55335, 5e-6),
 }  # fmt: skip

@@ -23,8 +23,8 @@ CLAIM = Claim(
     command=mlp_runs.command("recipes"),
 )
 CLAIM.figure()(mlp_runs.draw_final_losses)
-#: The 4-bit recipes of the paper, by their names in the studies of the MLP and of language models, and
-#: further recipes.
+#: The 4-bit recipes of the paper, by their names in the studies of the MLP and of language models,
+#: and further recipes.
 ON_THE_MLP = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E3M0 ceil, SR gradients",
     "E2M1 ceil, E3M0 ceil SR gradients",
