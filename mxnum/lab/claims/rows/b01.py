@@ -94,7 +94,7 @@ def sample(mu: float, sigma: float, key: int) -> Array:
 
 
 def quantized(x: Array, fmt: str, rule: str, **layout: Any) -> Array:
-    """Return the values that x reads, in float64."""
+    """Return x quantized and read back, in float64."""
     return fake_quantize(x, fmt, scale_rule=rule, **layout).astype(np.float64)
 
 
