@@ -18,7 +18,7 @@ FOLDERS = (
     "mxnum/reference",
     "mxnum/analysis",
     "mxnum/interop",
-    "mxnum/cli/*.py",
+    "mxnum/cli",
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
@@ -26,15 +26,16 @@ FOLDERS = (
     "mxnum/torch",
     "proofs",
     "benchmarks",
+    "mxnum/lab",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Compare", "Compile",
-    "Compute", "Convert", "Count", "Decode", "Describe", "Disable", "Draw", "Encode", "Execute", "Find",
-    "Handle", "Import", "Judge", "Keep", "Label", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Patch",
-    "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Restore", "Return",
-    "Round", "Run", "Set", "Show", "Stop", "Store", "Subtract", "Summarize", "Try", "Undo", "Warn", "Watch",
-    "Write", "Yield",
+    "Compute", "Continue", "Convert", "Count", "Decode", "Describe", "Disable", "Draw", "Encode", "Execute",
+    "Find", "Fit", "Handle", "Import", "Judge", "Keep", "Label", "Limit", "List", "Lock", "Make", "Mark",
+    "Measure", "Minimize", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove",
+    "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Stop", "Store", "Subtract", "Summarize",
+    "Train", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

@@ -1,4 +1,4 @@
-"""Check the fields of a configuration (of the MLP, of a language model) by their annotations."""
+"""Check the fields of a configuration (of the MLP or of a language model) by their annotations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from mxnum import errors
 
 
 def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
-    """Check every field of a frozen dataclass, and store numbers, tuples and tables in the type of the field.
+    """Check every field of a frozen dataclass, and convert numbers, tuples and tables to the type
+    of the field.
 
-    Whole numbers start at 1, those named in `from_zero` at 0.
+    Integers must be at least 1; the fields named in `from_zero` may be 0.
     """
     for name, hint in _hints(type(configuration)).items():
         value = getattr(configuration, name)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM wait until a step is done, so that what is saved is whole."""
+"""Hold Ctrl-C and SIGTERM back until a step is done, so that saved state is whole."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruptions:
-    """A context: while it lasts, signals are kept in `waiting`, and `deliver` does what they would have done.
+    """A context that holds signals back in `waiting` until `deliver` runs their usual handlers.
 
-    Signals that are ignored stay so. Outside the main thread, where Python sends none, nothing changes.
+    Signals that are ignored stay ignored. Python delivers signals to the main thread only, so the
+    context does nothing in other threads.
     """
 
     def __init__(self) -> None:
@@ -32,12 +33,14 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """Let what waits happen, if anything does."""
+        """Raise the first signal that waits again, under the handler it had before; return at once
+        if none waits.
+        """
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
-            signal.signal(number, self._keep)  # (whoever handled it lets the work go on)
+            signal.signal(number, self._keep)  # reached only if the handler returned: the work goes on
 
     def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         for number, handler in self._before.items():

@@ -1,4 +1,6 @@
-"""Results on disk: numbers in npz, everything else in JSON. A file is complete or absent."""
+"""Read and write results on disk: numbers in npz files, everything else in JSON. A file is complete
+or absent.
+"""
 
 from __future__ import annotations
 
@@ -19,38 +21,44 @@ Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file that appears whole or not at all; a list of numbers takes one line."""
-    text = json.dumps(value, indent=1, sort_keys=True)  # no string of it has a line break in it
+    """Write a JSON file whole or not at all; a list of numbers takes one line."""
+    # The pattern is safe because json.dumps escapes line breaks in strings.
+    text = json.dumps(value, indent=1, sort_keys=True)
     write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_json`, text as it is."""
+    """Write a text file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(text)
 
 
 def write_arrays(path: Path, arrays: dict[str, Array], *, compressed: bool = True) -> None:
-    """As `write_json`, an npz file; to compress parameters takes long and saves little."""
+    """Write an npz file whole or not at all.
+
+    Pass `compressed=False` for parameters: compressing them takes long and saves little.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
         (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file."""
+    """Return the value in a JSON file."""
     return json.loads(path.read_text())
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz file."""
+    """Return the arrays in an npz file by name."""
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
 def environment() -> dict[str, Any]:
-    """What a result depends on besides its configuration: versions and the kind of machine."""
+    """Return the versions and the kind of machine, on which a result depends besides its
+    configuration.
+    """
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,
@@ -72,13 +80,15 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> str:
-    """The widest vector instructions that NumPy knows."""
+    """Return the widest vector instructions that NumPy finds on this processor."""
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     return str(found[-1]) if found else platform.processor()
 
 
 def _blas() -> str | None:
-    """The library that NumPy multiplies with and whose kernels it has chosen, and so the order of its sums."""
+    """Return name, version and kernels of the BLAS library that NumPy multiplies with; they fix the
+    order of its sums.
+    """
     try:
         from threadpoolctl import threadpool_info
     except ModuleNotFoundError:

@@ -1,1 +1,1 @@
-"""``mxnum lab``: the commands of research, and `command_reproduce`, which is called ``mxnum reproduce``."""
+"""The commands of ``mxnum lab``, and `command_reproduce`, which users call as ``mxnum reproduce``."""

@@ -1,4 +1,4 @@
-"""``mxnum lab fit``."""
+"""The command ``mxnum lab fit``."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def fit(
 ) -> None:
     """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
 
-    The mean Huber loss of log L is minimised from a grid of starts. The bootstrap draws runs; the profile holds one
-    parameter and fits the others. Lines without a loss are left out, and counted.
+    The fit minimises the mean Huber loss of log L from a grid of starts. The bootstrap resamples
+    the runs. The profile holds one parameter fixed and fits the others. Lines without a loss are
+    left out, and their number is shown.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
@@ -104,7 +105,7 @@ def fit(
 
 
 def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
-    """COLUMN=VALUE pairs."""
+    """Return the values that COLUMN=VALUE pairs demand, by column."""
     conditions: dict[str, str] = {}
     for text in given or ():
         column, sign, value = text.partition("=")
@@ -119,7 +120,7 @@ def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def _model(text: str) -> tuple[float, float]:
-    """N,D."""
+    """Return the two numbers of a text N,D."""
     try:
         n, d = (float(part) for part in text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""``mxnum lab ledger``."""
+"""The command ``mxnum lab ledger``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def ledger(
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check the claims about MX training against stored results, and write the page of the documentation.
+    """Check the claims about MX training against stored results, and write the page of the
+    documentation.
 
-    For a checkout of mxnum; `mxnum reproduce` trains what it needs by itself and writes a report anywhere. Exit status
-    0: done, whatever the verdicts; 2: a check broke.
+    This command needs a checkout of mxnum. `mxnum reproduce` needs none: it trains what it needs
+    and writes its report to any folder. Exit status 0: all checks ran, whatever the verdicts; 2: a
+    check raised an error.
 
     Examples: `mxnum lab ledger`; `mxnum lab ledger --only I1,M4`; `mxnum lab ledger --out page.md`.
     """

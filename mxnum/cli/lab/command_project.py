@@ -1,4 +1,4 @@
-"""``mxnum lab project``."""
+"""The command ``mxnum lab project``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mxnum.cli import options
 if TYPE_CHECKING:
     from mxnum.lab.theory import Recipe, TransformerShape
 
-#: What is projected where no recipe is asked for.
+#: The recipes that are projected by default.
 USUAL = ("fp8", "fp6", "fp4", "fp8/bf16", "fp6/fp4")
 
 
@@ -50,13 +50,15 @@ def project(
     ] = "0",
     as_json: options.AsJson = False,
 ) -> None:
-    """Project how much faster a training step gets with linear layers in fewer bits.
+    """Compute how much faster a training step gets with linear layers in fewer bits.
 
-    A model with stated parameters: the products of a transformer by their FLOPs, three for each linear layer, each at
-    the rate of its precision. A parameter given as LOW:HIGH makes every projection an interval.
+    The model adds up the matrix products of a transformer by their FLOPs, three for each linear
+    layer, each at the rate of its precision. A parameter given as LOW:HIGH turns every projection
+    into an interval.
 
-    Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8 fp6/fp4 --shape
-    llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192 --layers 80 --json`.
+    Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
+    fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192
+    --layers 80 --json`.
     """
     from mxnum.cli.console import print_json, print_table
     from mxnum.lab import theory
@@ -105,7 +107,7 @@ def _recipe(text: str, attention: str | None) -> Recipe:
 
 
 def _range(name: str, text: str) -> tuple[float, float]:
-    """A number, or LOW:HIGH."""
+    """Return the ends of the interval that a text gives: a number, or LOW:HIGH."""
     try:
         ends = [float(part) for part in text.split(":")]
     except ValueError:

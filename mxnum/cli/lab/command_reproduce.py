@@ -1,4 +1,4 @@
-"""``mxnum reproduce``."""
+"""The command ``mxnum reproduce``."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def reproduce(
 ) -> None:
     """Check what papers claim about training in MX formats, on this machine, and write a report.
 
-    It recomputes what can be computed, trains what minutes can train, and writes `report.html` (one file, with
-    figures), `claims.md` and the data. Claims that are not decided at this scale stay in the table with the reason.
-    Ctrl-C or a kill loses nothing: the same command continues, and writes the report anew. A folder of something else
-    is refused. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted, with
-    a report of what is there.
+    The command recomputes what can be computed, trains what takes minutes, and writes `report.html`
+    (one file, with figures), `claims.md` and the data. Claims that cannot be decided at this scale
+    stay in the table with the reason. Ctrl-C or a kill loses nothing: the same command continues,
+    and writes the report again. The folder must be empty or made by this command before. Exit
+    status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted,
+    with a report of what is done.
 
-    Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum reproduce --full --only B2`.
+    Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
+    reproduce --full --only B2`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json

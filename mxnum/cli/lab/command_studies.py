@@ -1,4 +1,4 @@
-"""``mxnum lab list``, ``run``, ``report`` and others: the studies that ship."""
+"""The commands ``mxnum lab list``, ``run``, ``report`` and others, for the studies that ship."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Results = Annotated[Path | None, typer.Option(help="Folder of the tables (defaul
 def list_studies(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this one.")] = None,
 ) -> None:
-    """The studies that ship, of the MLP and of language models, each with its question; or the arms of one.
+    """Show the studies that ship, each with its question, or the arms of one study.
 
-    Those of the MLP are for `run`, `report` and `sweep`, those of language models for `language-model`.
+    Studies of the MLP run with `run`, `report` and `sweep`; studies of language models run with
+    `language-model`.
     """
     from mxnum import errors
     from mxnum.lab.studies.studies import SHIPPED, outline
@@ -56,10 +57,12 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
+    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes
+    minutes.
 
-    Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure (with --first-seed
-    instead of --fresh, which draws others). Exit status 0: all runs are there; 1: some failed; 130: interrupted.
+    Runs that are on disk are not repeated; the same command continues after Ctrl-C or a failure
+    (with --first-seed instead of --fresh, which draws new seeds). Exit status 0: all runs are
+    complete; 1: some failed; 130: interrupted.
     """
     import secrets
 
@@ -136,9 +139,11 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Act at a checkpoint before the blow-up; the same command continues after Ctrl-C or a failure.
+    """Run interventions from a checkpoint before the divergence of each run, and compare their
+    outcomes.
 
-    The runs are those of `run STUDY` in the same folder; what is missing of them is run first.
+    The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
+    first. The same command continues after Ctrl-C or a failure.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import ended_by_signals
@@ -175,7 +180,7 @@ def sgd_limits(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
-    """Critical rates of SGD under synthetic zeta (row B2)."""
+    """Measure the critical rates of SGD under synthetic zeta (claim B2)."""
     from mxnum.lab.studies.critical import write_sgd_limits
     from mxnum.lab.studies.study import FIRST_SEED
 
@@ -187,7 +192,7 @@ def sharpness(
     first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 67771976,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
-    """The preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
+    """Measure the preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
     from mxnum.lab import storage
     from mxnum.lab.mlp.sharpness import follow, followed
 
@@ -202,7 +207,7 @@ def cost(
         bool, typer.Option("--shares", help="Where a whole step goes instead: FP32, and E4M3 on each --machine.")
     ] = False,
 ) -> None:
-    """What quantization costs in a training step, as ratios."""
+    """Measure what quantization costs in a training step, as ratios."""
     from mxnum.lab.mlp.config import Experiment, uniform_precision
     from mxnum.lab.mlp.cost import measure, shares
     from mxnum.lab.mlp.machine import NARROW, machine
@@ -227,7 +232,7 @@ def cost(
 
 
 def _changes(texts: list[str]) -> dict[str, Any]:
-    """Return what ``--set`` changes; raise ValueError for a field that is set twice."""
+    """Return the changes that ``--set`` asks for; raise ValueError for a field that is set twice."""
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -237,7 +242,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return a number that is written, or a text that is none as it is."""
+    """Return the number that a text spells, or the text itself if it spells none."""
     for kind in (int, float):
         try:
             return kind(text)

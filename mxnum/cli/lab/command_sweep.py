@@ -1,4 +1,6 @@
-"""``mxnum lab sweep`` and ``mxnum lab language-model``: a study of your own, or one that ships, in a folder."""
+"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study file of
+yours or one that ships.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,13 @@ def sweep(
 ) -> None:
     """Train every setting of a file on the same seeds, and compare what their losses do.
 
-    Runs that are in the folder are not run again, so that the same command continues after Ctrl-C, with more seeds, or
-    after a failure; its tables are written anew. A folder of something else is refused. A run that fails does not stop
-    the others. Exit status 0: all runs are there; 1: some failed; 130: interrupted.
+    Runs that are in the folder are not repeated, so the same command continues after Ctrl-C, with
+    more seeds, or after a failure; it writes the tables again. The folder must be empty or made by
+    this command before. A run that fails does not stop the others. Exit status 0: all runs are
+    complete; 1: some failed; 130: interrupted.
 
-    Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`;
-    `mxnum lab sweep mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
+    Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`; `mxnum lab sweep
+    mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
     """
     from mxnum.cli.console import print_json
     from mxnum.lab.studies import studies
@@ -74,12 +77,14 @@ def language_model(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file on the same seeds, and compare their losses.
+    """Train small language models in every precision of a file on the same seeds, and compare their
+    losses.
 
-    The sources have known entropies, so that the excess is exact; the gradients of the logits are watched and compared
-    with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues,
-    and with more seeds adds to them. A folder of something else is refused.
-    Exit status 0: all runs are there; 1: some failed; 130: interrupted. Needs the extras `torch` and `experiments`.
+    The sources have known entropies, so the excess loss is exact. The command also measures the
+    gradients of the logits and compares them with the analysis. Runs that are in the folder are not
+    repeated, so the same command continues, and adds runs if you ask for more seeds. The folder
+    must be empty or made by this command before. Exit status 0: all runs are complete; 1: some
+    failed; 130: interrupted. Needs the extras `torch` and `experiments`.
 
     Example: `mxnum lab language-model logits --seeds 1`.
     """
@@ -102,7 +107,7 @@ def language_model(
 
 
 def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
-    """Run a study, write its tables, and return the folder that they are in."""
+    """Run a study, write its tables, and return the outcome and the folder of the tables."""
     from mxnum.cli.lab.watching import ended_by_signals, watching
     from mxnum.cli.main import INTERRUPTED
     from mxnum.lab.studies import report, study_file

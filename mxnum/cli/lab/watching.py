@@ -1,4 +1,4 @@
-"""What long commands show of training and checking on standard error, and how signals end them."""
+"""Progress of training and checking on standard error, and how signals end long commands."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between two lines of progress if standard error is no terminal.
 EVERY = 15.0
-#: The share of the work after which it tells how long the rest takes: compiling comes first.
+#: The share of the work after which progress includes the time left. Earlier estimates would be
+#: wrong, since compiling comes first.
 TELLING = 0.05
 
 
 class Lines:
-    """One line now and then, for logs."""
+    """Progress as a line every `EVERY` seconds, for logs."""
 
     def __init__(self) -> None:
         self._begun: dict[str, float] = {}
         self._shown: dict[str, float] = {}
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Write a message."""
         print(text, file=sys.stderr, flush=True)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """How far a part of the work is."""
+        """Show how much of a part of the work is done, at most every `EVERY` seconds."""
         from mxnum.lab.studies.sweep import duration
 
         now = time.monotonic()
@@ -43,17 +44,17 @@ class Lines:
 
 
 class Bars:
-    """A bar for each part of the work, on a terminal."""
+    """Progress as a bar for each part of the work, on a terminal."""
 
     def __init__(self, shown: Any) -> None:
         self._shown, self._bars = shown, {}  # type: ignore[var-annotated]
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Write a message above the bars."""
         self._shown.console.print(text, markup=False, highlight=False)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """How far a part of the work is."""
+        """Show how much of a part of the work is done."""
         if part not in self._bars:
             self._bars[part] = self._shown.add_task(part, total=None, what="")
         self._shown.update(self._bars[part], completed=done, total=total or None, what=what[:60])
@@ -61,7 +62,7 @@ class Bars:
 
 @contextmanager
 def watching() -> Iterator[Lines | Bars]:
-    """Shows progress on standard error: bars on a terminal, else a line now and then."""
+    """Show progress on standard error: bars on a terminal, otherwise a line now and then."""
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -85,7 +86,7 @@ def watching() -> Iterator[Lines | Bars]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A request to terminate does what Ctrl-C does: worker processes end, and what is there is kept."""
+    """Make SIGTERM act as Ctrl-C does: worker processes end, and finished results are kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

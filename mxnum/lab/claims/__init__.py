@@ -1,10 +1,11 @@
-"""The claims of the papers on MX training: what is checked, and the verdicts, computed from what was run.
+"""The claims of the papers on MX training: their checks, and the verdicts, computed from what was
+run.
 
     from mxnum.lab.claims import reproduce
     reproduce(["I1", "I2", "M9"])
 
-`rows` has one file for each claim. ``mxnum lab ledger`` checks every claim against the stored results, and writes the
-ledger.
+`rows` has one file for each claim. ``mxnum lab ledger`` checks every claim against the stored
+results, and writes the ledger.
 """
 
 from mxnum.lab.claims.claim import Claim, Context

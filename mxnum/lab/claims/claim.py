@@ -1,9 +1,8 @@
-"""A claim as its file in `rows` declares it, and what its check and its figures may use.
+"""A claim as its file in `rows` declares it, and the context of its check and its figures.
 
 M9 = Claim("M9", "Bits per element", "An element costs ...", "The description of the format, ...")
 
-@M9.check
-def bits_of_an_element(context: Context) -> Evidence: ...
+@M9.check def bits_of_an_element(context: Context) -> Evidence: ...
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SOURCES = {
     "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
     "B": "Beyond both papers: what neither shows",
 }
-#: How claims are checked of which many say the same.
+#: Descriptions of checks that several claims share.
 BY_TRAINING = "It takes training runs, which `mxnum.lab.mlp` makes and stores."
 BY_FORMULA = (
     "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 "
@@ -33,13 +32,13 @@ BY_FORMULA = (
 
 @dataclass(frozen=True)
 class Context:
-    """What a check and a figure may use."""
+    """The files and functions that a check and a figure may use."""
 
     #: The folder of results files.
     results: Path
-    #: Says what is being done, for whoever waits.
+    #: Reports the current work to the user.
     tell: Callable[[str], object] = lambda text: None
-    #: Keeps arrays under a name, for figures and for readers; and finds them again, or None.
+    #: Stores arrays under a name, for figures and for readers; `kept` returns them, or None.
     keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
     kept: Callable[[str], dict[str, Any] | None] = lambda name: None
 
@@ -57,7 +56,7 @@ class Context:
 
 
 Check = Callable[[Context], Evidence]
-#: Draws on axes and returns what the figure shows, or None where there is nothing to draw.
+#: Draws on axes and returns the caption of the figure, or None if there is nothing to draw.
 Draw = Callable[[Any, Context], str | None]
 
 
@@ -66,19 +65,19 @@ class Claim:
     """One row of the ledger."""
 
     id: str
-    #: A few words.
+    #: The title, in a few words.
     title: str
-    #: What is claimed, in a sentence or two, with the figures.
+    #: The claim in a sentence or two, with the figures.
     sentence: str
-    #: How it is checked here, or how it would be.
+    #: How the claim is checked here, or how it would be.
     how: str
-    #: What would decide it, where what is run here cannot.
+    #: What would decide the claim, if the runs here cannot.
     scale: str = ""
-    #: Who says it, where it is not the paper of the source; the check marks what in it is of others.
+    #: Who states the claim; the check marks parts that others state.
     whose: Whose = Whose.PAPER
-    #: Results files without which the check is not run; of a tuple of files one is enough, the best first.
+    #: Results files that the check needs; one of a tuple of files is enough, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
-    #: Results files that the check takes where they are there, and can do without.
+    #: Results files that the check uses if they exist.
     takes: tuple[str, ...] = ()
     #: The command that makes the files it needs.
     command: str = ""
@@ -117,7 +116,7 @@ CLAIMS: dict[str, Claim] = {}
 
 
 def chosen(option: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of the claims that are named, each once; "I6" names all that begin so.
+    """Return the ids of the named claims, each once; "I6" names all ids that begin with it.
 
     >>> chosen("only", ["m9", " I6"])
     ('M9', 'I6a', 'I6b', 'I6c')

@@ -1,6 +1,6 @@
-"""The report as one HTML file without anything from elsewhere: for a telephone and a screen, in light and dark.
+"""The report as one self-contained HTML file, for a phone and a screen, in light and dark.
 
-What it looks like is in two files beside this one: ``report.html.jinja``, and ``report.css``.
+Its look is in two files beside this one: ``report.html.jinja`` and ``report.css``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: The claims whose first figures go to the top, where they have one: the first two of them.
+#: Candidates for the top of the page, which shows the first figures of the first two that have one.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
-#: A longer list of figures that all agree is folded away.
+#: Lists of more figures than this are collapsed if all agree.
 FOLDED = 8
 
 _HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
     from markupsafe import Markup
 
     def code(text: str) -> Markup:
-        """Return text with what stands between backticks as code."""
+        """Return text in which words between backticks are code."""
         parts = escape(text).split("`")
         return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
 
@@ -71,7 +71,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         stored=stored.load(),
         leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
-        draws=draws,  # the footer says so
+        draws=draws,  # the footer mentions missing figures
         plain=plain,
         duration=duration,
         figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once

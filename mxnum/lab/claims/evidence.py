@@ -1,4 +1,6 @@
-"""What a check found, and the verdict that follows from it by rule: no verdict is ever written by hand."""
+"""The evidence of a check, and the verdict that follows from it by rule: no verdict is ever written
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,28 @@ from typing import Any
 
 from mxnum.lab.studies.statistics import mean_interval
 
-#: The level at which most of what language models say counts.
+#: The level of significance of most statements about language models.
 LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who says a figure or a sentence. A verdict is on what weighs most, in this order."""
+    """Who states a figure or a sentence. The verdict rests on the first member, in this order, with
+    evidence in a row.
+    """
 
     #: A paper.
     PAPER = "paper"
-    #: This library, on something that no paper says: what was expected, or derived, or found elsewhere.
+    #: This project, on something that no paper states: an expectation, a derivation, or a finding
+    #: elsewhere.
     OURS = "ours"
-    #: A number of ours that is kept so that a change is noticed.
+    #: This project, for a number whose changes must be noticed.
     KEPT = "kept"
 
 
 class Verdict(StrEnum):
-    """What the evidence says about a claim; `MEANINGS` explains each. A check that raises an exception has failed."""
+    """What the evidence says about a claim; `MEANINGS` explains each. A check that raises an
+    exception has failed.
+    """
 
     REPRODUCED = "reproduced"
     DIFFERS = "differs"
@@ -37,7 +44,7 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
-#: What each verdict says.
+#: The meaning of each verdict.
 MEANINGS = {
     Verdict.REPRODUCED: "every figure agrees and every statement holds.",
     Verdict.DIFFERS: "something does not; both numbers are given.",
@@ -56,9 +63,9 @@ class Comparison:
     what: str
     claimed: float
     found: float
-    #: How far apart they may be: half a unit of the last digit claimed, plus the error bar of what was found.
+    #: The allowed difference: half a unit of the last digit claimed, plus the error bar of `found`.
     tolerance: float
-    #: None: as most of its row.
+    #: Who states it; None: as its row says.
     whose: Whose | None = None
 
     @property
@@ -72,16 +79,18 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that the claim implies, whether it holds here (None: it cannot be told), and the numbers behind it."""
+    """A sentence that the claim implies, whether it holds here (None: undecided), and the numbers
+    behind it.
+    """
 
     what: str
     holds: bool | None
     numbers: str = ""
-    #: None: as most of its row.
+    #: Who states it; None: as its row says.
     whose: Whose | None = None
 
     def __post_init__(self) -> None:
-        """Replace numpy's truth values, which JSON cannot store."""
+        """Convert numpy's truth values to bool, because JSON cannot store them."""
         object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
 
     def __str__(self) -> str:
@@ -95,21 +104,21 @@ class Evidence:
 
     comparisons: Sequence[Comparison] = ()
     statements: Sequence[Statement] = ()
-    #: What a reader must know to weigh it.
+    #: A note on how to weigh the evidence.
     note: str = ""
-    #: Seeds, sizes, formats: what makes the numbers come out again.
+    #: Seeds, sizes and formats with which the numbers can be repeated.
     configuration: dict[str, Any] = field(default_factory=dict)
-    #: One sentence that says what is decided, and what is not; and the one number that decides it.
+    #: A sentence on what is decided and what is not, and the number that decides it.
     answer: str = ""
     number: str = ""
 
     def __post_init__(self) -> None:
-        """Make tuples of lists."""
+        """Convert lists to tuples."""
         for name in ("comparisons", "statements"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence with what does not say whose it is given to `whose`, as the row is."""
+        """Return the evidence with `whose` filled in for every item that has none."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -121,7 +130,7 @@ class Evidence:
 
     @property
     def parts(self) -> dict[Whose, Evidence]:
-        """The evidence by whoever says it, what weighs most first."""
+        """The evidence split by who states it, in the order of `Whose`."""
         parts = {
             whose: Evidence(
                 [c for c in self.comparisons if (c.whose or Whose.PAPER) == whose],
@@ -133,9 +142,11 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """The rule. Numbers that differ are a difference; a claim none of whose statements holds is not reproduced.
+        """The verdict by rule: figures that differ make a difference, and a claim without a true
+        statement is not reproduced.
 
-        If a paper says something of it, nothing else counts; and where no paper does, the verdict is in other words.
+        If a paper states something about the claim, only that counts. If no paper does, the verdict
+        uses other words.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -155,7 +166,9 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """How much agrees and holds, in words; of what is not a paper's, apart."""
+        """How many figures agree and statements hold, in words, separately for each member of
+        `Whose`.
+        """
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -168,7 +181,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return the counts, and the first things that do not hold or agree."""
+        """Return the counts, and the first items that do not hold or agree."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
@@ -176,14 +189,15 @@ class Evidence:
 
 
 def ours(*items: Statement) -> list[Statement]:
-    """Return statements that no paper makes, in a row of a paper."""
+    """Return statements marked as this project's, in a row of a paper."""
     return [replace(item, whose=Whose.OURS) for item in items]
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with an answer that is dropped unless all of it agrees; the number counts figures by default.
+    """Return the evidence with an answer, or without it unless everything agrees; `number` defaults
+    to a count of figures.
 
-    Without an answer the page gives the counts and what does not agree.
+    Without an answer the page shows the counts and what does not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)
@@ -192,18 +206,22 @@ def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
 
 
 def unanimous(statements: Iterable[Statement]) -> bool | None:
-    """Return what all statements say; None where they differ, cannot be decided, or are none."""
+    """Return the common answer of all statements; None if they differ, are undecided, or there are
+    none.
+    """
     found = {s.holds for s in statements}
     return found.pop() if len(found) == 1 else None
 
 
 def decided(holds: bool, refuted: bool) -> bool | None:
-    """Return what two limits decide; None between them."""
+    """Return True if `holds`, False if `refuted`, otherwise None."""
     return True if holds else False if refuted else None
 
 
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
-    """Return whether the mean lies below a limit, by Student's limits at a level; None where they enclose it."""
+    """Judge whether the mean lies below a limit, by Student's limits at a level; None if they
+    enclose it.
+    """
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)
 

@@ -1,6 +1,7 @@
-"""The figures of the report as SVG that takes its colours from the page, so that it is readable in light and dark.
+"""The figures of the report as SVG that takes its colours from the page, so that it is readable in
+light and dark.
 
-The file of a claim draws its figures, from the stored results and never from anything else.
+The file of a claim draws its figures, always from the stored results.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from mxnum import errors
 from mxnum.lab.claims.claim import Claim, Context, Draw
 from mxnum.output import palette
 
-#: Inches. A telephone shows a figure of this width with letters as large as those of the text.
+#: The width in inches. A phone shows such a figure with letters as large as those of the text.
 WIDTH = 4.6
-#: Text, frames and black lines are drawn in this colour, which then becomes that of the page's text.
+#: The colour of text, frames and black lines, which `inline` replaces by that of the page's text.
 _INK = "#010203"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and what it shows."""
+    """A picture and its caption."""
 
     svg: str
     caption: str
@@ -56,7 +57,7 @@ def _style(salt: str) -> Iterator[None]:
     ink = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
     settings: dict[str, Any] = ink | {
         "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": salt,  # names within a picture must not meet those of another on the same page
+        "svg.hashsalt": salt,  # ids in a picture must differ from those of others on the page
         "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 9, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#80808040",
         "axes.prop_cycle": mpl.rcsetup.cycler(color=list(palette.COLOURS[:6])),
@@ -66,7 +67,9 @@ def _style(salt: str) -> Iterator[None]:
 
 
 def inline(svg: str, description: str) -> str:
-    """Return an SVG file as part of a page: as wide as there is room, in the page's colours, with a description."""
+    """Return an SVG file as part of a page: as wide as its container, in the page's colours, with a
+    description.
+    """
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height|version|xmlns:xlink)="[^"]*"', "", head)

@@ -1,6 +1,8 @@
-"""Stored studies of small language models of our own: their losses, the gaps between arms, and which runs are lost.
+"""Stored studies of this project's small language models: their losses, the gaps between arms, and
+which runs are lost.
 
-The rules of the checks are those of `docs/lab/results/language/README.md`, written before the models were trained.
+The rules of the checks are those of `docs/lab/results/language/README.md`, written before the
+models were trained.
 """
 
 from __future__ import annotations
@@ -16,24 +18,24 @@ from mxnum.lab.claims.evidence import LEVEL
 from mxnum.lab.studies.statistics import mean_interval
 
 PLAIN, BFLOAT16 = "float32", "bfloat16"
-#: What a reader of p-values and limits must know.
+#: A note for pages that show p-values and limits.
 ONE_SOURCE = "All seeds of a study of language models share one source, so p-values cover starts and batches only."
 Table = dict[str, Any]
-#: Studies of recipes, and what the ledger calls their models.
+#: The studies of recipes, and the names of their models in the ledger.
 RECIPES = {"recipes": "a small language model of our own", "recipes-converged": "the same, trained to the end"}
-#: The results files of these, for the claims that take them.
+#: The results files of `RECIPES`, for the claims that use them.
 RECIPE_FILES = tuple(f"language/{name}.json" for name in RECIPES)
 
 
 def study(context: Context, name: str) -> Table | None:
-    """Return a stored study, if it was run."""
+    """Return a stored study, or None if it was not run."""
     path = f"language/{name}.json"
     found: Table | None = context.json(path) if context.has(path) else None
     return found
 
 
 def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
-    """Yield each stored study of recipes, with what its models are called."""
+    """Yield each stored study of recipes, with the name of its models in the ledger."""
     for name, model in RECIPES.items():
         table = study(context, name)
         if table is not None:
@@ -41,12 +43,15 @@ def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
 
 
 def losses(table: Table, arm: str) -> dict[int, float]:
-    """Return the loss at the end, by seed."""
+    """Return the final loss of an arm, by seed."""
     return {run["seed"]: run["evaluation"] for run in table["arms"][arm]["runs"]}
 
 
 def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, of: str = "") -> list[float]:
-    """Return an arm's loss less another's (default: its control's), less a share of a third's gap to that; by seed."""
+    """Return, seed by seed, an arm's loss minus that of `other` (default: its control).
+
+    With `share`, also subtract this share of the gap of the arm `of` to `other`.
+    """
     theirs = losses(table, other or table["controls"].get(arm, table["control"]))
     ours = losses(table, arm)
     third = losses(table, of) if of else ours
@@ -55,30 +60,34 @@ def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, o
 
 
 def mean_gap(table: Table, arm: str, other: str | None = None) -> float:
-    """Return the mean gap of an arm."""
+    """Return the mean gap of an arm over seeds."""
     return float(np.mean(gaps(table, arm, other)))
 
 
 def apart(table: Table, arm: str, other: str) -> list[float]:
-    """Return by how much the gap of an arm is larger than another's, seed by seed."""
+    """Return how much larger the gap of an arm is than that of another, seed by seed."""
     return [a - b for a, b in zip(gaps(table, arm), gaps(table, other), strict=True)]
 
 
 def mean_row(table: Table, arm: str) -> float:
-    """Return the norm of the mean row of the last layer at the last look, over seeds."""
+    """Return the norm of the mean row of the last layer at the last evaluation, averaged over
+    seeds.
+    """
     return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
 
 
 def words(values: Sequence[float]) -> str:
-    """Return the mean and its limits."""
+    """Return the mean and its limits in words."""
     found = mean_interval(values, 1 - LEVEL)
     return "too few runs" if found is None else f"{found[0]:+.4f} ({found[1]:+.4f} to {found[2]:+.4f})"
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: half way from the best loss to that of knowing nothing.
+    """Return the loss above which a run is lost: half way from the best loss to that of a uniform
+    guess.
 
-    It is that of the arm's own source (default: of the first arm's). The best loss of a text nobody knows: 2.5 nats.
+    The limit is that of the arm's own source (default: of the first arm's). The best loss of a text
+    is unknown; its limit is 2.5 nats.
     """
     found = table["arms"][arm or next(iter(table["arms"]))]
     best = found["runs"][0]["entropy"]
@@ -86,5 +95,5 @@ def limit_of(table: Table, arm: str | None = None) -> float:
 
 
 def lost(table: Table, arm: str) -> dict[int, bool]:
-    """Return whether each seed's run is lost at the end."""
+    """Return, for each seed, True if its run is lost at the end."""
     return {seed: not loss < limit_of(table) for seed, loss in losses(table, arm).items()}

@@ -1,6 +1,8 @@
-"""What small language models say of their last layer: which operand costs, what centring takes away, and text; for B11.
+"""Judge what small language models show about their last layer: which operand costs, what centring
+saves, and text.
 
-The rules are those of `docs/lab/results/language/README.md`, written before the models were trained.
+These rules are for B11, and are those of `docs/lab/results/language/README.md`, written before the
+models were trained.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Recipes whose gradient of the logits alone is rounded: plain, and centred.
+#: Recipes that round only the gradient of the logits, with and without centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
-#: Results files of this, and their rules; those of `recipes-converged` look at `recipes`, too.
+#: The results files of `RULES`, except those of recipes, which are in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
 
 
 def judged(context: Context) -> Iterator[Statement]:
-    """Yield what the rules say of the studies that are there."""
+    """Yield the judgements of the rules on the studies that exist."""
     for name, rule in RULES.items():
         if (table := study(context, name)) is not None:
             yield from rule(table)
@@ -29,7 +31,7 @@ def judged(context: Context) -> Iterator[Statement]:
 
 
 def shares(table: Table, when: str = "") -> list[Statement]:
-    """Judge the share of a format's gap that each part alone has."""
+    """Judge the share of each part of the model in a format's gap."""
 
     def share(name: str, part: str) -> float:
         return mean_gap(table, f"{name}, {part}") / mean_gap(table, f"{name}, all")
@@ -61,14 +63,16 @@ def shares(table: Table, when: str = "") -> list[Statement]:
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
-    if when:  # expected of these alone
+    if when:  # expected only of converged models
         what = f"of E2M1's gap the gradients for weights alone have more than a third{when}"
         made.append(Statement(what, of_weights["E2M1"] > 1 / 3, f"{of_weights['E2M1']:.2f}"))
     return made
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge what decides the gaps of recipes whose models were trained until float32 was at the entropy."""
+    """Judge what decides the gaps of recipes whose models were trained until float32 was at the
+    entropy.
+    """
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
@@ -104,7 +108,9 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 
 
 def grown(table: Table, early: Table) -> Statement:
-    """Judge whether gaps shrink when models are trained to the end; what cost little before does not count."""
+    """Judge whether gaps shrink when models are trained to the end; arms with small gaps before are
+    left out.
+    """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
     return Statement(
@@ -155,7 +161,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the same questions of a text, read by bytes."""
+    """Judge the same questions for a text, read by bytes."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -196,7 +202,9 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge what E4M3 costs at a high rate where the last layer's weight loses its mean row after each step."""
+    """Judge what E4M3 costs at a high rate if the last layer's weight loses its mean row after each
+    step.
+    """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

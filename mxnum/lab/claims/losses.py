@@ -1,14 +1,17 @@
 """The losses of 1,234 language models in 17 precisions, published by the authors of [I].
 
-They are facts taken from the tables ``plot/data/*.csv`` of the repository and the commit below; a later commit deleted
-the tables. One row is one run:
+The losses are facts taken from the tables ``plot/data/*.csv`` of the repository and the commit
+below; a later commit deleted the tables. One row is one run:
 
-- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass alone.
-- ``label``: the precision of the weights that the run's settings name, where it is not the arm's.
+- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass
+  alone.
+- ``label``: the precision of the weights in the run's settings, if it is not the arm's.
 - ``params`` (embeddings included), ``tokens``.
-- ``final`` and ``least``: the validation loss at the end, and the least on the way; float32 numbers.
+- ``final`` and ``least``: the final validation loss, and the least one during training; float32
+  numbers.
 - ``state``: finished, crashed or running.
-- ``training``: the mean of the last five training losses logged (of one arm, ``train_loss_all_runs.csv``).
+- ``training``: the mean of the last five logged training losses (of one arm,
+  ``train_loss_all_runs.csv``).
 """
 
 from __future__ import annotations
@@ -29,24 +32,25 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The compute of the models: each has about one of these FLOPs, 6 N D.
+#: The training FLOPs of the models, 6 N D; each model has about one of these.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
-#: A run whose final loss lies further above its least one has gone astray.
+#: A run goes astray if its final loss lies further than this above its least one.
 ASTRAY = 0.02
-#: Losses of every arm but bf16's are multiples of this (but for a few runs).
+#: Losses of every arm except bf16 are multiples of this, with the exception of a few runs.
 GRID = 0.005
 #: The arms in FP8 with one of the two mitigations, and those with MX throughout.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The same formats throughout, and two mixtures, of which no mitigated runs were published.
+#: The arms with one format throughout, and with two mixtures, which have no published mitigated
+#: runs.
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
     "E5M2 weights, E4M3 activations": "fp8_e5m2_fp8_e4m3",
 }
-#: Of the intervals below.
+#: The seed and the level of the intervals in this module.
 SEED, LEVEL = 20260101, 0.95
 
 
@@ -69,13 +73,13 @@ class Run:
 
     @property
     def budget(self) -> float:
-        """The one of `BUDGETS` that it belongs to."""
+        """The nearest of `BUDGETS`."""
         flops = 6 * self.parameters * self.tokens
         return min(BUDGETS, key=lambda budget: abs(math.log(flops / budget)))
 
     @property
     def astray(self) -> bool:
-        """Whether it ends above its least loss; never where either was not recorded."""
+        """True if the final loss lies above the least one; False if either was not recorded."""
         return self.final - self.least > ASTRAY
 
     @property
@@ -85,7 +89,7 @@ class Run:
 
 @cache
 def runs() -> tuple[Run, ...]:
-    """Return all of them."""
+    """Return all published runs."""
     text = (resources.files("mxnum.lab.claims") / "data/olmo-losses.csv").read_text()
     return tuple(
         Run(
@@ -112,7 +116,9 @@ def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda r
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return how far an arm's finished runs lie above another's, cell by cell; runs of one cell are averaged."""
+    """Return how far an arm's finished runs lie above another's, cell by cell; runs of one cell are
+    averaged.
+    """
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}
 
@@ -128,7 +134,7 @@ def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
 
 
 def mean_interval(values: Iterable[float]) -> tuple[float, float, float]:
-    """Return the mean, and the interval of the means of samples drawn from these."""
+    """Return the mean of the values, and its bootstrap interval at `LEVEL`."""
     array = np.array(list(values))
     drawn = np.random.default_rng(SEED).choice(array, (2000, array.size)).mean(axis=1)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -1,4 +1,6 @@
-"""What stored runs of `mxnum.lab.mlp` show: shared settings, losses at the end, and the hazard of a jump."""
+"""Summaries of stored runs of `mxnum.lab.mlp`: shared settings, final losses, and the hazard of a
+jump.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ from mxnum.lab.studies import report
 from mxnum.lab.studies.excursions import Outcome
 from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval, wilson
 
-#: A difference between arms counts at this level after Holm's correction over the statements of a row.
+#: The level of significance of a difference between arms, after Holm's correction over the
+#: statements of a row.
 LEVEL = 0.01
-#: The last fifth of a run, in the bins of the stored curve: what a loss at the end is averaged over.
+#: The bins of the stored curve over which a final loss is averaged: the last fifth of a run.
 LOOKS = 8
-#: "It does not happen" needs an upper 95 % limit of its share, by Wilson, below this.
+#: A statement that something does not happen needs an upper 95 % limit of its share, by Wilson,
+#: below this.
 SHARE = 0.25
 #: The limits within which a hazard ratio counts as no difference, written before `hazard` ran.
 NO_DIFFERENCE = 0.5, 2.0
@@ -39,13 +43,15 @@ def settings(table: Table) -> dict[str, Any]:
 
 
 def gaps(table: Table, arm: str, other: str) -> list[float]:
-    """Return by how much an arm ends above another on each seed, in logarithms of the loss."""
+    """Return how far an arm ends above another on each seed, in logarithms of the loss."""
     ours, theirs = final_logs(table, arm), final_logs(table, other)
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
 def final_logs(table: Table, arm: str) -> dict[int, float]:
-    """Return of each seed the mean logarithm of the last looks at its loss."""
+    """Return, for each seed, the mean logarithm of the loss over the last `LOOKS` bins of its
+    curve.
+    """
     looks = {run["seed"]: run["curve"][-LOOKS:] for run in table["arms"][arm]["runs"]}
     return {seed: float(np.mean(np.log(last))) for seed, last in looks.items() if last and all(last)}
 
@@ -60,7 +66,9 @@ def words(values: list[float]) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Return whether the mean lies below a limit, by Student's limits at `LEVEL`, and those limits."""
+    """Judge whether the mean lies below a limit, by Student's limits at `LEVEL`, and return the
+    limits in words too.
+    """
     return evidence.below(values, limit, LEVEL), words(values)
 
 
@@ -86,7 +94,9 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
 
 
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
-    """Return True if no run of an arm is lost and the upper limit of their share is below `SHARE`, with the counts."""
+    """Return True if no run of an arm is lost and the upper limit of their share is below `SHARE`,
+    with the counts.
+    """
     away, runs = report.outcomes(table, arm)[Outcome.RUNAWAY], len(table["arms"][arm]["runs"])
     limit = wilson(away, runs)[1]
     return away == 0 and limit < SHARE, f"{away} of {runs} runs; upper 95 % limit {limit:.0%}"
@@ -98,7 +108,7 @@ def is_sure(test: Comparison) -> bool:
 
 
 def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "first") -> list[tuple[Arm, Arm]]:
-    """Return a kind of arm beside its control at each rate of a table that has both."""
+    """Return a kind of arm beside its control at each rate where the table has both."""
     rates = sorted({arm["experiment"]["rate"] for arm in table["arms"].values()})
     names = [(f"{kind}, rate {rate:g}", f"{control}, rate {rate:g}") for rate in rates]
     there = [pair for pair in names if {*pair} <= set(table["arms"])]
@@ -106,7 +116,9 @@ def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "fir
 
 
 def hazard_of_e4m3(table: Table) -> Statement:
-    """Say whether the hazard of an excursion is higher in E4M3 than in FP32, over the rates of a table."""
+    """Judge whether the hazard of an excursion is higher in E4M3 than in FP32, over the rates of a
+    table.
+    """
     test = compare(over_rates(table, "E4M3"))
     what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
     if test.ratio is None:

@@ -1,4 +1,4 @@
-"""The ledger as a page of the documentation, and what a report found in a few sentences for its top."""
+"""The ledger as a page of the documentation, and the sentences at the top of a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = "docs/lab/claims.md"
 
 _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.items())
 
-#: What stands above the part of the evidence that is somebody's.
+#: The headings of the parts of the evidence.
 HEADINGS = {
     Whose.PAPER: "What the paper says:",
     Whose.OURS: "What is ours, and no paper says:",
@@ -41,7 +41,7 @@ A figure is followed by the one claimed and by how far apart they may be: half a
 
 
 def markdown(report: Report) -> str:
-    """Return the page."""
+    """Return the page of the ledger."""
     runaways, *_, claims = sentences(report)
     parts = [
         f"{_TITLE}\n{runaways.removeprefix('Yes. ')} {claims}\n",
@@ -54,7 +54,7 @@ def markdown(report: Report) -> str:
 
 
 def summary(report: Report, command: str) -> str:
-    """Return what a run on some machine found: a row for each claim with its evidence, then the sections."""
+    """Return a page on one run of a command: a table with a row for each claim, then the sections."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
@@ -63,7 +63,9 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return the parts of the evidence with what stands above each: nothing, where all of it is a paper's."""
+    """Return the parts of the evidence with their headings, which are empty if all of it is a
+    paper's.
+    """
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -100,7 +102,7 @@ def _table(report: Report) -> str:
 
 
 def _anchor(entry: Entry) -> str:
-    """Return what MyST makes of the heading."""
+    """Return the anchor that MyST makes from the heading."""
     heading = f"{entry.claim.id}: {entry.claim.title}".lower()
     return "".join(c for c in heading if c.isalnum() or c in " -_").replace(" ", "-")
 
@@ -133,15 +135,16 @@ def plain(value: object) -> str:
     return ", ".join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-#: Verdicts on what a paper says, and on what is ours.
+#: Verdicts on a paper's claims, and on this project's own.
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
 _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the answer on runaway divergence first, then what was found of numbers and of all claims.
+    """Return the answers on runaway divergence, of stored studies, on the numbers, and on all
+    claims.
 
-    The second sentence is what stored studies add to the first that this run did not repeat.
+    The second sentence quotes stored studies that this run did not repeat.
     """
     entries = {entry.claim.id: entry for entry in report}
     runaways, numbers = (_on_runaways(entries.get("I6c")), _on_numbers(entries.get("I1")))

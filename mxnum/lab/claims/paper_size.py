@@ -1,7 +1,7 @@
-"""Runs at the size that the paper of [I] has: width 512, 4 layers, batches of 2048, rate 6e-4.
+"""Runs at the size of the paper of [I]: width 512, 4 layers, batches of 2048, rate 6e-4.
 
-A run takes hours of one core, so there are few: an arm is decided from `SEEDS` seeds on, and before that its
-runs are told.
+A run takes hours of one core, so there are few. An arm with fewer than `SEEDS` seeds decides
+nothing; its runs are only reported.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CONTROL = f"{PREFIX}FP32"
 
 
 def table(context: Context, file: str = FILE) -> dict[str, Any]:
-    """Return what was run, perhaps no arm."""
+    """Return the table of a results file, without arms if the file does not exist."""
     found: dict[str, Any] = context.json(file) if context.has(file) else {"arms": {}}
     return found
 
 
 def planned(context: Context) -> dict[str, list[Course]]:
-    """Return the runs of each arm as if none had been prolonged beyond the planned steps."""
+    """Return the runs of each arm, cut at the planned steps if they were prolonged."""
     found = table(context)
     return {
         name.removeprefix(PREFIX): [replace(r, horizon=arm["experiment"]["steps"]) for r in report.courses(found, name)]
@@ -42,12 +42,12 @@ def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
 
 
 def jumping(runs: list[Course]) -> int:
-    """Return how many of the runs jump."""
+    """Return the number of runs that jump."""
     return sum(run.first is not None for run in runs)
 
 
 def told(runs: list[Course]) -> str:
-    """Return how many runs rise, when, and where they end."""
+    """Return in words how many runs rise, when, and where they end."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"

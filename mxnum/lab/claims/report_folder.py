@@ -1,11 +1,9 @@
-"""The folder of a reproduction: what is kept there, so that a second run continues where the first stopped.
+"""The folder of a reproduction, in which a second call continues where the first stopped.
 
-FOLDER/report.html  claims.md
-FOLDER/data/reproduction.json      what was asked, seeds, versions, machine, how long it took
-FOLDER/data/checks/I1.json         the evidence of each claim
-FOLDER/data/arrays/NAME.npz        arrays that figures show
-FOLDER/data/results/quick.json     one table for each study
-FOLDER/data/runs/width-64/E2M1/seed-N.npz, .json    every run
+FOLDER/report.html  claims.md FOLDER/data/reproduction.json      the request, seeds, versions,
+machine, duration FOLDER/data/checks/I1.json         the evidence of each claim
+FOLDER/data/arrays/NAME.npz        arrays that figures show FOLDER/data/results/quick.json     one
+table for each study FOLDER/data/runs/width-64/E2M1/seed-N.npz, .json    every run
 """
 
 from __future__ import annotations
@@ -38,7 +36,9 @@ class ReportFolder:
         self.diary = self.data / "reproduction.json"
 
     def open(self, fresh: bool = False) -> dict[str, Any]:
-        """Make the folder, or go on with it and its seeds; return the facts that were recorded there."""
+        """Make the folder, or reopen it with its seeds, and return the facts that are recorded
+        there.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
@@ -57,11 +57,11 @@ class ReportFolder:
         return facts
 
     def record(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts down, with the versions and the machine of now."""
+        """Write the facts, with the current versions and machine."""
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return a claim that was checked here before, by the same code and versions; None otherwise."""
+        """Return a claim that was checked here before by the same code and versions, or None."""
         path = self._evidence(id)
         if not path.exists():
             return None
@@ -72,7 +72,7 @@ class ReportFolder:
         return Entry(CLAIMS[id], evidence.verdict, evidence)
 
     def keep(self, entry: Entry) -> None:
-        """Store what a check found, unless it broke."""
+        """Store the evidence of a check, or delete it if the check failed."""
         path = self._evidence(entry.claim.id)
         if entry.verdict == Verdict.FAILED:
             path.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ class ReportFolder:
         storage.write_json(path, stored | {"id": entry.claim.id, "verdict": str(entry.verdict)})
 
     def context(self, tell: Callable[[str], object] = lambda text: None) -> Context:
-        """Return what checks and figures may use of the folder."""
+        """Return the context of checks and figures in this folder."""
         return Context(self.results, tell, self._keep_arrays, self._arrays)
 
     def _keep_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
@@ -100,14 +100,16 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Undo `dataclasses.asdict`, through JSON; tuples in the configuration come back as lists."""
+    """Convert the JSON of `dataclasses.asdict` back; tuples in the configuration come back as
+    lists.
+    """
     kinds = {"comparisons": Comparison, "statements": Statement}
     return Evidence(**dict(table) | {name: [kind(**each) for each in table[name]] for name, kind in kinds.items()})
 
 
 @cache
 def code() -> str:
-    """Return a hash of the sources of the package and of its data: evidence found by others is looked for again."""
+    """Return a hash of the sources and data of the package. Checks run again if it changes."""
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(path for kind in ("py", "csv", "toml") for path in package.rglob(f"*.{kind}")):

@@ -1,4 +1,4 @@
-"""Run what decides the claims on this machine, and write a report folder, whose parts `report_folder` describes."""
+"""Run what decides the claims on this machine, and write a report folder (see `report_folder`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that minutes can make, and those that take hours: the cheap ones first, then what checks take.
+#: The results files that take minutes, and those that take hours: the cheap ones first, then all
+#: that checks use.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -30,39 +31,41 @@ _FIRST = (
     "language/ladder-four-bits.json", "logits/logits.json", "factorial.json", "critical-rate.json",
 )  # fmt: skip
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
-#: Studies that need what the layers multiply at the end of each run.
+#: Studies that need the final operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: Seeds that one process trains together: few enough that processes end at about the same time.
+#: The number of seeds that one process trains together, small enough that processes end at about
+#: the same time.
 STACK = 4
-#: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
+#: The plan and the number of seeds of I7, on the arm "E2M1" of the study "small"; the number of
+#: seeds of B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
 class Watch(Protocol):
-    """Whoever waits."""
+    """The receiver of progress."""
 
     def say(self, text: str) -> None:
-        """Take note of an event."""
+        """Show a message."""
         return
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Take note of how far "checks" or "training" are, and what is done now."""
+        """Show how far "checks" or "training" are, and the current work."""
         return
 
 
 class _Nobody:
-    """Waits for nothing."""
+    """A receiver that ignores progress."""
 
     def say(self, text: str) -> None:
-        """Ignore an event."""
+        """Handle a message by ignoring it."""
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Ignore progress."""
+        """Handle progress by ignoring it."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for."""
+    """The claims to check, and how."""
 
     ids: tuple[str, ...]
     full: bool = False
@@ -70,12 +73,14 @@ class Request:
 
     @property
     def command(self) -> str:
-        """The command that does it, but for the folder."""
+        """The command of this request, without the folder."""
         only = "" if self.ids == tuple(CLAIMS) else f" --only {','.join(self.ids)}"
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make: for each need the first of its files that this request makes at all."""
+        """Return the results files to make: for each need, the first of its files that this request
+        can make.
+        """
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -84,18 +89,18 @@ class Request:
 
 @dataclass
 class Reproduction:
-    """What came of it."""
+    """The result of a reproduction."""
 
     folder: Path
     report: Report
     #: Training runs that ended with an exception.
     failures: list[sweep.Failure] = field(default_factory=list)
-    #: How long this and earlier runs in the folder took.
+    #: The duration of this and earlier calls in the folder.
     seconds: float = 0.0
 
     @property
     def broken(self) -> list[Entry]:
-        """Claims whose check raised an exception."""
+        """The claims whose check raised an exception."""
         return [e for e in self.report if e.verdict == Verdict.FAILED]
 
 
@@ -108,11 +113,12 @@ def reproduce_into(
     processes: int | None = None,
     watch: Watch | None = None,
 ) -> Reproduction:
-    """Check claims (default: all), training what they need, and write `report.html`, `claims.md` and the data.
+    """Check claims (default: all), train what they need, and write `report.html`, `claims.md` and
+    the data.
 
-    With `fresh` the training runs get new seeds. Ctrl-C ends it with a report of what is there; the same call with the
-    same folder continues. Training runs on processes (default: one for each core), so call it under
-    ``if __name__ == "__main__":``.
+    With `fresh` the training runs get new seeds. Ctrl-C ends the call with a report of what is
+    done; the same call with the same folder continues. Training runs on processes (default: one for
+    each core), so call it under ``if __name__ == "__main__":``.
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
@@ -120,17 +126,17 @@ def reproduce_into(
 
 
 class _Session:
-    """One run of the command."""
+    """One call of `reproduce_into`."""
 
     def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
         self.request, self.watch, self.files = request, watch, request.files()
-        for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before anything is trained
+        for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before training starts
             errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
         self.facts = self.store.open(fresh)
         self.entries: dict[str, Entry] = {}
         self.failures: list[sweep.Failure] = []
-        #: Results files that could not be made, and why.
+        #: The reasons why results files could not be made.
         self.impossible: dict[str, str] = {}
         self.stop = threading.Event()
 
@@ -145,7 +151,8 @@ class _Session:
             self.watch.say(self.impossible[wanted[0]])
             self.files = [name for name in self.files if name not in wanted]
         left = [id for id in first if id not in self.entries]
-        # The checks run beside the training, on what the processes leave of the cores.
+        # The checks run in a thread beside the training processes, on whatever is left of the
+        # cores.
         beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
         interrupted = False
         try:
@@ -163,7 +170,7 @@ class _Session:
         return Reproduction(self.store.folder, report, self.failures, self._seconds())
 
     def _check_all(self, ids: list[str]) -> None:
-        """Make the checks that need no training, one after the other."""
+        """Run the checks that need no training, one after the other."""
         for done, id in enumerate(ids):
 
             def tell(text: str, done: int = done, id: str = id) -> None:
@@ -183,7 +190,7 @@ class _Session:
         self.watch.at("training", state.done, state.total, str(state))
 
     def _make(self, name: str) -> None:
-        """One results file; what is there of it is not made again."""
+        """Make one results file, without repeating stored parts."""
         path, seed = self.store.results / name, int(self.facts["first_seed"])
         study = name.removesuffix(".json")
         count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
@@ -245,7 +252,7 @@ class _Session:
         return float(self.facts["seconds"]) + time.monotonic() - self.begun
 
     def _write(self, interrupted: bool) -> Report:
-        """The report of what is there now."""
+        """Write the report of what is done so far."""
         entries = tuple(self._entry(id) for id in self.request.ids)
         report = Report(entries, machine(), interrupted)
         self.store.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
@@ -260,13 +267,13 @@ class _Session:
         return report
 
     def _waits(self, id: str) -> bool:
-        """Return True if training that its check rests on is still to be done."""
+        """Return True if the check needs training that is still to be done."""
         claim, context = CLAIMS[id], self.store.context()
         taken = [name for name in self.files if name in claim.takes and name not in self.impossible]
         return bool(claim.missing(context) if claim.needs else [name for name in taken if not context.has(name)])
 
     def _entry(self, id: str) -> Entry:
-        """Return what a claim's check found; where it rests on training that was not done, why it was not run."""
+        """Return the result of a claim's check, or why it was not run."""
         if id in self.entries:
             return self.entries[id]
         claim = CLAIMS[id]
@@ -291,4 +298,4 @@ class _Session:
 
 
 class _Stopped(BaseException):
-    """The checks are asked to end; not an Exception, so that no check takes it for an error of its own."""
+    """Raised to end the checks; not an Exception, so that no check handles it as its own error."""

@@ -1,4 +1,6 @@
-"""Normal numbers and mantissas that several checks quantize, and whether kernels agree with a formula on them."""
+"""Normal numbers and mantissas that several checks quantize, and a test that kernels agree with a
+formula on them.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,17 @@ from mxnum.lab.claims.evidence import Statement, Whose
 from mxnum.memory.dtypes import Array
 
 SEED = 20260101
-#: Standard errors that a figure may lie from the one claimed; a fair sample exceeds it once in 1.7 million.
+#: The allowed distance of a figure from the claimed one, in standard errors. A correct sample
+#: exceeds it once in 1.7 million.
 SIGMA = 5
-#: Mantissas tried: the middle of each of so many equal parts of [1, 2).
+#: The number of equal parts of [1, 2) whose middles are tried as mantissas.
 PARTS = 1 << 16
-#: Blocks of 32, and of 16, in the samples.
+#: The numbers of blocks of 32, and of 16, in the samples.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
-#: The largest magnitude of the tensors of normal numbers: what 2**20 of them usually reach, in standard deviations.
+#: The largest magnitude that 2**20 normal numbers usually reach, in standard deviations.
 LARGEST = 5
-#: A / (largest element * largest scale), a float32 number as NVFP4 has it.
+#: The tensor scale of NVFP4: the largest magnitude over (largest element * largest scale), in
+#: float32.
 TENSOR_SCALE = float(np.float32(LARGEST / 2688))
 #: The elements of the checks of blocks of 32.
 FORMATS = {
@@ -38,25 +42,25 @@ def mantissas() -> Array:
 
 
 def log_measure() -> Array:
-    """Return the share of each of these parts in the logarithm of a binade."""
+    """Return the share of each of the `PARTS` parts in the logarithm of a binade."""
     shares: Array = np.diff(np.log2(1 + np.arange(PARTS + 1) / PARTS))
     return shares
 
 
 @cache
 def normal_blocks(blocks: int = BLOCKS, size: int = 32) -> Array:
-    """Return one block of N(0, 1) a row, in float32."""
+    """Return blocks of N(0, 1), one a row, in float32."""
     return np.random.default_rng(SEED).standard_normal((blocks, size)).astype(np.float32)
 
 
 @cache
 def by_block(fmt: str, rule: str) -> Statistics:
-    """Return statistics of each block of normal numbers."""
+    """Return error statistics of each block of normal numbers."""
     return measure(normal_blocks(), fmt, scale_rule=rule, per=0)
 
 
 def values(x: Array, fmt: str = "nvfp4", **options: Any) -> Array:
-    """Return what x reads after quantization, in float64."""
+    """Return x quantized and read back, in float64."""
     return quantize(x, fmt, **options).dequantize("float64")
 
 
@@ -66,7 +70,9 @@ def mean(values: Array) -> tuple[float, float]:
 
 
 def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
-    """Return whether the means of independent samples lie within `SIGMA` standard errors of what a formula says."""
+    """Judge whether the means of independent samples lie within `SIGMA` standard errors of the
+    expected values.
+    """
     distances = []
     for expected, sample in samples:
         value, bar = mean(sample)

@@ -1,7 +1,8 @@
-"""What stored studies found about runaways: a small table that ships with the package, for reports made anywhere.
+"""What stored studies found about runaways: a small table that ships with the package, for reports
+made anywhere.
 
-``python -m mxnum.lab.claims.stored docs/lab/results`` writes it. A report marks what it quotes from here as stored,
-because the machine that writes the report has not run it.
+``python -m mxnum.lab.claims.stored docs/lab/results`` writes the table. A report marks quotes from
+it as stored, because the machine that writes the report has not run the studies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Count the runs of each arm at each rate that jump or are lost, in the study with most runs of it."""
+    """Return the numbers of runs of each arm at each rate that jump or are lost, from the study
+    with most runs of it.
+    """
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:
         table = storage.read_json(results / f"{study}.json")
@@ -56,7 +59,7 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return what stored studies add to the answer of the quick job, marked as stored."""
+    """Return what stored studies add to the answer of the quick command, marked as stored."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (

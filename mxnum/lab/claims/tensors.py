@@ -1,4 +1,6 @@
-"""Synthetic weights, activations and gradients, and what quantization does to them: for M2, M3, M5, M6 and M7."""
+"""Synthetic weights, activations and gradients, and their quantization errors: for M2, M3, M5, M6
+and M7.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def _found(tensor: str, fmt: str, rule: str, block: tuple[int, int], offset: str
 def found(
     tensor: str, fmt: str, rule: str, *, block: tuple[int, int] = (1, 32), offset: str | None = None
 ) -> Statistics:
-    """Return statistics of one of the tensors; each is measured once."""
+    """Return the error statistics of one of the tensors; each is measured once."""
     return _found(tensor, fmt, rule, block, offset)
 
 
@@ -39,10 +41,10 @@ def error(tensor: str, fmt: str, rule: str, **how: Any) -> float:
 
 
 def best_rule(tensor: str, fmt: str) -> str:
-    """Return the scale rule of least error; of rules that tie the first of floor, ceil, even, rceil."""
+    """Return the scale rule of least error; of rules that tie, the first in `RULES`."""
     return min(RULES, key=lambda rule: error(tensor, fmt, rule))
 
 
 def configuration(**more: Any) -> dict[str, Any]:
-    """Return what makes the numbers come out again."""
+    """Return the settings with which the numbers can be repeated."""
     return {"tensors": list(tensors()), "shape": SHAPE, "seed": SEED, "block": 32, "rounding": "rne", **more}

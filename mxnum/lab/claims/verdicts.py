@@ -1,4 +1,4 @@
-"""Checking claims, and the report of it."""
+"""Check claims, and report the verdicts."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from mxnum.lab.claims.claim import CLAIMS, Claim, Context, chosen
 from mxnum.lab.claims.evidence import Evidence, Verdict, counted
 from mxnum.output.files import as_path
 
-#: Called with the number of claims done, how many there are, and what is done now.
+#: A function that is called with the number of claims done, their total, and the current work.
 Progress = Callable[[int, int, str], object]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim and what became of it."""
+    """A claim and its verdict."""
 
     claim: Claim
     verdict: Verdict
     evidence: Evidence = field(default_factory=Evidence)
-    #: What would have to be run where nothing was; what broke where something did.
+    #: What to run if nothing was run, or the error if the check failed.
     remark: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Verdicts on claims, with what they rest on."""
+    """Verdicts on claims, with their evidence."""
 
     entries: tuple[Entry, ...]
     #: Versions and the kind of machine.
@@ -51,12 +51,12 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many claims got each verdict."""
+        """The number of claims with each verdict."""
         verdicts = [e.verdict for e in self.entries]
         return {str(v): verdicts.count(v) for v in Verdict if v in verdicts}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data, for JSON."""
+        """Return the whole report as plain data, for JSON."""
         told = ("id", "title", "sentence", "how", "scale", "whose")
         claims = [
             {name: getattr(e.claim, name) for name in told}
@@ -77,9 +77,10 @@ class Report:
 def reproduce(
     ids: Iterable[str] | None = None, *, results: str | Path = "docs/lab/results", progress: Progress | None = None
 ) -> Report:
-    """Check claims (default: all), and report a verdict for each, computed from what was run.
+    """Check claims (default: all), and return a report with a verdict for each, computed from what
+    was run.
 
-    Interrupting (Ctrl-C) gives the verdicts reached so far; the other claims are "not run".
+    An interruption (Ctrl-C) returns the verdicts so far; the other claims are "not run".
     """
     wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
     folder, show = as_path(results, "results"), progress or (lambda done, total, what: None)
@@ -107,10 +108,10 @@ def _entry(claim: Claim, context: Context, interrupted: bool) -> Entry:
 
 
 def judge(claim: Claim, context: Context) -> Entry:
-    """Run the check of a claim whose files are there."""
+    """Run the check of a claim whose files exist."""
     try:
         evidence = claim.run(context).of(claim.whose)
-    except Exception as problem:  # a broken check must not hide the verdicts of the others
+    except Exception as problem:  # a failing check must not hide the other verdicts
         place = traceback.extract_tb(problem.__traceback__)[-1]
         return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({place.name})")
     return Entry(claim, evidence.verdict, evidence)

@@ -1,9 +1,10 @@
-"""A small language model in low precision, on sources whose entropy is known (extra ``torch``).
+"""Train a small language model in low precision, on sources whose entropy is known (extra
+``torch``).
 
     from mxnum.lab.language_model import Setting, train
     run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)
 
-``mxnum lab language-model`` runs studies of it. Nothing here is loaded by `import mxnum`.
+``mxnum lab language-model`` runs studies of it. `import mxnum` does not load this package.
 """
 
 from mxnum import errors

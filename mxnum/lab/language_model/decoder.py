@@ -1,4 +1,4 @@
-"""A decoder and its training: it reads from top to bottom."""
+"""A decoder and its training; it reads from top to bottom."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: Batches of the evaluation at the end: the same for all arms.
+#: The number of batches of the final evaluation, which are the same for all arms.
 BATCHES = 16
 
 
@@ -34,17 +34,17 @@ BATCHES = 16
 
 
 def norm(kind: str, width: int) -> nn.Module:
-    """With a weight and without a bias, as the paper's language models have it."""
+    """Return a norm layer with a weight and without a bias, as in the paper's language models."""
     return nn.LayerNorm(width, bias=False) if kind == "layer_norm" else nn.RMSNorm(width, eps=1e-5)
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """A linear layer without a bias."""
+    """Return a linear layer without a bias."""
     return nn.Linear(inputs, outputs, bias=False)
 
 
 class Attention(nn.Module):
-    """Causal attention with rotary positions and normalized queries and keys, where the setting asks for them."""
+    """Causal attention; the setting decides on rotary positions and on normalized queries and keys."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -58,14 +58,14 @@ class Attention(nn.Module):
         self.register_buffer("sin", angles.sin().repeat(1, 2), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(sequences, context, width) to the same."""
+        """Return the attention of x, of shape (sequences, context, width) as x is."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = self.turned(self.norm_q(q)), self.turned(self.norm_k(k))
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(y.transpose(1, 2).flatten(-2))
 
     def turned(self, x: Tensor) -> Tensor:
-        """Each pair of features turned by an angle that grows with the position."""
+        """Return x with each pair of features rotated by an angle that grows with the position."""
         if not self.rope:
             return x
         first, second = x.chunk(2, -1)
@@ -74,7 +74,7 @@ class Attention(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Two layers with GELU, or three with SwiGLU."""
+    """A perceptron of two layers with GELU, or of three with SwiGLU."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -82,14 +82,14 @@ class Perceptron(nn.Module):
         self.gate = linear(setting.width, setting.hidden) if setting.activation == "swiglu" else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Position by position."""
+        """Apply the perceptron to each position."""
         if self.gate is None:
             return self.down(functional.gelu(self.up(x)))
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each after a norm and beside the residual stream."""
+    """Attention and a perceptron, each after a norm and added to the residual stream."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -97,13 +97,15 @@ class Block(nn.Module):
         self.norm_mlp, self.mlp = norm(setting.norm, setting.width), Perceptron(setting)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One block."""
+        """Apply the block to the residual stream."""
         x = x + self.attention(self.norm_attention(x))
         return x + self.mlp(self.norm_mlp(x))
 
 
 class Decoder(nn.Module):
-    """Symbols in, logits of the next symbol out; the embedding and the last layer share nothing."""
+    """A decoder that maps symbols to logits of the next symbol; the embedding and the last layer
+    share no weights.
+    """
 
     def __init__(self, setting: Setting, vocabulary: int, seed: int = 0):
         super().__init__()
@@ -115,7 +117,7 @@ class Decoder(nn.Module):
         self.start(setting, seed)
 
     def start(self, setting: Setting, seed: int) -> None:
-        """Matrices are drawn; weights of norms stay 1."""
+        """Draw the initial matrices; the weights of norms stay 1."""
         random = torch.Generator().manual_seed(int(generator(seed, [START]).integers(1 << 62)))
         for parameter in self.parameters():
             if parameter.ndim == 2 and parameter.numel():
@@ -126,7 +128,7 @@ class Decoder(nn.Module):
                     nn.init.uniform_(parameter, -reach, reach, generator=random)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """(sequences, context) to (sequences, context, vocabulary)."""
+        """Return logits (sequences, context, vocabulary) for symbols (sequences, context)."""
         x = self.embedding(symbols)
         if self.positions.shape[0]:
             x = x + self.positions[: symbols.shape[1]]
@@ -136,7 +138,7 @@ class Decoder(nn.Module):
 
 
 def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
-    """The recipe where the setting wants it."""
+    """Return an emulation that applies the recipe to the layers that the setting names."""
     products, recipe, where = "blocks.*.attention", setting.recipe, setting.where
     recipes: dict[str, Any] = {"embedding": None, "*": recipe}
     if where == "not_last":
@@ -157,19 +159,21 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: Steps at which was looked, and what was seen: see `looks.looked_at` and `looks.errors_of`.
+    #: The steps at which measurements were made, and the measurements of `looks.looked_at` and
+    #: `looks.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
-    #: The loss at the end on fresh batches, where as many symbols are before as the source depends on.
+    #: The final loss on new batches, over positions that have as many previous symbols as the
+    #: source depends on.
     evaluation: float = math.nan
-    #: Bounds of the entropy of the source, where it is known.
+    #: Bounds of the entropy of the source, if it is known.
     entropy: tuple[float, float] | None = None
-    #: Of a text: losses divided by it are nats for each byte.
+    #: For a text: losses divided by it are in nats per byte.
     bytes_per_symbol: float | None = None
     model: Decoder | None = None
 
     def save(self, directory: Path) -> None:
-        """`seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        """Write `seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
         arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
         arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
@@ -193,16 +197,17 @@ def train(
 ) -> Run:
     """Train on one thread; the trajectory is the same bit for bit, interrupted or not.
 
-    Seeds are paired: the start and the batches depend on the seed and on the setting's source and shape, not on what is
-    rounded.
+    Seeds are paired: the initial weights and the batches depend on the seed and on the setting's
+    source and shape, not on what is rounded.
 
     Parameters
     ----------
     measure_every
-        Look at the errors of the operands and at the gradients of the logits every so many steps; 0: never.
+        Measure the errors of the operands and the gradients of the logits at every multiple of this
+        number of steps; 0: never.
     checkpoint
-        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
-        go on from if it exists. It is deleted at the end.
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
+        interruption, and to continue from if it exists. It is deleted at the end.
     report
         Called after each step with the number of steps and the loss.
     """
@@ -211,7 +216,7 @@ def train(
     model = run.model = Decoder(setting, source.vocabulary, seed)
     emulation = emulated(model, setting, seed)
     looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
-    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # (an emulation counts from 1)
+    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # an emulation counts steps from 1
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(setting, parameters)
 
@@ -265,7 +270,7 @@ def train(
 
 
 def operands_at_the_end(run: Run) -> dict[str, Any]:
-    """`looks.operands_of` the trained model, on the first batch that it is evaluated on."""
+    """Return the operands (`looks.operands_of`) of the trained model on its first evaluation batch."""
     assert run.model is not None
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
@@ -278,7 +283,7 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
 
 
 def gradient_of_logits(setting: Setting) -> Operand:
-    """How the gradient of the logits is rounded."""
+    """Return the operand that says how the gradient of the logits is rounded."""
     return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
 
 
@@ -288,7 +293,7 @@ def penalty_of(setting: Setting, logits: Tensor) -> Tensor | float:
 
 
 def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of a setting; `train` sets its rate at each step."""
+    """Return the optimizer of a setting; `train` sets its rate at each step."""
     rate, decay = setting.rate, setting.weight_decay
     if setting.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, setting.beta1, weight_decay=decay)
@@ -296,7 +301,9 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """The rate of a step: rising, then constant or along a cosine to a part of it."""
+    """Return the rate of a step: rising at first, then constant or along a cosine to `last_rate` of
+    it.
+    """
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising
@@ -307,7 +314,7 @@ def rate_at(setting: Setting, step: int) -> float:
 
 
 def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
-    """The mean loss where the source's words are whole."""
+    """Return the mean loss over the positions that have `order` previous symbols."""
     first = max(order - 1, 0)
     logits = model(symbols[:, :-1])[:, first:]
     return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
@@ -315,7 +322,7 @@ def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch's sums on one thread, so that they do not depend on the number of threads."""
+    """Run torch on one thread, so that its sums do not depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -325,7 +332,7 @@ def one_thread() -> Iterator[None]:
 
 
 def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
-    """Everything that `load` needs."""
+    """Write everything that `load` needs."""
     assert run.model is not None
     measured = {name: torch.from_numpy(np.stack(values)) for name, values in run.measured.items()}
     about = json.dumps({"setting": run.setting.to_dict(), "seed": run.seed})
@@ -339,10 +346,10 @@ def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
 
 
 def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
-    """Go on with a run that was just made with the same setting and seed."""
+    """Continue a run that was just made with the same setting and seed."""
     assert run.model is not None
     state = torch.load(path, weights_only=True)
-    about = json.loads(state.get("about", "{}"))  # (those of version 0.2 do not say)
+    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it
     if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
             f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "

@@ -1,4 +1,7 @@
-"""What rounding does during training, to all operands and to the gradient of the logits; a control that centres it."""
+"""Measure what rounding does during training to all operands and to the gradient of the logits.
+
+`centring` is a control that subtracts the mean of the rounded gradient.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,16 @@ import mxnum as mx
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: How many quantiles of the probabilities of the symbols that came are kept.
+#: The number of stored quantiles of the probabilities of the symbols that came.
 QUANTILES = 64
 
 
 def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
-    """The relative error of the operands that were rounded at a step: root mean squares over the layers.
+    """Return the relative error of the operands that were rounded at a step: root mean squares over
+    the layers.
 
-    ``error`` is that of all operands, ``error_weights``, ``error_gradients`` and so on of one kind.
+    ``error`` is the error of all operands. ``error_weights``, ``error_gradients`` and so on are the
+    errors of one kind of operand.
     """
     squares: dict[str, list[float]] = {}
     for row in rows:
@@ -33,22 +38,23 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
 
 
 def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
-    """What is seen at one step, in the gradient that `logits` has kept.
+    """Return the measurements at one step, from the gradient that `logits` has retained.
 
     probability
         Quantiles of the probabilities that the model gave to the symbols that came.
     gradient_bias
-        E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary. With stochastic rounding: to nearest.
+        E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary, rounded to nearest
+        even where the recipe rounds stochastically.
     gradient_sum
         The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
     beyond_max, beyond_max_tokens
-        Shares of the targets' components that lie beyond the largest element, in blocks along the vocabulary and
-        along the tokens.
+        Shares of the targets' components that lie beyond the largest element, in blocks along the
+        vocabulary and along the tokens.
     overflowing_blocks
         The share of the blocks along the vocabulary that overflow.
     common_weight
-        Of the last layer's weights, the norm of the mean over the vocabulary, relative to the root mean square norm of
-        the deviations from it.
+        The norm of the mean over the vocabulary of the last layer's weights, relative to the root mean
+        square norm of the deviations from that mean.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
@@ -76,10 +82,11 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
 
 
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
-    """What the linear layers of a model multiply on the way of a loss and back: arrays of two axes by kind and layer.
+    """Return the operands of a model's linear layers in a forward and a backward pass: 2D arrays by
+    kind and layer.
 
-    They are named "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens, inputs) and "gradients/LAYER"
-    (tokens, outputs), and are what they were before they were rounded.
+    The names are "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens, inputs) and
+    "gradients/LAYER" (tokens, outputs). The values are those before rounding.
     """
     found: dict[str, Any] = {}
 
@@ -104,7 +111,7 @@ def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
 
 
 def _largest(q: mx.MXArray) -> Tensor:
-    """Return the largest value of the block of each element."""
+    """Return the largest value that the block of each element can hold."""
     codes = torch.full_like(q.codes, q.format.element.max_code)
     full = mx.MXArray.from_parts(codes, q.scales, q.format, blocks=q.blocks, tensor_scale=q.tensor_scale)
     largest: Tensor = full.dequantize(torch.float64)
@@ -112,13 +119,13 @@ def _largest(q: mx.MXArray) -> Tensor:
 
 
 def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
-    """Whether one in each block along the last axis is marked."""
+    """Return True for each block along the last axis that has a marked element."""
     size = operand.block_size or operand.mx_format.block
     missing = -marks.shape[1] % size
     return nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
 
 
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
-    """The usual rounding, and then the mean over the last axis, which is the vocabulary, taken away."""
+    """Round as usual, and then subtract the mean over the last axis, which is the vocabulary."""
     rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
     return rounded.sub_(rounded.mean(-1, keepdim=True))

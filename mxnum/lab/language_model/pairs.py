@@ -1,4 +1,6 @@
-"""Byte-pair encoding, learnt on the text itself: the commonest pair of neighbours becomes a symbol, again and again."""
+"""Byte-pair encoding, learnt on the text itself: the commonest pair of neighbours becomes a symbol,
+again and again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: A word and the white space before it; pairs do not reach beyond words.
+#: Matches a word and the white space before it. Pairs do not cross words.
 _WORD = re.compile(rb"\s*\S+|\s+")
 
 
@@ -23,15 +25,15 @@ class Encoded(NamedTuple):
     meanings: tuple[bytes, ...]
 
     def decode(self, symbols: Array) -> bytes:
-        """The bytes of some symbols."""
+        """Return the bytes that these symbols stand for."""
         return b"".join(self.meanings[symbol] for symbol in symbols)
 
 
 def encode(text: bytes, vocabulary: int) -> Encoded:
-    """The text in `vocabulary` symbols, of which 256 are the bytes.
+    """Return the text in `vocabulary` symbols, of which 256 are the bytes.
 
-    Of pairs that are equally common the one of the smallest symbols is first, so that the same text gives the same
-    symbols everywhere.
+    If several pairs are equally common, the one of the smallest symbols is merged first. So the
+    same text gives the same symbols everywhere.
 
     >>> encode(b"abab abab cab", 258).symbols.tolist()
     [257, 32, 257, 32, 99, 256]
@@ -54,7 +56,7 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
             accepted = f"at most {len(meanings)}, the pairs that there are"
             raise ValueError(f"Argument 'vocabulary' must be {accepted}, not {vocabulary}.")
         if pairs[pair] != -count:
-            continue  # it became rarer; a later entry says how often it is
+            continue  # an outdated count; a later entry has the current one
         new, changed = len(meanings), set()
         meanings.append(meanings[pair[0]] + meanings[pair[1]])
         for word in places.pop(pair):
@@ -75,7 +77,7 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
 
 
 def _merged(symbols: list[int], pair: tuple[int, int], new: int) -> list[int]:
-    """The symbols with the pair replaced, from the left."""
+    """Return the symbols with every occurrence of the pair replaced by `new`, from the left."""
     made: list[int] = []
     at = 0
     while at < len(symbols):

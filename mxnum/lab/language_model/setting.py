@@ -1,4 +1,6 @@
-"""What a language model and its training are: frozen, comparable, and stored beside every result."""
+"""The settings of a language model and its training: frozen, comparable, and stored beside every
+result.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,26 @@ from mxnum.recipe import Recipe
 
 @dataclass(frozen=True)
 class Setting:
-    """All settings of a training run except its seed. The default block is OLMo's (Su et al., arXiv 2506.20752)."""
+    """All settings of a training run except its seed.
 
-    # What is read.
+    The default block is that of OLMo (Su et al., arXiv 2506.20752).
+    """
+
+    # The source.
     source: Literal["markov", "hidden_markov", "text"] = "markov"
-    #: A text file, for "text". A vocabulary of 256 is its bytes; more are pairs, learnt on the text itself.
+    #: The text file of the source "text". A vocabulary of 256 has its bytes; a larger one adds
+    #: pairs, learnt on the text itself.
     text: str = ""
     vocabulary: int = 64
-    #: Symbols before it that a symbol depends on ("markov"), how many may come, and the ratio of their probabilities.
+    #: For "markov": the number of previous symbols that a symbol depends on, the number of symbols
+    #: that may follow, and the ratio of their probabilities.
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: Classes of words that have the same choices: the fewer, the sooner they are learnt; 0: each word has its own.
+    #: The number of classes of words that have the same choices: fewer classes are learnt sooner.
+    #: 0: each word has its own choices.
     classes: int = 0
-    #: Hidden states ("hidden_markov").
+    #: The number of hidden states of "hidden_markov".
     states: int = 8
     source_seed: int = 0
 
@@ -35,23 +43,25 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width is this times the width; for SwiGLU 2/3 of that, rounded to a multiple of 32.
+    #: The hidden width over the width. SwiGLU has 2/3 of that hidden width, rounded to a multiple
+    #: of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
-    #: Rotary positions; without them a vector for each position is learnt.
+    #: True for rotary positions; otherwise the model learns a vector for each position.
     rope: bool = True
-    #: Queries and keys are normalized.
+    #: True to normalize queries and keys.
     qk_norm: bool = True
-    #: Weights start from a normal distribution with `start_deviation`, or uniformly up to 1 / sqrt(inputs).
+    #: The initial distribution of weights: normal with `start_deviation`, or uniform up to
+    #: 1 / sqrt(inputs).
     start: Literal["normal", "fan_in"] = "normal"
     start_deviation: float = 0.02
 
-    # The training. A step has `sequences` x `context` tokens, over which the loss is a mean.
+    # The training. The loss is the mean over the `sequences` x `context` tokens of a step.
     context: int = 64
     sequences: int = 32
     steps: int = 1000
-    #: AdamW, or stochastic gradient descent whose momentum is `beta1`; it has no `beta2` and no `epsilon`, and needs
-    #: other rates.
+    #: AdamW, or stochastic gradient descent with momentum `beta1`, which ignores `beta2` and
+    #: `epsilon` and needs other rates.
     optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     beta1: float = 0.9
@@ -60,30 +70,33 @@ class Setting:
     weight_decay: float = 0.0
     clip: float = 1.0
     schedule: Literal["cosine", "constant"] = "cosine"
-    #: Shares: of the steps in which the rate rises, and of the rate that is left at the end of the cosine.
+    #: The share of the steps in which the rate rises, and the share of the rate that is left at the
+    #: end of the cosine.
     warm_up: float = 0.1
     last_rate: float = 0.1
     label_smoothing: float = 0.0
 
-    # What is rounded.
-    #: A `Recipe`, or what names one.
+    # Rounding.
+    #: A `Recipe`, or the name of one.
     recipe: Recipe = field(default_factory=Recipe)
-    #: What has the recipe: all linear and norm layers, the last alone, which makes the logits, all but that; or nothing
-    #: but the products of attention, or the embedding.
+    #: Where the recipe applies: to all linear and norm layers, only to the last layer, which makes
+    #: the logits, to all but the last, or only to the products of attention or to the embedding.
     where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
-    #: Whether the products of attention have it, too, with "all" and "not_last".
+    #: True to apply the recipe to the products of attention too, with "all" and "not_last".
     attention: bool = False
-    #: The loss is multiplied by it before the backward pass, and the gradients of the parameters are divided by it.
+    #: Multiplies the loss before the backward pass, and divides the gradients of the parameters
+    #: after it.
     factor: float = 1.0
-    #: Subtract from the rounded gradient of the logits its mean over the vocabulary. Only where the recipe rounds
-    #: nothing but the gradients of the last layer.
+    #: True to subtract from the rounded gradient of the logits its mean over the vocabulary. The
+    #: recipe may then round only the gradients of the last layer.
     centred: bool = False
 
-    # What else may keep all logits from drifting together.
-    #: After each optimizer step the last layer's weight loses its mean row (`mxnum.torch.center_output_weights`).
+    # Two more ways to keep all logits from drifting together.
+    #: True to subtract the mean row from the last layer's weight after each optimizer step
+    #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False
-    #: This times the mean square of log sum exp of a token's logits is added to the loss that is trained on; `losses`
-    #: and the loss at the end are without it.
+    #: The weight of the z-loss, the mean square of log sum exp of a token's logits, in the training
+    #: loss. `losses` and the final evaluation exclude it.
     z_loss: float = 0.0
 
     def __post_init__(self) -> None:
@@ -109,7 +122,7 @@ class Setting:
 
     @property
     def tokens(self) -> int:
-        """N, the tokens of a step."""
+        """N, the number of tokens in a step."""
         return self.sequences * self.context
 
     @property
@@ -120,7 +133,7 @@ class Setting:
         return self.expansion * self.width
 
     def but(self, **changes: Any) -> Setting:
-        """A copy with other values.
+        """Return a copy with other values.
 
         >>> print(Setting().but(recipe="mxfp8_e4m3", where="last").recipe)
         mxfp8_e4m3; gamma, beta float32
@@ -128,13 +141,13 @@ class Setting:
         return replace(self, **errors.known_fields(changes, Setting, "a setting"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; `from_dict` is the inverse."""
+        """Return the settings as plain values, for JSON; `from_dict` is the inverse."""
         table = {f.name: getattr(self, f.name) for f in fields(self)}
         return table | {"recipe": self.recipe.to_dict()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Setting:
-        """A setting from plain values; what is left out has its default.
+        """Return a setting from plain values; fields that are left out have their defaults.
 
         >>> Setting.from_dict(Setting(width=128).to_dict()) == Setting(width=128)
         True

@@ -1,6 +1,8 @@
-"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of them.
+"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of
+them.
 
-A batch is int64 of shape (sequences, length), and depends on the random generator that it is given alone.
+A batch is int64 of shape (sequences, length), and depends only on the random generator that is
+passed.
 """
 
 from __future__ import annotations
@@ -19,30 +21,36 @@ from mxnum.lab.language_model.setting import Setting
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: What conditional entropies are computed with at most: probabilities of all words of a length and a state.
+#: Upper limit of the table for conditional entropies: probabilities of all words of a length and
+#: two states.
 _MOST = 1 << 22
 
 
 class Source(Protocol):
-    """What gives batches."""
+    """A source of batches."""
 
     vocabulary: int
-    #: Symbols that one must have seen for the entropy to be what is left to guess.
+    #: The number of previous symbols that a reader needs to reach the entropy.
     order: int
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """Bounds of the entropy of the next symbol in nats; equal where it is known, None where nothing is."""
+        """Bounds of the entropy of the next symbol in nats: equal if it is known exactly, None if
+        nothing is known.
+        """
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
-        """Some sequences; `held_out`, of what is not trained on."""
+        """Return random sequences; with `held_out`, from the part that training does not read."""
 
 
 class Markov:
-    """A chain of any order: after each word of `order` symbols come `choices` others, by probabilities that are the
-    same for every word; which ones, looks random. So the entropy is that of the probabilities, exactly, whatever the
-    words' frequencies are, and there is no table of words. With `classes` (not 0) a word's choices depend on its class
-    alone; with vocabulary / choices of them each symbol is the choice of one.
+    """A Markov chain of any order, whose entropy is exact.
+
+    After each word of `order` symbols come `choices` others, by probabilities that are the same for
+    every word; which symbols these are looks random. So the entropy is that of the probabilities,
+    whatever the words' frequencies are, and the chain needs no table of words. With `classes` above
+    0 the choices of a word depend on its class alone; with vocabulary / choices classes, each
+    symbol is a choice of one class.
     """
 
     def __init__(
@@ -52,7 +60,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbol at a place, and how far from the place of a word its choices are.
+        #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices
+        #: from the position of the word.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._places = classes or vocabulary
         if classes:
@@ -65,7 +74,9 @@ class Markov:
         return exact, exact
 
     def next_of(self, words: Array) -> Array:
-        """The choices after each word, in the order of `probabilities`; the last axis of `words` has the symbols."""
+        """Return the choices after each word, in the order of `probabilities`; the last axis of
+        `words` has the symbols.
+        """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
@@ -86,7 +97,7 @@ class Markov:
 
 
 class HiddenMarkov:
-    """Hidden states that follow each other by chance, each with its own chances of symbols."""
+    """A hidden Markov model: random states, each with its own random probabilities of symbols."""
 
     order = 0
 
@@ -98,7 +109,7 @@ class HiddenMarkov:
 
     @cached_property
     def stationary(self) -> Array:
-        """The probabilities of the states in the long run."""
+        """The stationary probabilities of the states."""
         count = len(self.moves)
         system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
         found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
@@ -107,11 +118,13 @@ class HiddenMarkov:
 
     @cached_property
     def entropy(self) -> tuple[float, float]:
-        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is feasible."""
+        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is
+        feasible.
+        """
         states, n = len(self.moves), 1
         while self.vocabulary ** (n + 1) * states**2 <= _MOST:
             n += 1
-        # (first state, word, state now): the chance of all three
+        # axes (first state, word, current state): the joint probability
         joint = np.diag(self.stationary)[:, None, :]
         words = []
         for _ in range(n):
@@ -123,7 +136,7 @@ class HiddenMarkov:
         now = words[-1].sum(-1)
         low = _entropy(now) - _entropy(before)
         high = _entropy(now.sum(0)) - _entropy(joint_before.sum(0))
-        slack = 1e-9  # of float64
+        slack = 1e-9  # covers the rounding errors of float64
         return low - slack, high + slack
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -151,7 +164,9 @@ def _pick(limits: Array, drawn: Array) -> Array:
 
 
 class Text:
-    """A file from random places, in symbols of one byte or more; its last tenth is held out."""
+    """A file, read from random positions, in symbols of one byte or more; its last tenth is held
+    out.
+    """
 
     order = 0
     entropy = None
@@ -161,7 +176,7 @@ class Text:
         text = as_path(path).read_bytes()
         symbols, self.meanings = _encoded(text, vocabulary)
         self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
-        #: What a loss in nats for each symbol is divided by, to compare vocabularies.
+        #: A loss in nats per symbol is divided by this to compare vocabularies.
         self.bytes_per_symbol = len(text) / max(len(symbols), 1)
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -175,12 +190,14 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """To learn pairs takes seconds, and the runs of a study read the same."""
+    """Return the encoded text, cached: learning pairs takes seconds, and all runs of a study read
+    the same text.
+    """
     return pairs.encode(text, vocabulary)
 
 
 def source_of(setting: Setting) -> Source:
-    """The source of a setting."""
+    """Return the source of a setting."""
     if setting.source == "text":
         accepted = "256 for the bytes of a text, or more for pairs of them"
         errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
@@ -191,10 +208,12 @@ def source_of(setting: Setting) -> Source:
     return Markov(setting.vocabulary, *chain)
 
 
-#: Numbers that keep the draws of a run apart.
+#: Purposes of the random streams of a run.
 START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Random numbers of a run that depend on what they are for alone, so that a run can go on anywhere."""
+    """Return the random generator of a run for one purpose `what`, so that a run can continue at
+    any step.
+    """
     return np.random.default_rng([seed, *what])

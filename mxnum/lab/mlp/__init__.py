@@ -1,9 +1,10 @@
-"""Training a residual MLP in low precision, to see what diverges and why.
+"""Train a residual MLP in low precision, to see what diverges and why.
 
     from mxnum.lab.mlp import Experiment, train, uniform_precision
     runs = train(Experiment(precision=uniform_precision("mxfp4_e2m1")), seeds=(1, 2, 3))
 
-``mxnum lab`` runs whole studies. It needs the extra ``experiments`` (scipy, threadpoolctl).
+``mxnum lab`` runs whole studies. The package needs the extra ``experiments`` (scipy,
+threadpoolctl).
 """
 
 from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision

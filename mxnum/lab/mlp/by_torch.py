@@ -1,8 +1,10 @@
-"""The student in PyTorch, on the CPU or a GPU: products and layer norms of `mxnum.torch`, gradients by autograd.
+"""The student in PyTorch, on the CPU or a GPU: products and layer norms of `mxnum.torch`, gradients
+by autograd.
 
-It takes the same initial parameters and batches as `model.Network`, rounds the same operands, and is trained by the
-same loop. Sums run in another order and the activations are PyTorch's, so that losses differ in their last bits, and
-trajectories in the end. What `mxnum.torch` does not round, errors of other kinds in gamma and beta, raises ValueError.
+The network has the same initial parameters and batches as `model.Network`, rounds the same
+operands, and is trained by the same loop. Sums run in another order and the activations are
+PyTorch's, so losses differ in their last bits, and trajectories in the end. Errors of gamma and
+beta that `mxnum.torch` cannot make raise ValueError.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ Array = Any
 
 
 class TorchNetwork:
-    """The student of several runs, one after the other; `parameters` and `gradients` are numpy arrays of the host."""
+    """The student of several runs, computed one after the other; `parameters` and `gradients` are
+    numpy arrays in host memory.
+    """
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:
@@ -41,7 +45,7 @@ class TorchNetwork:
         self.parameters = Parameters(experiment, len(seeds))
         self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
         self.gradients = Parameters(experiment, len(seeds))
-        #: What the measurements read: the activations of each layer.
+        #: The activations of each layer, which the measurements read.
         self.saved: list[SimpleNamespace] = []
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
@@ -100,7 +104,7 @@ class TorchNetwork:
 
 
 class _Rounded(torch.autograd.Function):
-    """bfloat16 on the way there and back."""
+    """Rounding to bfloat16 in the forward and in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, operand: Operand) -> Tensor:
@@ -129,7 +133,7 @@ def _is_stochastic(operand: Operand | None) -> bool:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let products on the CPU run on one thread, as those of `model.Network` do."""
+    """Run products on the CPU on one thread, as those of `model.Network` do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""What an experiment is: frozen, comparable, and stored beside every result."""
+"""The settings of an experiment: frozen, comparable, and stored beside every result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from mxnum.recipe import BFLOAT16, OPERANDS, Operand, Recipe
 
 @dataclass(frozen=True)
 class Injection:
-    """Synthetic noise: a gradient g is replaced by g (1 + mean + deviation n), n standard normal, fresh each step."""
+    """Synthetic noise: each step replaces a gradient g by g (1 + mean + deviation n), with new
+    standard normal n.
+    """
 
     mean: float = 0.0
     deviation: float = 0.0
-    #: "all" parameters, only those of "layer_norm", or all but those.
+    #: Which gradients have the noise: those of all parameters, of layer norm, or of all others.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
-    #: One n for all elements of a step, which is the noise of a quadratic in one dimension.
+    #: True for one n for all elements of a step, as in a quadratic of one dimension.
     common: bool = False
 
     def __post_init__(self) -> None:
@@ -28,17 +30,20 @@ class Injection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752) where they have one."""
+    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752)
+    where the paper has one.
+    """
 
     width: int = 64
     layers: int = 4
     batch: int = 256
     activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    #: The hidden width is this times the width; for SwiGLU it is 8/3 of it, rounded to a multiple of 32.
+    #: The hidden width over the width. SwiGLU ignores it: its hidden width is 8/3 of the width,
+    #: rounded to a multiple of 32.
     expansion: int = 4
     layer_norm: bool = True
     initialization: Literal["uniform", "xavier"] = "uniform"
-    #: What gamma starts from: 1, or uniform between two bounds.
+    #: The bounds of uniformly drawn initial values of gamma; None for 1.
     gamma_start: tuple[float, float] | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     rate: float = 1.2e-2
@@ -46,27 +51,28 @@ class Experiment:
     epsilon: float = 1e-8
     momentum: float = 0.0
     label_noise: float = 0.005
-    #: Subtract the mean of each input vector: removes the loss floor that layer norm causes.
+    #: True to subtract the mean of each input vector, which removes the loss floor of layer norm.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)
-    #: "exact" (erf) or "tanh".
+    #: The form of GELU: "exact" (erf) or "tanh".
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: The teacher's products are quantized like the student's (the released code patches the linear layer globally).
+    #: True to quantize the teacher's products like the student's. The released code does so, since
+    #: it patches the linear layer globally.
     quantized_teacher: bool = False
-    #: Which of the independent draws of the label noise is used.
+    #: Number of the independent draw of the label noise.
     noise_draw: int = 0
     injection: Injection | None = None
-    #: Times `rate`: the rates of W1 and of beta. Times its draw: what W1 starts from.
+    #: Factors of the rates of W1 and of beta, and of the initial values of W1.
     w1_rate: float = 1.0
     beta_rate: float = 1.0
     w1_start: float = 1.0
-    #: From this step on the norm of each W1 and W2 is kept from growing beyond what it is then.
+    #: From this step on, the norms of W1 and W2 cannot grow beyond their values at this step.
     cap_norms_at: int | None = None
-    #: An MX format (floor, to nearest, even along rows) or "bfloat16" in which both moments of Adam, or the parameters
-    #: between steps, are stored.
+    #: The formats in which the moments of Adam, and the parameters between steps, are stored: an MX
+    #: format (scale rule floor, rounding to nearest even, blocks along rows) or "bfloat16".
     moments: str | None = None
     masters: str | None = None
 
@@ -105,11 +111,12 @@ class Experiment:
 
     @property
     def inner(self) -> int:
-        """Outputs of the first product: SwiGLU has two for each hidden feature."""
+        """The number of outputs of the first product: SwiGLU has two for each hidden feature."""
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
-        """Return a copy with other values; those of `Recipe` may be named directly, ``uniform`` is all its operands.
+        """Return a copy with other values. Fields of `Recipe` may be named directly; ``uniform``
+        sets all its operands.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'
@@ -124,12 +131,12 @@ class Experiment:
         return replace(self, **{name: changes[name] for name in own} | {"precision": precision})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dictionaries, for JSON; `from_dict` is the inverse."""
+        """Return the settings as plain dictionaries, for JSON; `from_dict` is the inverse."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Experiment:
-        """Return an experiment from plain values; what is left out has its default.
+        """Return an experiment from plain values; fields that are left out have their defaults.
 
         >>> Experiment.from_dict(Experiment(rate=0.5).to_dict()) == Experiment(rate=0.5)
         True
@@ -141,9 +148,10 @@ class Experiment:
 
 
 def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
-    """One format for weights, activations and gradients, forward and backward, with vector operations in bfloat16.
+    """Return a recipe with one format for weights, activations and gradients, forward and backward.
 
-    `layer_norm` rounds gamma and beta; without it they are in the format too.
+    Vector operations are in bfloat16. `layer_norm` rounds gamma and beta; without it they are in
+    the format too.
     """
     return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
 
@@ -152,5 +160,7 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 
 
 def vector_code(precision: Recipe) -> int:
-    """Return how the kernels round vector operations: 0 not at all, 1 to nearest even, 2 ties away from zero."""
+    """Return how the kernels round vector operations: 0 not at all, 1 to nearest even, 2 ties away
+    from zero.
+    """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

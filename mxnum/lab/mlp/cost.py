@@ -1,4 +1,7 @@
-"""What quantization costs in a training step: ratios of medians of processor time, in turns: machines are noisy."""
+"""Measure what quantization costs in a training step, as ratios of medians of processor time.
+
+The parts are timed in turns, because the speed of a machine drifts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ Array = Any
 
 
 def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
-    """The six products of every layer, on arrays of their shapes."""
+    """Return `multiply()`, which computes the six products of every layer on arrays of their
+    shapes.
+    """
     e, p, rng = experiment, experiment.precision, generator(0, 0)
     bf16 = vector_code(p)
     ways = (
@@ -45,7 +50,7 @@ def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) ->
 
 
 def step_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
-    """Losses and gradients of one batch."""
+    """Return `step()`, which computes the losses and gradients of one batch."""
     seeds = tuple(range(runs))
     network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds)(0)
 
@@ -56,10 +61,12 @@ def step_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Cal
 
 
 def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[str, float]:
-    """Ratios for a training step in the experiment's precision.
+    """Return ratios for a training step in the experiment's precision.
 
-    "step": the step over its products alone. "quantization": the share of the step that goes away when operands and
-    layer-norm parameters stay in bfloat16, as the vector operations are.
+    "step" is the time of the step over that of its products alone. "quantization" is the share of
+    the step that goes away if operands and layer-norm parameters stay in bfloat16, as the vector
+    operations are. "bfloat16 step" is the time of the step without quantization over that of the
+    products.
     """
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     work = (step_alone(experiment, runs), step_alone(plain, runs), products_alone(experiment, runs))
@@ -68,7 +75,9 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
 
 
 def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -> tuple[float, dict[str, float]]:
-    """The seconds of a whole training step of one seed, and which share of them goes where."""
+    """Return the seconds of a whole training step of one seed, and the share of each part of the
+    step.
+    """
     training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,))
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     whole, batch, products, low, bf16 = _medians(
@@ -88,7 +97,7 @@ def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -
 
 
 def _medians(work: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
-    """The processor time of each, in turns."""
+    """Return the median processor time of each call, timed in turns."""
     times: list[list[float]] = [[] for _ in work]
     with one_blas_thread():
         for call in work:

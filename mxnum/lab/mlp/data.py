@@ -12,17 +12,21 @@ from mxnum.lab.mlp.config import Experiment
 
 Array = Any
 
-#: What each random stream of a run is for: the first word after the seed.
+#: Purposes of the random streams of a run: the first number after the seed.
 INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """The random stream of a seed for one purpose (and step); streams are independent of each other."""
+    """Return the random generator of a seed for one purpose (and step); the streams are
+    independent.
+    """
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
-    """Write the activation of u to `out`, round u in place, and keep what the backward pass needs in `slope`."""
+    """Write the activation of u to `out`, round u in place, and store what the backward pass needs
+    in `slope`.
+    """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
     elif experiment.activation == "swiglu":
@@ -34,7 +38,9 @@ def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array,
 
 
 class Teacher:
-    """A plain sequential network of `layers` times (linear, activation, linear), hidden width d, without bias."""
+    """A plain network of `layers` times (linear, activation, linear), with hidden width d and
+    without biases.
+    """
 
     def __init__(self, experiment: Experiment, seed: int):
         self.experiment = experiment.but(gelu="exact")
@@ -47,7 +53,9 @@ class Teacher:
                 self.weights.append(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32))
 
     def __call__(self, x: Array, multiply: Any = None) -> Array:
-        """The labels without noise; `multiply(x, weight)` replaces the product, for a quantized teacher."""
+        """Return the labels without noise; `multiply(x, weight)` replaces the product, for a
+        quantized teacher.
+        """
         for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
             u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
             h = np.empty((len(u), second.shape[1]), np.float32)
@@ -60,14 +68,16 @@ class Teacher:
 
 
 class Batches:
-    """The batches of several runs, each from its own seed: batch t is the same whatever ran before."""
+    """The batches of several runs, each from its own seed. Batch t does not depend on earlier
+    calls.
+    """
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
         self.experiment, self.seeds = experiment, seeds
         self.teachers = [Teacher(experiment, seed) for seed in seeds]
 
     def __call__(self, step: int, multiply: Any = None) -> tuple[Array, Array]:
-        """Return inputs and targets of the step, of shape (runs, batch, width)."""
+        """Return the inputs and targets of a step, of shape (runs, batch, width)."""
         e = self.experiment
         x = np.empty((len(self.seeds), e.batch, e.width), np.float32)
         y = np.empty_like(x)

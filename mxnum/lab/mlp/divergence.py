@@ -1,8 +1,10 @@
-"""A rise of the loss: 20 losses in a row above 100 times the least so far, or one that is not finite.
+"""Detect a divergence: 20 losses in a row above 100 times the least so far, or one loss that is not
+finite.
 
-It can be told while a run goes on, so that it says where to act (`interventions`) and what a rate does (`critical`).
-It says nothing about whether the loss comes back: that is told afterwards, by `excursions`. Studies that were stored
-before there were excursions ended their runs at it. `is_near_spike` says where to look more closely.
+A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
+`critical` to judge a rate. It does not show whether the loss comes back; `excursions` decides that
+afterwards. Studies that were stored before excursions existed ended their runs at the divergence.
+`is_near_spike` decides where to measure more often.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import numpy as np
 
 Array = Any
 FACTOR, IN_A_ROW = 100.0, 20
-#: So many losses, the last among them, say whether it is near a spike.
+#: The number of recent losses, the last included, that decide whether it is near a spike.
 NEAR = 500
 
 
 class Watch:
-    """Follows the losses of several runs; `first[run]` is the first step of the divergence, or -1."""
+    """Detects the divergence of several runs; `first[run]` is the first step of the divergence, or
+    -1.
+    """
 
     def __init__(self, runs: int):
         self.least = np.full(runs, np.inf)
@@ -26,7 +30,7 @@ class Watch:
         self.first = np.full(runs, -1, np.int64)
 
     def see(self, step: int, loss: Array) -> None:
-        """Take the losses of one step."""
+        """Record the losses of one step."""
         finite = np.isfinite(loss)
         self.least = np.where(finite, np.minimum(self.least, loss), self.least)
         self.above = np.where(finite & (loss <= FACTOR * self.least), 0, self.above + 1)
@@ -36,9 +40,10 @@ class Watch:
 
 
 def is_near_spike(losses: list[float], above: float) -> bool:
-    """Whether the last loss is more than `above` times the least of the last 500; one that is not a number is infinite.
+    """Return True if the last loss is more than `above` times the least of the last 500; NaN counts
+    as infinity.
 
-    On a plateau that 500 losses have reached it is not, however high that lies.
+    On a plateau of 500 losses the answer is False, however high the plateau is.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)
@@ -49,7 +54,7 @@ def is_near_spike(losses: list[float], above: float) -> bool:
 
 
 def first_divergence(losses: Array) -> int | None:
-    """The step at which a whole history of losses diverged, or None.
+    """Return the step at which a whole history of losses diverged, or None.
 
     >>> first_divergence([1.0] * 5 + [101.0] * 20), first_divergence([1.0] * 5 + [101.0] * 19)
     (5, None)

@@ -1,11 +1,14 @@
-"""The vector operations of the network and of the optimizers, one fused loop each, compiled by numba.
+"""The vector operations of the network and of the optimizers, one fused loop each, compiled by
+numba.
 
-Every array is C-contiguous float32. A network holds several independent runs ("a stack"): activations have the shape
-(runs, samples, features) and parameters a leading axis of runs, so that a run computes the same bits alone and beside
-others. Sums run in sixteen lanes that are added in a fixed order; nothing is compiled with `fastmath`, so that the bits
-depend neither on the number of threads nor on the vector width of the machine.
+Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
+activations have the shape (runs, samples, features), and parameters have a leading axis of runs. So
+a run computes the same bits alone and beside others. Sums use sixteen lanes that are added in a
+fixed order, and no loop is compiled with `fastmath`. So the bits depend neither on the number of
+threads nor on the vector width of the machine.
 
-`bf16` is 0 (float32 is kept), 1 (results are rounded to bfloat16, ties to even) or 2 (ties away from zero).
+`bf16` is 0 (results stay float32), 1 (they are rounded to bfloat16, ties to even) or 2 (ties away
+from zero).
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ _LANES = 16
 _jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 _inline = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
 
-#: exp(f ln 2) on [-1/2, 1/2]: the Taylor coefficients ln(2)^k / k!; the relative error is below 2^-22.
+#: Taylor coefficients ln(2)^k / k! of exp(f ln 2) on [-1/2, 1/2]; the relative error is below
+#: 2^-22.
 _P = tuple(_F(np.log(2.0) ** k / np.prod(np.arange(1.0, k + 1))) for k in range(8))
 _P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7 = _P
 _LOG2_E = _F(1.4426950408889634)
 _ONE, _HALF, _ZERO = _F(1), _F(0.5), _F(0)
-#: tanh form of GELU: x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
+#: Coefficients of the tanh form of GELU: x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
 _GELU_1, _GELU_3 = _F(2 * np.sqrt(2 / np.pi)), _F(2 * np.sqrt(2 / np.pi) * 0.044715)
 _SQRT_HALF, _NORMAL = _F(np.sqrt(0.5)), _F(1 / np.sqrt(2 * np.pi))
 #: Abramowitz and Stegun 7.1.26 for erfc(a) exp(a^2): absolute error of erf below 1.5e-7.
@@ -33,7 +37,9 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 
 @_inline
 def _rounded(bits, bf16):
-    """The bits of a float32 rounded to bfloat16; a NaN stays one because its quiet bit is in the upper half."""
+    """Return the bits of a float32 rounded to bfloat16. A NaN stays NaN, as its quiet bit is in the
+    upper half.
+    """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
     nan = np.int32(bits | np.int32(0x00400000)) & np.int32(-65536)
@@ -43,21 +49,23 @@ def _rounded(bits, bf16):
 
 @_jit
 def round_bf16(x, out, bf16):
-    """`out` = x rounded to bfloat16 (flat views of int32)."""
+    """Write x rounded to bfloat16 to `out` (both flat views of int32)."""
     for i in range(x.size):
         out[i] = _rounded(x[i], bf16)
 
 
 @_jit
 def round_in_place(bits, bf16):
-    """x rounded to bfloat16 (a flat view of int32)."""
+    """Round x to bfloat16 in place (a flat view of int32)."""
     for i in range(bits.size):
         bits[i] = _rounded(bits[i], bf16)
 
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """The largest magnitude at each offset of (rows, blocks, offsets), as bits, of which NaN's are the largest."""
+    """Write the bits of the largest magnitude at each offset of (rows, blocks, offsets); NaN counts
+    as largest.
+    """
     for row in range(bits.shape[0]):
         found = largest[row]
         found[:] = 0
@@ -69,7 +77,7 @@ def largest_of_blocks(bits, largest):
 
 @_jit
 def take_where(x, other, where):
-    """x = other at the chosen offsets of (rows, blocks, offsets)."""
+    """Replace x by `other` at the chosen offsets of (rows, blocks, offsets)."""
     for row in range(x.shape[0]):
         chosen = where[row]
         for block in range(x.shape[1]):
@@ -80,7 +88,9 @@ def take_where(x, other, where):
 
 @_inline
 def _round_in_place(x, bf16):
-    """Two arguments for one array would make the compiler fear that they overlap only in part."""
+    """Round x in place. With two arguments for one array, the compiler would guard against partial
+    overlap.
+    """
     if bf16 != 0:
         bits = x.view(np.int32)
         for i in range(x.size):
@@ -89,7 +99,9 @@ def _round_in_place(x, bf16):
 
 @_jit
 def add_rounded_bias(x, bias, stream, bf16):
-    """stream += round(round(x) + bias): the second product, its bias, and the residual sum, which stays float32."""
+    """Add round(round(x) + bias) to `stream`, which stays float32: the second product, its bias,
+    the residual sum.
+    """
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
     bits = row.view(np.int32)
@@ -128,7 +140,9 @@ def _sum_lanes(row, lanes):
 
 @_jit
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
-    """out = normalized * gamma + beta; x is first rounded to bfloat16, and so is `out`."""
+    """Write normalized * gamma + beta to `out`. x is rounded to bfloat16 first, and the result
+    last.
+    """
     runs, samples, features = x.shape
     count = _F(features)
     row, square, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -158,7 +172,9 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 
 @_jit
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
-    """d_stream += the gradient of the input; d_gamma and d_beta are written. d_out is first rounded to bfloat16."""
+    """Add the gradient of the input to d_stream; write d_gamma and d_beta. d_out is first rounded
+    to bfloat16.
+    """
     runs, samples, features = d_out.shape
     count = _F(features)
     row, product, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -186,7 +202,7 @@ def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_
 
 @_inline
 def _exp_bits(z):
-    """(mantissa polynomial, exponent bits) of exp(z) for |z| <= 80."""
+    """Return (mantissa polynomial, exponent bits) of exp(z) for |z| <= 80."""
     z = min(max(z, _F(-80)), _F(80)) * _LOG2_E
     whole = np.floor(z + _HALF)
     f = z - whole
@@ -199,7 +215,7 @@ _PIECE = 512
 
 @_jit
 def relu(u, out, bf16):
-    """out = max(u, 0) of flat arrays; u is rounded in place."""
+    """Write max(u, 0) to `out` (flat arrays); round u in place."""
     _round_in_place(u, bf16)
     for i in range(u.size):
         out[i] = max(u[i], _ZERO)
@@ -207,7 +223,7 @@ def relu(u, out, bf16):
 
 @_jit
 def relu_backward(u, d_out, d_in, bf16):
-    """d_in = d_out where u > 0; d_out is rounded in place."""
+    """Write d_out where u > 0, otherwise 0, to d_in; round d_out in place."""
     _round_in_place(d_out, bf16)
     for i in range(u.size):
         d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO
@@ -215,7 +231,7 @@ def relu_backward(u, d_out, d_in, bf16):
 
 @_jit
 def gelu_tanh(u, slope, out, bf16):
-    """The tanh form. u is rounded in place; `slope` keeps the derivative for the backward pass."""
+    """Write the tanh form of GELU to `out` and its derivative to `slope`; round u in place."""
     p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
     scale, bits = e.view(np.float32), g.view(np.int32)
     for start in range(0, u.size, _PIECE):
@@ -236,7 +252,7 @@ def gelu_tanh(u, slope, out, bf16):
 
 @_jit
 def gelu_exact(u, slope, out, bf16):
-    """x Phi(x), with erf to 1.5e-7. u is rounded in place; `slope` keeps the derivative."""
+    """Write x Phi(x), with erf to 1.5e-7, to `out` and its derivative to `slope`; round u in place."""
     p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
     scale, bits = e.view(np.float32), g.view(np.int32)
     for start in range(0, u.size, _PIECE):
@@ -260,7 +276,7 @@ def gelu_exact(u, slope, out, bf16):
 
 @_jit
 def scaled_backward(slope, d_out, d_in, bf16):
-    """d_in = d_out * slope, both rounded; d_out in place."""
+    """Write d_out * slope, rounded, to d_in; round d_out in place."""
     _round_in_place(d_out, bf16)
     for i in range(slope.size):
         d_in[i] = d_out[i] * slope[i]
@@ -269,7 +285,7 @@ def scaled_backward(slope, d_out, d_in, bf16):
 
 @_jit
 def swiglu(u, sigmoid, out, bf16):
-    """out = a * b * sigmoid(b), u = (a, b) along the last axis; rows of (n, 2h). u is rounded in place."""
+    """Write a * b * sigmoid(b) to `out`, where u = (a, b) in rows of (n, 2h); round u in place."""
     rows, hidden = out.shape
     p, e = np.empty(hidden, np.float32), np.empty(hidden, np.int32)
     scale = e.view(np.float32)
@@ -286,7 +302,7 @@ def swiglu(u, sigmoid, out, bf16):
 
 @_jit
 def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
-    """The gradient of (a, b); d_out is rounded in place."""
+    """Write the gradient of (a, b) to d_in; round d_out in place."""
     rows, hidden = d_out.shape
     for r in range(rows):
         a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]
@@ -300,7 +316,9 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """loss[run] = mean squared error in float64, d_prediction = its gradient."""
+    """Write the mean squared error of each run, in float64, to `loss`, and its gradient to
+    d_prediction.
+    """
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -318,7 +336,7 @@ def residual_gradient(prediction, target, loss, d_prediction):
 
 @_jit
 def round_and_sum(x, out, total, bf16):
-    """`out` = x rounded; total[run] = the sum of `out` over the samples."""
+    """Write x rounded to `out`, and the sum of `out` over the samples of each run to `total`."""
     runs, samples, features = x.shape
     for s in range(runs):
         sums = total[s]
@@ -333,7 +351,7 @@ def round_and_sum(x, out, total, bf16):
 
 @_jit
 def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, correction2, epsilon):
-    """One step of Adam (Kingma and Ba, algorithm 1) on flat arrays, in place."""
+    """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place."""
     for i in range(parameter.size):
         g = gradient[i]
         first[i] = beta1 * first[i] + (_ONE - beta1) * g
@@ -343,7 +361,7 @@ def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, co
 
 @_jit
 def sgd(parameter, gradient, velocity, rate, momentum):
-    """One step of gradient descent with heavy-ball momentum on flat arrays, in place."""
+    """Apply one step of gradient descent with heavy-ball momentum to flat arrays, in place."""
     for i in range(parameter.size):
         velocity[i] = momentum * velocity[i] + gradient[i]
         parameter[i] -= rate * velocity[i]

@@ -1,4 +1,4 @@
-"""One training loop for everything: it reads top to bottom."""
+"""The training loop of all experiments; it reads top to bottom."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Run:
     losses: list[float] = field(default_factory=list)
     #: First step of the divergence, or None.
     diverged: int | None = None
-    #: Steps at which measurements were made, and the measurements.
+    #: The steps at which measurements were made, and the measurements by name.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Array]] = field(default_factory=dict)
     #: The parameters at the end, as `Parameters.run` gives them.
@@ -54,7 +54,7 @@ class Run:
         return len(self.losses)
 
     def save(self, directory: Path) -> None:
-        """`seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        """Write `seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
         arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
         arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
@@ -71,7 +71,9 @@ class Run:
 
 
 class Training:
-    """Several seeds of one experiment, step by step; everything that a step depends on is in here."""
+    """Several seeds of one experiment, step by step; the object holds everything that a step
+    depends on.
+    """
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
@@ -90,8 +92,8 @@ class Training:
             self.teacher_product = quantized_product(experiment.precision, vector_code(experiment.precision), machine)
 
     def advance(self, measure: bool = False) -> Array:
-        """One step: batch, loss and gradients, update. The losses come back."""
-        with np.errstate(all="ignore"):  # a run that explodes overflows, and that is a result
+        """Run one step (batch, loss and gradients, update) and return the losses."""
+        with np.errstate(all="ignore"):  # a diverging run overflows, and that is a result
             return self._advance(measure)
 
     def _advance(self, measure: bool) -> Array:
@@ -102,7 +104,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if name not in run.measured:  # NaN for looks of a checkpoint whose program did not measure it
+                    if name not in run.measured:  # NaN where an older checkpoint lacks it
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -117,7 +119,9 @@ class Training:
         return loss
 
     def _moments_measured(self) -> dict[str, Array]:
-        """Of Adam's second moments, the least and the one that a hundredth lies below: small ones make jumps."""
+        """Return the least of Adam's second moments and their first percentile. Small moments make
+        large steps.
+        """
         if self.experiment.optimizer != "adam":
             return {}
         rows = self._each_run(self.second)
@@ -126,7 +130,7 @@ class Training:
         return {"second_moment_least": least[:, 0], "second_moment_hundredth": least[:, 1]}
 
     def _inject(self) -> None:
-        """Synthetic zeta in the gradient."""
+        """Apply the synthetic noise of the experiment to the gradients."""
         noise, gradients = self.experiment.injection, self.network.gradients
         if noise is None:
             return
@@ -156,7 +160,9 @@ class Training:
         self._store()
 
     def _rates(self) -> list[tuple[float, slice]]:
-        """Each part of the parameters that has a rate of its own, with the factor of it."""
+        """Return the factor of the rate and the slice of each part of the parameters that has its
+        own rate.
+        """
         e, start, parts = self.experiment, 0, []
         if e.w1_rate == e.beta_rate == 1:
             return [(1.0, slice(None))]
@@ -167,7 +173,7 @@ class Training:
         return parts
 
     def _cap(self) -> None:
-        """Keep the norms of W1 and W2 at most what they were at the step of the cap."""
+        """Limit the norms of W1 and W2 to their values at the step of the cap."""
         if self.experiment.cap_norms_at is None or self.step < self.experiment.cap_norms_at:
             return
         parameters = self.network.parameters
@@ -178,7 +184,7 @@ class Training:
             weights *= np.where(norms > cap, cap / norms, 1)[..., None, None].astype(np.float32)
 
     def _store(self) -> None:
-        """Round what is stored between steps in another format."""
+        """Round the parameters and moments that are stored between steps in another format."""
         e, network = self.experiment, self.network
         if e.masters is not None:
             _rounded_in_place(network.parameters, e.masters)
@@ -193,14 +199,14 @@ class Training:
     # Checkpoints.
 
     def state(self) -> dict[str, Array]:
-        """What the next step depends on, one row for each run."""
+        """Return what the next step depends on, one row for each run."""
         flat = {"parameters": self.network.parameters.flat, "first": self.first, "second": self.second}
         rows = {name: self._each_run(values) for name, values in flat.items()}
         rows["caps"] = np.moveaxis(self.caps, -1, 0)
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
 
     def _each_run(self, flat: Array) -> Array:
-        """A vector that is laid out as the parameters are, one row for each run."""
+        """Return a vector in the parameters' layout as one row for each run."""
         holder = self.network.gradients
         kept = holder.flat.copy()
         holder.flat[...] = flat
@@ -209,7 +215,9 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds, perhaps of another experiment: an intervention."""
+        """Continue from a `state` of the same seeds, perhaps of another experiment (an
+        intervention).
+        """
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -225,7 +233,7 @@ class Training:
 
 
 def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Network | TorchNetwork:
-    """Return the student of these seeds, on a machine."""
+    """Return the student network of these seeds on a machine."""
     if machine.device is None:
         return Network(experiment, seeds, machine)
     from mxnum.lab.mlp.by_torch import TorchNetwork
@@ -247,25 +255,29 @@ def train(
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
-    """Train every seed to `experiment.steps` and return the histories. No run is stopped, whatever its loss does.
+    """Train every seed to `experiment.steps` and return the histories. No run stops early, whatever
+    its loss does.
 
     Parameters
     ----------
     measure_every
-        Make the `measurements` every so many steps; 0: never.
+        Make the `measurements` at every multiple of this number of steps; 0: never.
     measure_above
-        Make them also at every step after a loss that is more than this times the least of the last 500, of any seed.
+        Make them also at every step after a loss of any seed above this times the least of the last 500.
     checkpoint
-        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
-        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end, or with
-        `keep_checkpoint` written once more, so that a call with more steps goes on.
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
+        interruption, and to continue from if it exists. The trajectory is the same bit for bit. The
+        file is deleted at the end, or with `keep_checkpoint` written once more, so that a call with
+        more steps continues.
     state
-        Begin from this `Training.state` of the same seeds, perhaps of another experiment; the histories begin there.
+        Begin from this `Training.state` of the same seeds, perhaps of another experiment. The
+        histories begin there.
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch on the CPU or on the
-        current GPU (`by_torch`). The trajectories differ in their last bits, and so in the end.
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch on
+        the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between machines,
+        and so trajectories differ in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -311,7 +323,9 @@ def _rounded_in_place(parameters: Parameters, format: str) -> None:
 
 
 def save(training: Training, path: Path) -> None:
-    """Everything that `load` needs: the state and the histories; and what they are of."""
+    """Write everything that `load` needs: the state, the histories, and the experiment and seeds
+    they belong to.
+    """
     about = {"experiment": training.experiment.to_dict(), "seeds": [run.seed for run in training.runs]}
     about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
@@ -326,7 +340,9 @@ def save(training: Training, path: Path) -> None:
 
 
 def load(training: Training, path: Path) -> None:
-    """Continue a training that was just made with the same experiment (but for its steps) and seeds."""
+    """Continue a training that was just made with the same experiment (except for its steps) and
+    seeds.
+    """
     arrays = storage.read_arrays(path)
     experiment, about = origin(arrays)
     same = about.get("seeds") == [run.seed for run in training.runs]
@@ -342,7 +358,9 @@ def load(training: Training, path: Path) -> None:
 
 
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
-    """The experiment of a checkpoint, and its seeds and environment; those of version 0.1 do not say."""
+    """Return the experiment of a checkpoint, and its seeds and environment; (None, {}) for version
+    0.1, which lacks them.
+    """
     if "about" not in arrays:
         return None, {}
     about: dict[str, Any] = json.loads(arrays["about"].tobytes())
@@ -350,7 +368,9 @@ def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]
 
 
 def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
-    """Of a run of a checkpoint: losses, steps that were measured, first step of a divergence, measurements."""
+    """Return the losses, measured steps, first step of a divergence, and measurements of a run in a
+    checkpoint.
+    """
     prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
     measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
     at, losses = arrays[f"measured-at_{index}"].tolist(), arrays[f"losses_{index}"].tolist()
@@ -358,7 +378,9 @@ def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """BLAS on one thread while the context lasts, so that its sums do not depend on the number of threads."""
+    """Return a context in which BLAS uses one thread, so that sums do not depend on the number of
+    threads.
+    """
     threadpoolctl = errors.package("threadpoolctl", "experiments")
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits

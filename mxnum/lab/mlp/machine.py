@@ -1,10 +1,12 @@
-"""Where a network is trained: numpy and compiled loops on the CPU, or PyTorch on the CPU or on a GPU.
+"""Machines that train a network: numpy and compiled loops on the CPU, or PyTorch on the CPU or on a
+GPU.
 
-"amx" is a CPU whose units for bfloat16 (Intel's AMX, reached through PyTorch) do the products of operands that
-bfloat16 holds exactly, as it does those of all MX formats; sums are in float32 as BLAS has them, in another order.
-Such a product takes a third of the time or less, and products are most of a step. "avx512_bf16" is a CPU with the
-instructions of that name (AMD's from Zen 4 on). PyTorch gives their results in bfloat16 alone, so it does the products
-whose results the network rounds to bfloat16 anyway, in half of the time.
+"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). They multiply
+operands that bfloat16 holds exactly, as it holds those of all MX formats. Sums are in float32 as in
+BLAS, in another order. Such a product takes at most a third of the time, and products are most of a
+step. "avx512_bf16" is a CPU with the instructions of that name (AMD's from Zen 4 on). PyTorch
+returns their results in bfloat16 alone, so they compute only the products whose results the network
+rounds to bfloat16 anyway, in half of the time.
 """
 
 from __future__ import annotations
@@ -20,30 +22,31 @@ from mxnum import errors
 from mxnum.recipe import Operand
 
 Array = Any
-#: CPUs with products of their own for operands that bfloat16 holds.
+#: CPUs with special units or instructions for operands that bfloat16 holds.
 NARROW = ("amx", "avx512_bf16")
 MACHINES = ("cpu", *NARROW, "torch", "cuda")
-#: As (left, right, out), matrices or stacks of them.
+#: Takes (left, right, out): matrices, or stacks of matrices.
 Product = Callable[[Array, Array, Array], Any]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How products are done, and where."""
+    """Where and how products are computed."""
 
-    #: What results depend on besides the host.
+    #: Versions and devices on which results depend besides the host.
     about: Mapping[str, str] = field(default_factory=dict)
-    #: Products of operands that bfloat16 holds, where the machine has something faster for them.
+    #: A faster product for operands that bfloat16 holds, or None.
     narrow_product: Product | None = None
-    #: True if those come rounded to bfloat16, ties to even.
+    #: True if `narrow_product` rounds its results to bfloat16, ties to even.
     rounds: bool = False
     #: The device on which PyTorch trains (`by_torch`); None for the loops of `model` and `kernels`.
     device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
-        """Return what multiplies matrices that were quantized as these operands; `bf16` says how results are rounded.
+        """Return `multiply(left, right, out)` for matrices that were quantized as these operands.
 
-        Elements of at most eight bits times a power of two are bfloat16 numbers.
+        `bf16` says how the network rounds the results. Elements of at most eight bits times a power
+        of two are bfloat16 numbers.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
@@ -71,14 +74,16 @@ def _avx512_bf16() -> Machine:
         raise ValueError("Products by AVX512-BF16 need a processor that has it, and a torch that knows of it.")
 
     def multiply(left: Any, right: Any, out: Any) -> None:
-        for index in np.ndindex(*out.shape[:-2]):  # stacks of matrices take their time there
+        for index in np.ndindex(*out.shape[:-2]):  # faster than one call: torch is slow on stacks
             out[index] = torch.mm(left[index].bfloat16(), right[index].bfloat16())
 
     return _by_torch(multiply, rounds=True)
 
 
 def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) -> Machine:
-    """A CPU on which PyTorch multiplies operands that bfloat16 holds, on one thread, as BLAS has here."""
+    """Return a CPU on which PyTorch multiplies operands that bfloat16 holds, on one thread, as BLAS
+    does here.
+    """
     import torch
 
     def product(left: Array, right: Array, out: Array) -> None:
@@ -93,7 +98,7 @@ def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) ->
 
 
 def machine(name: str) -> Machine:
-    """Return the CPU, one with units or instructions for bfloat16, or PyTorch on the CPU or on the current GPU."""
+    """Return the machine of that name; raise an error if this process cannot use it."""
     if errors.choose("machine", name, MACHINES) == "cpu":
         return CPU
     if name in NARROW:

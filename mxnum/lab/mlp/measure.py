@@ -1,4 +1,4 @@
-"""What is looked at while a run goes on. Nothing here changes the run."""
+"""Measurements during a run. Nothing here changes the run."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: The bins are those of the format in use; for float32 and bfloat16 those of E4M3.
+#: The format whose bins are used where the run's precision is float32 or bfloat16.
 _REFERENCE = Operand("mxfp8_e4m3")
 
 
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
-    """Scalars and per-layer values of each run, at the current parameters and on the given batch.
+    """Return scalars and per-layer values of each run, at the current parameters and on the given
+    batch.
 
     zeta
-        ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g: g~ with the run's
-        precision, g in float32, the same parameters and batch. The released code logs the square of it.
+        ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is the
+        gradient in the run's precision, g the one in float32, at the same parameters and batch. The
+        released code logs the square of it.
     zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
-        The same for the gradients of one kind of parameter.
+        The same quotient for the gradients of one kind of parameter.
     cosine
-        The cosine of the angle between the two.
+        The cosine of the angle between g~ and g.
     gradient_norm
         ||g~||; `float32_gradient_norm` is ||g||.
     gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
-        By layer: the share of elements that clamp under the floor rule, and the root mean square of Q(x) - x.
+        By layer: the share of elements that clamp under the floor rule, and the root mean square of
+        Q(x) - x.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)
@@ -74,7 +77,7 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
 
 
 def _norm(gradient: Array, kind: str) -> Array:
-    """Over all layers, for each run."""
+    """Return the norm of a gradient over all layers, for each run."""
     return np.sqrt(np.square(gradient).sum(axis=(0, *_inner(kind))))
 
 

@@ -1,9 +1,11 @@
-"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
+"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out
+by hand.
 
 h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
 
-Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie in one array of shape
-(layers, runs, ...), and all of them in one flat vector, so that an optimizer step is one loop.
+Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie
+in one array of shape (layers, runs, ...). All kinds lie in one flat vector, so that an optimizer
+step is one loop.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class Parameters:
         return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
 
     def set_run(self, index: int, vector: Array) -> None:
-        """The inverse of `run`."""
+        """Write one run's parameters from a vector as `run` returns it."""
         start = 0
         for kind in KINDS:
             part = getattr(self, kind)[:, index]
@@ -69,7 +71,11 @@ class Parameters:
 
 
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
-    """As PyTorch's defaults: uniform in +-1/sqrt(fan in), biases too; or Xavier normal of gain 0.5 with zero biases."""
+    """Draw the initial parameters as PyTorch's defaults do: uniform in +-1/sqrt(fan in), biases
+    too.
+
+    With "xavier" they are Xavier normal of gain 0.5 with zero biases.
+    """
     parameters = Parameters(experiment, len(seeds))
     for run, seed in enumerate(seeds):
         rng = generator(seed, INITIALIZATION)
@@ -90,7 +96,7 @@ def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parame
 
 @dataclass
 class _Layer:
-    """What the backward pass needs of a layer."""
+    """What the backward pass needs from a layer."""
 
     normalized: Array
     inverse_deviation: Array
@@ -101,7 +107,7 @@ class _Layer:
 
 
 class Network:
-    """The student of several runs."""
+    """The student network of several runs."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.seeds, self.machine = experiment, seeds, machine
@@ -111,7 +117,7 @@ class Network:
         self.buffers = Buffers()
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
-        """The mean squared error of each run; writes `self.gradients`."""
+        """Return the mean squared error of each run, and write `self.gradients`."""
         e, p = self.experiment, self.experiment.precision if precision is None else precision
         bf16, is_bf16, make = vector_code(p), p.vector == "bfloat16", self.buffers.get_like
         runs, samples = x.shape[:2]
@@ -125,17 +131,24 @@ class Network:
             return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
 
         def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
-            """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
+            """Quantize along the axis before the last, and return a transposed view, which BLAS
+            reads without a copy.
+            """
             return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
         def of_layers(kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
-            """Weights, quantized when they are used, and in the cache then; random bits count through all layers."""
+            """Return `weight(k)`, which gives the quantized weight of layer k.
+
+            Each layer is quantized just before its product, so that it is still in the cache.
+            Stochastic rounding quantizes all layers at once, since its random bits are numbered
+            through all layers.
+            """
             if is_repeatable(operand):
                 return lambda k: quantized(weights.by_layer[kind][k], operand, axis, name, k)
             whole: Array = quantized(getattr(weights, kind), operand, axis, name)
             return lambda k: whole[k]
 
-        # The parameters as they are used at this step.
+        # The parameters in the precision of this step.
         weights = self.parameters
         if is_bf16:
             weights = self._rounded_parameters(bf16)
@@ -243,14 +256,19 @@ _STREAMS = {
         start=2,
     )
 }
-#: Operands of a layer are used once and then forgotten: left and right ones share memory, which stays in the cache.
+#: The buffer of each operand. A layer uses each operand once, so operands on the same side share a
+#: buffer, which stays in the cache.
 _PLACES = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
 _PLACES |= dict.fromkeys(("d_out", "du"), "left of the second")
 _PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
 
 
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
-    """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
+    """Return `multiply(x, W)`, which gives x W^T with both operands quantized as in the student's
+    forward pass.
+
+    Return None if the precision quantizes neither. A quantized teacher uses it.
+    """
 
     times = machine.product(precision.activations, precision.weights, bf16=bf16)
 

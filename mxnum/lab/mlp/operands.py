@@ -1,4 +1,4 @@
-"""Rounding of tensors through the public API: operands of products, and the layer-norm parameters."""
+"""Round tensors through the public API: the operands of products, and the layer-norm parameters."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ Array = Any
 
 
 class Buffers(dict[Any, Array]):
-    """Arrays that are made once and written at every step."""
+    """Arrays that are allocated once and overwritten at every step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.quantizers: dict[Any, tuple[Array, Operand, Callable[[], Array]]] = {}
 
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
-        """An uninitialized float32 array, the same one for the same name and shape."""
+        """Return an uninitialized float32 array: the same one for the same name and shape."""
         key = (name, shape)
         if key not in self:
             self[key] = np.empty(shape, np.float32)
         return self[key]
 
     def quantized(self, name: Any, place: Any, x: Array, operand: Operand, axis: int) -> Array:
-        """x quantized in the array of that place. What is quantized under a name is prepared once for the same x."""
+        """Quantize x into the buffer `place`. The quantizer of a `name` is prepared once for the
+        same x.
+        """
         made = self.quantizers.get(name)
         if made is None or made[0] is not x or made[1] is not operand:
             out = self.get_like(place, x.shape)
@@ -46,7 +48,9 @@ class Buffers(dict[Any, Array]):
 
 
 def is_repeatable(operand: Operand) -> bool:
-    """Whether rounding is a quantization that the numbers alone decide, which `Buffers.quantized` does."""
+    """Return True if the numbers alone decide the rounding, so that `Buffers.quantized` can prepare
+    it.
+    """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
 
@@ -61,11 +65,12 @@ def rounded(
     stream: int = 0,
     already_bf16: bool = False,
 ) -> Array:
-    """x with its values rounded along `axis` (-1 or -2), in `out` or x itself where nothing is to be done.
+    """Return x with its values rounded along `axis` (-1 or -2), in `out`, or x itself if nothing is
+    to round.
 
-    Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on their neighbours;
-    the axis before the last two must then be the one of `seeds`. One thread works, as for BLAS: several runs are
-    computed at once by several processes.
+    Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on
+    their neighbours; the axis before the last two must then be the one of `seeds`. The function
+    uses one thread, as BLAS does here, because several processes compute runs at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -85,8 +90,10 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
-    blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
+    """Round with the bump of the released code: an element's exponent is one more if the largest
+    magnitude *at its offset*, over all blocks of its row, has a mantissa above that of the format's
+    maximum. So neighbours in a block may differ in scale.
+    """
     fmt, place = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[place]
     if length % block:
@@ -105,12 +112,12 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
 
 def _ratio(fmt: mx.MXFormat) -> float:
-    """The largest element over the power of two below it: 1.75 for E4M3."""
+    """Return the largest element over the power of two below it: 1.75 for E4M3."""
     return float(fmt.element.max) / 2.0**fmt.element.emax
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
+    """Return gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -146,7 +153,9 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """As `affine`, with an error of the size that the floor rule's, to nearest, has on the same values."""
+    """Return gamma or beta with an error of the size that floor scales and rounding to nearest
+    cause on the same values.
+    """
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -158,15 +167,17 @@ def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tens
 
 
 def _size(error: Array) -> Array:
-    """The root mean square of each row."""
+    """Return the root mean square of each row."""
     return np.sqrt(np.square(error).mean(axis=-1, keepdims=True, dtype=np.float64))
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Where each row is to be cut off for an error of this root mean square; 0 where even that is not enough.
+    """Return where to clip each row so that its error has this root mean square; 0 if even clipping
+    all is not enough.
 
-    With the k largest cut at c the squares of the error sum to S2 - 2 c S1 + k c^2, sums of the k largest. The root
-    below them all that lies above the next magnitude is the cut.
+    If the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k
+    c^2, where S1 and S2 sum the k largest and their squares. The cut is the root that lies below
+    all k and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -182,18 +193,22 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
+    """Limit x to the values that do not saturate: the clamping of the format's scale rule without
+    any rounding.
+    """
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Which elements of x exceed the largest element at the floor scale of their block: these clamp."""
+    """Return True for each element that exceeds the largest element at the floor scale of its
+    block, and so clamps.
+    """
     return np.abs(x) > _largest(x, operand, "floor")
 
 
 def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
-    """For each element the largest magnitude that its block can hold."""
+    """Return the largest magnitude that the block of each element can hold."""
     fmt = operand.mx_format
     block = operand.block_size or fmt.block
     scales = mx.shared_scale(x, fmt, scale_rule=scale_rule, block_size=block)

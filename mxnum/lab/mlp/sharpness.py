@@ -1,9 +1,9 @@
-"""The preconditioned sharpness of a training, by Lanczos, and the mode that has it.
+"""Measure the preconditioned sharpness of a training by Lanczos, and the mode that has it.
 
-With P = diag(sqrt(second moment, corrected) + epsilon) it is the largest eigenvalue of P^-1/2 H P^-1/2, H the Hessian
-of the loss of a batch in float32; times the rate, Adam's limit for it is 38 (`mxnum.lab.theory.stability_limit`).
-Products with H are differences of gradients. All runs of a stack are measured at once; nothing of the training is
-changed.
+With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
+P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Times the rate, Adam's
+limit for it is 38 (`mxnum.lab.theory.stability_limit`). Products with H are differences of
+gradients. All runs of a stack are measured together; the training does not change.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from mxnum.lab.theory import inverse_participation
 from mxnum.recipe import BFLOAT16, Operand, Recipe
 
 Array = Any
-#: Iterations; and the length of a difference, relative to the preconditioned parameters.
+#: The number of iterations, and the length of a finite difference relative to the preconditioned
+#: parameters.
 ITERATIONS, LENGTH = 16, 1e-3
 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """Of each run: the largest eigenvalue times the rate, and the inverse participation ratio of its mode."""
+    """The largest eigenvalue times the rate, and the inverse participation ratio of its mode, for
+    each run.
+    """
 
     rate_times_curvature: Array
     participation: Array
@@ -38,7 +41,9 @@ class Sharpness:
 
 
 def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
-    """At the parameters and moments of a training with Adam, on the batch of its step."""
+    """Return the sharpness at the parameters and moments of a training with Adam, on the batch of
+    its step.
+    """
     e, network = training.experiment, training.network
     x, y = training.batches(training.step, training.teacher_product)
     kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
@@ -48,7 +53,10 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     scales = np.array([float(np.linalg.norm(row)) for row in here * root]) * LENGTH
 
     def product(v: Array) -> Array:
-        """P^-1/2 H P^-1/2 v for each run, by a central difference; frozen parameters have no row and no column in H."""
+        """Return P^-1/2 H P^-1/2 v for each run, by a central difference.
+
+        The rows and columns of frozen parameters in H are zero.
+        """
         moved = []
         for sign in (1, -1):
             for index, row in enumerate(here + sign * scales[:, None] * learnt * v / root):
@@ -70,12 +78,12 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: What is followed, by name, in the small setting.
+#: The names of the arms in `followed`, all in the small setting.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 
 def followed() -> dict[str, Experiment]:
-    """The arms whose sharpness is measured."""
+    """Return the arms whose sharpness is measured, by name."""
     base = Experiment(width=32, batch=64, rate=0.024)
     e2m1, frozen = Operand("mxfp4_e2m1"), Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
     arms = (
@@ -91,7 +99,7 @@ def followed() -> dict[str, Experiment]:
 def follow(
     arms: Mapping[str, Experiment], seeds: tuple[int, ...], every: int = 100, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Each arm's sharpness at every so many steps, beside its losses: a table for JSON."""
+    """Return a table for JSON: the sharpness of each arm every `every` steps, beside its losses."""
     table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
     for name, experiment in arms.items():
         training, looks = Training(experiment, seeds), []
@@ -120,9 +128,11 @@ def _short(values: list[Any]) -> list[float | None]:
 
 
 def lanczos(product: Any, shape: tuple[int, int], iterations: int, seed: int = 0) -> tuple[Array, Array]:
-    """The largest eigenvalue, and its vector, of each of several symmetric operators that are applied together.
+    """Return the largest eigenvalue and its vector for each of several symmetric operators, applied
+    together.
 
-    With full reorthogonalization: a few dozen vectors at most are kept.
+    The iteration reorthogonalizes fully, which is cheap because it stores a few dozen vectors at
+    most.
     """
     iterations = min(iterations, shape[1])
     start = np.random.default_rng(seed).standard_normal(shape)
@@ -152,7 +162,7 @@ def _moments(training: Training) -> Array:
 
 
 def _learnt(training: Training) -> Array:
-    """1 for each parameter that learns, 0 for each that is frozen."""
+    """Return 1 for each parameter that is trained, 0 for each that is frozen."""
     e, parameters = training.experiment, training.network.parameters
     frozen = {"gamma": not e.train_gamma, "beta": not e.train_beta}
     parts = [np.full(getattr(parameters, kind)[:, 0].size, not frozen.get(kind, False), np.float64) for kind in KINDS]

@@ -1,4 +1,6 @@
-"""Critical rates: of gradient descent under synthetic zeta, by bisection (B2); of every format, from a study (B6)."""
+"""Critical rates: of SGD under synthetic zeta by bisection (claim B2), and of every format from a
+study (claim B6).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from mxnum.lab.theory import stability_limit
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
-    """The limit of SGD on a quadratic under zeta, relative to none; see `mxnum.lab.theory.stability_limit`.
+    """Return the limit of SGD on a quadratic under zeta over that without; see
+    `mxnum.lab.theory.stability_limit`.
 
     >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
     (1.0, 2.0, 0.5)
@@ -29,9 +32,11 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 def critical_rate(
     experiment: Experiment, seeds: tuple[int, ...], low: float, high: float, *, tolerance: float = 0.02
 ) -> dict[int, tuple[float, float]]:
-    """For each seed an interval of rates: stable at the first, diverged within `experiment.steps` at the second.
+    """Return for each seed an interval of rates: stable at the first, diverged within
+    `experiment.steps` at the second.
 
-    Bisection on the logarithm, down to a relative width of `tolerance`; `low` must be stable and `high` not.
+    The function bisects the logarithm, down to a relative width of `tolerance`; `low` must be
+    stable and `high` not.
     """
     limits = {}
     for seed in seeds:
@@ -51,11 +56,12 @@ def critical_rate(
 
 
 def diverges(experiment: Experiment, seed: int) -> bool:
-    """Whether this run diverges within its steps."""
+    """Return True if this run diverges within its steps."""
     return train(experiment, (seed,))[0].diverged is not None
 
 
-#: A small network and the conditions under which its limit is measured; fixed before the seeds were drawn.
+#: A small network, and the conditions under which its limit is measured. They were fixed before the
+#: seeds were drawn.
 NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
 BOUNDS = (0.5, 500.0)
 CONDITIONS = (
@@ -76,9 +82,10 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """The limit under each injection relative to that without, seed by seed, beside the prediction of the quadratic.
+    """Return the limit under each injection over that without, seed by seed, beside the prediction
+    of the quadratic.
 
-    What is found is kept in that file at once, and what is found there is not looked for again.
+    Each limit is written to the file `kept` at once; limits in the file are not searched again.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
@@ -96,7 +103,9 @@ def sgd_limits(
 
 
 class _Kept:
-    """Limits of an interrupted `sgd_limits`, in a file if one is given: those that the same libraries found here."""
+    """Limits of an interrupted `sgd_limits`, in a file if one is given; only those found with the
+    same libraries here.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -107,7 +116,9 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """As `critical_rate` between `BOUNDS`."""
+        """Return the limits between `BOUNDS` as `critical_rate` does, from the file where it has
+        them.
+        """
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
@@ -127,20 +138,20 @@ def write_sgd_limits(
     conditions: Iterable[Injection] = CONDITIONS,
     say: Callable[[str], None] = print,
 ) -> None:
-    """What `sgd_limits` gives, in a file. Interrupted, the same call continues."""
+    """Write the table of `sgd_limits` to a file. After an interruption, the same call continues."""
     kept = path.with_suffix(".partial.json")
     storage.write_json(path, sgd_limits(seeds, experiment, conditions, say, kept))
     kept.unlink(missing_ok=True)
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    """A condition in words."""
+    """Return a condition in words."""
     kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
     return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"
 
 
 def rate_of(arm: str) -> tuple[str, float]:
-    """What an arm of the study `critical-rate` is, and its rate.
+    """Return the kind of an arm of the study `critical-rate`, and its rate.
 
     >>> rate_of("E2M1 even, rate 0.024")
     ('E2M1 even', 0.024)
@@ -150,7 +161,7 @@ def rate_of(arm: str) -> tuple[str, float]:
 
 
 def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
-    """Of each kind: rate, runs with an excursion, runs; rates in rising order."""
+    """Return (rate, runs with an excursion, runs) for each kind, with rising rates."""
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
         kind, rate = rate_of(name)
@@ -160,10 +171,12 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
 
 
 def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
-    """The critical rate of a kind over that of the control, with 95 % limits: seed by seed, at rates both were run at.
+    """Return the critical rate of a kind over that of the control, with 95 % limits.
 
-    The critical rate of a seed is the lowest rate at which it has an excursion; where it never did, the next rate that
-    would have been tried. A ratio is then a bound, and the mean of the logarithms lies nearer to one than the truth.
+    The ratio is taken seed by seed, at the rates that both were run at. The critical rate of a seed
+    is the lowest rate at which it has an excursion, or, if it never has one, the next rate beyond
+    those run. Such a ratio is a bound, so the mean of the logarithms lies nearer to zero than the
+    true one.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
     if len(rates) < 2:

@@ -1,6 +1,8 @@
-"""What a history of losses did: excursions that came back, runaways that did not, and a loss that is only high.
+"""What a history of losses did: excursions that came back, runaways that did not, and a final loss
+that is only high.
 
-The definitions hold for every architecture and precision. They look at losses alone, after the run: nothing is stopped.
+The definitions hold for every architecture and precision. They use losses alone, after the run;
+they stop nothing.
 """
 
 from __future__ import annotations
@@ -14,24 +16,27 @@ import numpy as np
 
 Array = Any
 
-#: An excursion starts at the first loss above this many times the base, the least running median so far,
+#: An excursion starts at the first loss above this many times the base, the least running median so
+#: far, if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
-#: if it is above this share of the loss before training as well: without layer norm a loss may rise a hundredfold and
-#: still be small.
+#: The share of the loss before training that the start of an excursion must exceed. Without layer
+#: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: It ends at the first loss that is at most this many times the base and begins a window whose median is, too.
+#: An excursion ends at the first loss that is at most this many times the base and begins a window
+#: whose median is too.
 BACK = 5.0
 #: Steps of a running median, and of the window that ends an excursion.
 WINDOW = 100
-#: A run ends degraded if its last losses are this many times its control's, on the same seed, without an excursion.
+#: A run ends degraded if its last losses are this many times its control's, on the same seed,
+#: without an excursion.
 DEGRADED = 1.5
-#: What counts in an area for a loss that is not finite.
+#: The value in an area of a loss that is not finite.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Excursion:
-    """One rise of the loss, and what became of it."""
+    """One rise of the loss, and its end."""
 
     start: int
     #: The step at which the loss was back; None if that was not seen.
@@ -42,16 +47,17 @@ class Excursion:
     peak: float
     #: The decades by which the loss lay above the base, summed over the steps.
     area: float
-    #: The step at which it was back under the line that it started above, by the same rule; it may still be high.
+    #: The step at which the loss was back under the threshold at which the excursion started, by
+    #: the same rule as `end`; it may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
-        """Its end, or that of the run."""
+        """Return the end of the excursion, or that of the run."""
         return steps if self.end is None else self.end
 
 
 def excursions(losses: Array) -> list[Excursion]:
-    """The excursions of a run, in order.
+    """Return the excursions of a run, in order.
 
     >>> quiet, high = [1.0] * 10 + [0.02] * 400, [3.0] * 30
     >>> [(e.start, e.end, e.peak) for e in excursions(quiet + high + quiet[10:])]
@@ -87,7 +93,9 @@ def _first(wanted: Array, step: int) -> int | None:
 
 
 def _bases(loss: Array) -> Array:
-    """For each step the least running median of the losses before it; in the first steps, of those that there are."""
+    """Return for each step the least running median of the losses before it; the first steps use
+    the losses so far.
+    """
     window = min(WINDOW, len(loss))
     whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
     early = [np.median(loss[:count]) for count in range(1, window)]
@@ -96,7 +104,9 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """The first step from `start` that is at most the limit and begins a window of which at least half are."""
+    """Return the first step from `start` that is at most the limit and begins a window of which at
+    least half are.
+    """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
     steps = np.arange(start, len(loss) - WINDOW + 1)
@@ -106,21 +116,21 @@ def _back(loss: Array, start: int, limit: float) -> int | None:
 
 
 class Outcome(StrEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     #: No excursion started before the horizon.
     NONE = "none"
-    #: Every one that started before the horizon came back.
+    #: Every excursion that started before the horizon came back.
     RECOVERED = "recovered"
-    #: One did not come back up to twice the horizon, or a loss was not finite.
+    #: An excursion did not come back up to twice the horizon, or a loss was not finite.
     RUNAWAY = "runaway"
-    #: One had not come back where the run ended, before twice the horizon.
+    #: An excursion had not come back when the run ended, before twice the horizon.
     OPEN = "open"
 
 
 @dataclass(frozen=True)
 class Course:
-    """The excursions of a run that was trained for so many steps, before a horizon."""
+    """The excursions of a run of `steps` steps, before a horizon."""
 
     seed: int
     steps: int
@@ -131,12 +141,12 @@ class Course:
 
     @property
     def counted(self) -> tuple[Excursion, ...]:
-        """Those that started before the horizon."""
+        """The excursions that started before the horizon."""
         return tuple(e for e in self.excursions if e.start < self.horizon)
 
     @property
     def first(self) -> int | None:
-        """The start of the first that counts."""
+        """The start of the first excursion that counts."""
         return self.counted[0].start if self.counted else None
 
     @property
@@ -146,7 +156,7 @@ class Course:
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
         end = self.counted[-1].end
-        if end is not None and end <= 2 * self.horizon:  # (longer runs of an arm are judged as its others are)
+        if end is not None and end <= 2 * self.horizon:  # so that longer runs of an arm are judged like its others
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 
@@ -157,29 +167,34 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """Whether its last losses lie above the line at which its last excursion that counts starts."""
+        """True if the last losses lie above the threshold at which the last excursion that counts
+        started.
+        """
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of those that count, in units of its base."""
+        """The largest peak of the excursions that count, in units of its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:
-        """Whether it ends high without an excursion at any time; None where an end is not known or has excursions."""
+        """Return True if the run ends high without an excursion at any time.
+
+        Return None if either run has excursions or no known end.
+        """
         if self.excursions or control.excursions or self.final is None or not control.final:
             return None
         return self.final > DEGRADED * control.final
 
 
 def highest(losses: Array) -> float:
-    """The largest loss in units of the base at its step; infinite if a loss was not finite."""
+    """Return the largest loss in units of the base at its step; infinite if a loss was not finite."""
     loss = np.asarray(losses, np.float64)
     finite = np.where(np.isfinite(loss), loss, np.inf)
     return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf
 
 
 def final_loss(losses: Array) -> float | None:
-    """The median of the last losses."""
+    """Return the median of the last losses; None if it is not finite."""
     last = float(np.median(np.asarray(losses, np.float64)[-WINDOW:]))
     return last if np.isfinite(last) else None

@@ -1,7 +1,9 @@
-"""Interventions shortly before a divergence, everything else identical, beside two kinds of controls.
+"""Interventions shortly before a divergence, with everything else identical, beside two kinds of
+controls.
 
-A single trajectory proves nothing this close to the edge: each seed has an unperturbed control, which must diverge at
-the same step again, and controls whose parameters were changed by one part in a million.
+A single trajectory proves nothing this close to the edge. So each seed has an unperturbed control,
+which must diverge at the same step again, and controls whose parameters are changed by one part in
+a million.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
 Array = Any
 PERTURBATION = 1e-6
-#: An action has an effect at this level, after Holm's correction.
+#: The level of significance of an effect, after Holm's correction.
 LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Row I7: what is changed at the checkpoint; what an arm has already is left out."""
+    """Return the changes at the checkpoint (claim I7), without those that the arm has already."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -68,9 +70,9 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Approach(Task):
-    """A run again, up to some steps before its divergence: `start.npz` is its state there.
+    """A repetition of a run up to some steps before its divergence; `start.npz` is its state there.
 
-    It begins at the latest checkpoint of the run that is of before that, if there is one.
+    It begins at the latest earlier checkpoint of the run, if there is one.
     """
 
     start: int
@@ -91,7 +93,7 @@ class Approach(Task):
         return self.directory / "start.npz"
 
     def run(self, progress: Any = None) -> None:
-        """Train."""
+        """Train up to the start of the branches, and store the state there."""
         way = self.directory / "way.npz"
         if self.start:
             tell, experiment = telling(self.label, progress), self.configuration.but(steps=self.start)
@@ -118,11 +120,13 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """What becomes of a run from there, under other rules or from slightly other parameters."""
+    """A continuation of a run from its `Approach`, with an action or from slightly perturbed
+    parameters.
+    """
 
     approach: Approach
     watch: int
-    #: Which perturbation, if one.
+    #: The number of the perturbation; None without one.
     perturbed: int | None = None
 
     @property
@@ -144,7 +148,7 @@ class Branch(Task):
         (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
 
     def outcome(self) -> dict[str, Any] | None:
-        """Return what came of it in numbers; None if it was not run."""
+        """Return the outcome in numbers; None if the branch was not run."""
         path, start = self.directory / f"seed-{self.seeds[0]}.json", self.approach.start
         if not path.exists():
             return None
@@ -155,7 +159,7 @@ class Branch(Task):
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """Return the controls and the actions."""
+    """Return the controls and the actions that branch off an approach."""
 
     def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
         directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
@@ -171,19 +175,21 @@ def branches(approach: Approach, plan: Plan) -> list[Branch]:
 
 
 def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
-    """The state of one run in a checkpoint."""
+    """Return the state of one run in a checkpoint."""
     state = {name[6:]: value for name, value in arrays.items() if name.startswith("state_")}
     return {name: value if value.ndim == 0 else value[index : index + 1] for name, value in state.items()}
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Whether the sums of a run were made as they are made here."""
+    """Return True if the libraries and devices of a run compute the same sums as those of this
+    machine.
+    """
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
 
 class NothingDivergedError(ValueError):
-    """There is nothing to act on."""
+    """Raised if no run diverged, so that there is nothing to act on."""
 
 
 def gather(
@@ -200,11 +206,12 @@ def gather(
     say: Callable[[str], None] = print,
     show: Show | None = None,
 ) -> dict[str, Any]:
-    """Each seed of an arm that diverges, and every action from a state of it before: a table for `rows`.
+    """Run every action from a state before the divergence of each seed of an arm, and return a
+    table for `rows`.
 
-    The runs themselves are those of the study in the same folder; what is missing of them is run first. It may be
-    interrupted: the same call goes on, and what is on disk is not run again. As `run_study`, call it under
-    ``if __name__ == "__main__":``.
+    The runs are those of the study in the same folder; missing runs are trained first. After an
+    interruption, the same call continues and does not repeat what is on disk. As for `run_study`,
+    call it under ``if __name__ == "__main__":``.
     """
     experiment, own = study.arms[base], arm_directory(runs / study.folder, base)
     first = study.first_seed if first_seed is None else first_seed
@@ -237,7 +244,10 @@ def gather(
 
 
 def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
-    """What became of all branches of a seed, its unperturbed control having done what its run did."""
+    """Return the outcomes of all branches of a seed.
+
+    Raise ValueError if the unperturbed control does not repeat the divergence of its run.
+    """
     approach = each[0].approach
     outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
     again = (outcomes["unperturbed"] or {})["diverged_after"]
@@ -251,7 +261,7 @@ def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
 
 
 class RunsFailedError(RuntimeError):
-    """Some runs ended with an exception."""
+    """Raised if some runs ended with an exception."""
 
     def __init__(self, failures: list[Failure]) -> None:
         super().__init__("; ".join(map(str, failures)) + "; the same command tries again.")
@@ -269,11 +279,12 @@ class Row:
 
     name: str
     arm: Arm
-    #: Of the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions; None for
-    #: controls.
+    #: The p-value of the exact sign-flip test of the delays, seed by seed, after Holm's correction
+    #: over all actions; None for controls.
     p: float | None
-    #: Steps gained before the divergence over the perturbed controls of the same seed, the watch counting as its end:
-    #: mean, and limits by Student's t over the seeds. None for controls and for one or two seeds.
+    #: The delay of the divergence against the perturbed controls of the same seed, in steps; runs
+    #: that do not diverge count with the end of the watch. Mean, and limits by Student's t over the
+    #: seeds. None for controls and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 
@@ -290,7 +301,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """The controls, then every action against the perturbed controls of the same seeds."""
+    """Return the controls, then every action against the perturbed controls of the same seeds."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]
@@ -323,7 +334,7 @@ def rows(table: dict[str, Any]) -> list[Row]:
 
 
 def summary(table: dict[str, Any]) -> str:
-    """A table of the rows."""
+    """Return a Markdown table of the rows."""
     headings = ("from the checkpoint", "rose", "median time", "delay (95 % limits)", "exact p after Holm", "reading")
     found = []
     for row in rows(table):

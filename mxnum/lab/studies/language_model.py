@@ -24,9 +24,11 @@ from mxnum.lab.studies.sweep import Task, telling
 from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest
 from mxnum.output.text_table import markdown_table
 
-#: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
+#: The block shapes whose errors are compared: sixteen elements within a row (a token; a row of
+#: weights), within a column, and in a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-#: A control that ends further above the entropy, in nats, has learnt nothing that could be at rest.
+#: The largest excess of a control over the entropy, in nats. Beyond it the model has learnt nothing
+#: that could be at rest.
 MOST_NOISE = 10.0
 
 
@@ -74,7 +76,7 @@ class _LanguageModel(Model):
             setting, control = study.arms[name], table["arms"].get(study.control_of(name))
             arm["at_rest"] = predicted_gap(setting)
             rests = setting.centred and arm["at_rest"] is not None and gradient_of_logits(setting).is_mx
-            if rests and control is not None and excess_of(control) < MOST_NOISE:  # (not where it is NaN)
+            if rests and control is not None and excess_of(control) < MOST_NOISE:  # False for NaN
                 arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
@@ -85,7 +87,9 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The relative error of kept operands in E2M1 with the rule even, by `ORGANISATIONS`: means over the layers."""
+    """Return the relative error of stored operands in E2M1 with the rule even, by `ORGANISATIONS`:
+    means over the layers.
+    """
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -99,21 +103,24 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """What the analysis says of the targets' pull, look by look, from the probabilities of the symbols that came."""
+    """Return the predicted change of the targets' pull at each evaluation, from the probabilities
+    of the target symbols.
+    """
     operand = gradient_of_logits(setting)
     bias = logit_gradient_bias(
         operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
         block_size=operand.block_size,
     )  # fmt: skip
-    # (of a model whose losses are not numbers any more, or that knows all, it says nothing)
+    # The analysis says nothing about a model whose losses are NaN, or that knows every target.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """The excess loss of free logits at rest, for a Markov source and a last layer with MX gradients; else None.
+    """Return the excess loss of free logits at rest for a Markov source and a last layer with MX
+    gradients; else None.
 
-    The gradients of its weights and those that go on to the layers below have to be rounded alike: what comes to rest
-    between two that pull to different places is not known.
+    The gradient of the last layer's weights and the gradient that it passes down must be rounded
+    alike; no prediction exists if the two pull differently.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
@@ -130,7 +137,10 @@ def predicted_gap(setting: Setting) -> float | None:
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """The same by the kernels, where all is rounded and nothing drifts, for a model `noise` above the entropy."""
+    """Return the excess loss at rest by the kernels, with all gradients rounded and no drift.
+
+    The model is `noise` above the entropy.
+    """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
         _probabilities(setting), operand.mx_format, setting.tokens, setting.factor, noise=max(noise, 0.0),
@@ -140,7 +150,7 @@ def sampled_gap(setting: Setting, noise: float) -> float:
 
 
 def excess_of(arm: Mapping[str, Any]) -> float:
-    """How far an arm ends above the entropy of its source, on average."""
+    """Return how far an arm ends above the entropy of its source, on average."""
     return float(np.mean([run["evaluation"] - run["entropy"][1] for run in arm["runs"]]))
 
 
@@ -154,7 +164,7 @@ HEADINGS = (
     "arm", "seeds", "excursions", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest",
     "by kernels", "bias", "bias predicted", "beyond max", "sum", "common weight", "error",
 )  # fmt: skip
-#: What a reader of the table must know.
+#: The note below the table.
 NOTE = (
     "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* "
     "are runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is "
@@ -168,7 +178,9 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """One row for each arm; gaps are means over seeds in pairs, tests exact by exchanging the two runs of a seed."""
+    """Return one row for each arm; gaps are means over seeds in pairs, and tests are exact by
+    exchanges in pairs.
+    """
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}
@@ -200,13 +212,13 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _mean(runs: dict[int, Any], name: str, how: str) -> str:
-    """A quantity's mean over looks and seeds."""
+    """Return the mean of a quantity over evaluations and seeds, as text."""
     found = [np.mean(run["measured"][name]) for run in runs.values() if run["measured"].get(name)]
     return how.format(float(np.mean(found))).replace("%", " %") if found else "-"
 
 
 def page(table: dict[str, Any]) -> str:
-    """A page of Markdown: the question and the table."""
+    """Return a page of Markdown: the question and the table."""
     found = list(zip(HEADINGS, *rows(table), strict=True))
     columns = [column for column in found if set(column[1:]) - {"-", ""}]
     headings, *lines = zip(*columns, strict=True)
@@ -217,9 +229,10 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Every run as a line of CSV, as `mxnum lab fit` reads it; parameters are all, those of the embedding too.
+    """Return every run as a line of CSV, as `mxnum lab fit` reads it; parameters include those of
+    the embedding.
 
-    An arm has its name in the file: what a grid changes of it is what laws are fitted over.
+    The arms have their names in the study file, because laws are fitted over what a grid changes.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -1,4 +1,6 @@
-"""From runs on disk to one small JSON file for a study, and from that to tables, verdicts and figures."""
+"""Collect runs on disk into one small JSON file for a study, and make tables, verdicts and figures
+from it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: Points of each stored loss curve and digits of each stored number: a study stays below a megabyte.
+#: The points of each stored loss curve, and the digits of each stored number. They keep a study
+#: below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -32,10 +35,10 @@ _KEPT_MEASUREMENTS = (
 def collect(
     study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
 ) -> dict[str, Any]:
-    """Return what was run of a study as one table; arms and seeds that are not there are left out.
+    """Return the runs of a study as one table; arms and seeds without runs are left out.
 
-    Without `seeds` it has as many as the study, the lowest that there are. With `unfinished` runs under way are there
-    too, as far as their last checkpoints.
+    Without `seeds` the table has the lowest seeds on disk, as many as the study. With `unfinished`
+    it also has runs under way, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -60,7 +63,7 @@ def collect(
 
 
 def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What runs depend on that were made on several machines: one of each kind, or all that there were."""
+    """Return what runs on several machines depend on: for each entry, all values that occur."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for each in environments for key in each):
         values = dict.fromkeys(part for each in environments if each.get(key) for part in str(each[key]).split(" and "))
@@ -69,12 +72,14 @@ def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each seed the run that was trained longest."""
+    """Return the run of each seed that was trained longest."""
     return list({run["seed"]: run for run in sorted(runs, key=lambda run: (run["seed"], run["steps"]))}.values())
 
 
 def stored(results: Path, name: str) -> dict[str, Any]:
-    """Return the collected study of `results/NAME.json`, its arms in the order of the study of that name."""
+    """Return the collected study of `results/NAME.json`, its arms in the order of the study of that
+    name.
+    """
     table: dict[str, Any] = storage.read_json(results / f"{name}.json")
     if name in studies.STUDIES:
         table["arms"] = {arm: table["arms"][arm] for arm in studies.get(name).arms if arm in table["arms"]}
@@ -82,7 +87,10 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 
 
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
-    """Return the stored facts of a run, if it is one of this arm; if runs can be prolonged, of however many steps."""
+    """Return the stored facts of a run; raise ValueError unless it is one of this arm.
+
+    If runs of the model can be prolonged, the number of steps may differ.
+    """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)
     found = configuration.from_dict(stored[model.key])
@@ -97,18 +105,20 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In what settings differ, as "rate 0.1, not 0.2"; tables among them differ, or do not."""
+    """Return the settings that differ, as "rate 0.1, not 0.2"; a table that differs is only named."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     told = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(told)
 
 
-#: Losses nearer to the least that can be are told apart by chance alone.
+#: The smallest excess over the least possible loss; nearer losses differ by chance alone.
 MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
-    """What a table keeps of a stored run; excursions are those of the loss above the `least` that can be."""
+    """Return what a table stores of a run; excursions are those of the loss above the `least`
+    possible loss.
+    """
     losses, at = arrays["losses"], arrays["measured_at"]
     above = np.maximum(losses - least, MOST_EXACT) if least else losses
     edges = np.unique(np.linspace(0, len(losses), CURVE_POINTS + 1).astype(int))
@@ -144,10 +154,10 @@ def _short(value: Any) -> float | None:
 
 
 def courses(table: dict[str, Any], name: str) -> list[Course]:
-    """What became of each run of an arm of a collected study.
+    """Return the course of each run of an arm of a collected study.
 
-    Studies that were stored before there were excursions ended their runs at the first rise, in the sense of
-    `divergence`: it counts as an excursion whose end was not seen.
+    Studies that were stored before excursions existed ended their runs at the first divergence (see
+    `divergence`). It counts as an excursion whose end was not seen.
     """
     horizon = horizon_of(table)
     found: list[Course] = []
@@ -168,37 +178,45 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
 
 
 def _number(stored: float | None) -> float:
-    """JSON has no infinity: it is stored as null."""
+    """Return a stored number; JSON has no infinity, so null stands for it."""
     return math.inf if stored is None else stored
 
 
 def is_followed(table: dict[str, Any]) -> bool:
-    """Whether its runs went on after an excursion."""
+    """Return True if the runs of the table went on after an excursion."""
     return all("excursions" in run for arm in table["arms"].values() for run in arm["runs"])
 
 
 def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
-    """An arm of a collected study as survival data: of the "first" excursion, or of going "away" for good."""
+    """Return an arm of a collected study as survival data of the "first" excursion, or of going
+    "away" for good.
+    """
     runs, limit = courses(table, name), horizon or horizon_of(table)
     found = [getattr(run, event) for run in runs]
     return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """The step before which what starts counts: that of the study, or of its longest run."""
+    """Return the step before which excursions must start to count: the study's horizon, or the
+    steps of its longest run.
+    """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
     return int(table.get("horizon") or max(planned, *(run["steps"] for arm in arms for run in arm["runs"])))
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """The arm that one is compared with: its own control or that of the study; itself where there is none."""
+    """Return the control of an arm: its own or that of the study, or the arm itself if the table
+    has neither.
+    """
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 
 
 def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
-    """Each arm against its control on the same seeds, with p-values corrected by Holm over the arms named."""
+    """Return the comparison of each arm with its control on the same seeds, with p-values corrected
+    by Holm over these arms.
+    """
     found = {
         name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
         for name, control in controls.items()
@@ -207,19 +225,21 @@ def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "f
 
 
 def _controls(table: dict[str, Any], control: str | None = None) -> dict[str, str]:
-    """The arms that are compared, and with which: with `control`, or each with its own."""
+    """Return the control of each arm that has one: `control`, or the arm's own."""
     pairs = {name: control or control_of(table, name) for name in table["arms"]}
     return {name: other for name, other in pairs.items() if name != other}
 
 
 def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
-    """How many runs of an arm came to what."""
+    """Return the number of runs of an arm for each outcome."""
     found = [run.outcome for run in courses(table, name)]
     return {outcome: found.count(outcome) for outcome in Outcome}
 
 
 def told(table: dict[str, Any], name: str) -> str:
-    """The runs of an arm with an excursion, and apart what became of them, as "9 of 12, 4 back, 5 away"."""
+    """Return the number of runs of an arm with an excursion, and their outcomes, as "9 of 12, 4
+    back, 5 away".
+    """
     count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
     words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
     parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
@@ -227,21 +247,27 @@ def told(table: dict[str, Any], name: str) -> str:
 
 
 def returns(table: dict[str, Any], name: str) -> Arm:
-    """The steps from the start of the first excursion to its end, as survival data; runs without one are left out."""
+    """Return the steps from the start of the first excursion to its end, as survival data of the
+    runs that have one.
+    """
     runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
     ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
     return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """By how much the runs of an arm end above the control's of the same seed, in logarithms of the last losses."""
+    """Return how far each run of an arm ends above the control's run of the same seed, in
+    logarithms of the last losses.
+    """
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
 
 
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
-    """Of the runs without an excursion whose control has none either: how many end high, and how many these are."""
+    """Return how many runs without an excursion end high, and the number of such runs whose control
+    has none either.
+    """
     controls = {run.seed: run for run in courses(table, control)}
     pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
     told = [high for run, other in pairs if (high := run.degraded(other)) is not None]
@@ -255,7 +281,9 @@ HEADINGS = (
 
 
 def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
-    """One row for each arm: what became of its runs, when, and the test against the control on the same seeds."""
+    """Return one row for each arm: the outcomes of its runs, when they rose, and the test against
+    the control.
+    """
     controls, result = _controls(table, control), []
     tests = compared(table, controls)
     for name in table["arms"]:
@@ -281,12 +309,12 @@ def _p(value: float | None) -> str:
 
 
 def markdown(table: dict[str, Any], control: str | None = None) -> str:
-    """The table of a study."""
+    """Return the table of a study in Markdown, with its note."""
     return f"{markdown_table(HEADINGS, rows(table, control))}\n\n{note(table, control)}"
 
 
 def note(table: dict[str, Any], control: str | None = None) -> str:
-    """What a reader of the table must know."""
+    """Return what a reader of the table must know."""
     seeds = max(len(arm["runs"]) for arm in table["arms"].values())
     own = table.get("controls") and control is None
     against = "the control of each arm" if own else f"'{control or table['control']}'"
@@ -308,14 +336,14 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
 
 
 def seeds_told(table: dict[str, Any]) -> str:
-    """The seeds of a table: "3 to 8" where none is missing, else one by one."""
+    """Return the seeds of a table in words: "3 to 8" if none is missing, otherwise one by one."""
     seeds = sorted({run["seed"] for arm in table["arms"].values() for run in arm["runs"]})
     is_whole = len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds)
     return f"{seeds[0]} to {seeds[-1]}" if is_whole else ", ".join(map(str, seeds))
 
 
 def page(table: dict[str, Any]) -> str:
-    """A report page: the question, the table, what it was run on."""
+    """Return a report page: the question, the table, and the environment of the runs."""
     environment = ", ".join(f"{key} {value}" for key, value in table.get("environment", {}).items() if value)
     one = next(iter(table["arms"].values()))["experiment"]
     setting = (
@@ -335,7 +363,7 @@ def page(table: dict[str, Any]) -> str:
 
 
 def _under_way_told(table: dict[str, Any]) -> str:
-    """How far the runs are that are not at their end."""
+    """Return a sentence on how far unfinished runs are."""
     told = [
         f"{name}, seed {run['seed']}, at step {run['steps']} of {arm['experiment']['steps']}"
         for name, arm in table["arms"].items()
@@ -346,7 +374,9 @@ def _under_way_told(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """What the exact tests of each arm against its control support at the level of one percent, after Holm."""
+    """Return a sentence on each arm's exact test against its control, at the level of one percent
+    after Holm.
+    """
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
@@ -367,7 +397,9 @@ def survival_figure(
     axes: Any = None,
     colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
 ) -> Any:
-    """Kaplan-Meier curves of the first excursion, and dashed of runaways where there are any; needs matplotlib."""
+    """Draw Kaplan-Meier curves of the first excursion, and dashed ones of runaways if there are
+    any; needs matplotlib.
+    """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     horizon, followed = horizon_of(table), is_followed(table)
@@ -387,7 +419,7 @@ def survival_figure(
 
 
 def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
-    """Times, share and limits from step 0 to the horizon."""
+    """Return times, share and limits from step 0 to the horizon."""
     times, *values = kaplan_meier(arm)
     t = np.concatenate([[0], times, [horizon]])
     survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)
@@ -402,7 +434,9 @@ def loss_figure(
     *,
     medians: bool = False,
 ) -> Any:
-    """Draw the losses of every run, medians over bins of steps; with `medians` the median over runs too, thick."""
+    """Draw the losses of every run as medians over bins of steps; `medians` adds thick medians over
+    runs.
+    """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     for index, name in enumerate(names):
@@ -429,7 +463,9 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study into the files of `store`, with `add` to the runs there, and say the table."""
+    """Write the table of a study's runs with `store`, and return it; `add` keeps the runs that the
+    stored table has.
+    """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
         table = joined(study, stored(results, study.name), table)
@@ -438,7 +474,9 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tables of one study as one, as of several machines; of a run that two have, what was trained longer."""
+    """Return tables of one study as one, such as those of several machines; a run that two tables
+    have is the longer one.
+    """
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]
@@ -454,7 +492,9 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store(study: Study, table: dict[str, Any], results: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """Write a collected study as `results/NAME.json`, with its page and what else its model has beside, and say it."""
+    """Write a collected study as `results/NAME.json`, with the page and other files of its model,
+    and say the page.
+    """
     storage.write_json(results / f"{table['study']}.json", table)
     for end, text in study.model.files(table).items():
         storage.write_text(results / f"{table['study']}.{end}", text)

@@ -1,4 +1,4 @@
-"""One call for a whole study: run what is missing, collect every record, draw the conclusions."""
+"""Run a whole study in one call: train what is missing, collect every record, draw the conclusions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from mxnum.output.files import as_path, remove_abandoned
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a study came to."""
+    """The result of a study."""
 
-    #: The records of the runs in the store: arms with their configurations and runs, as `report.collect` gives them.
+    #: The records of the runs in the store, as `report.collect` returns them: arms with their
+    #: configurations and runs.
     table: dict[str, Any]
-    #: Runs that ended with an exception; the others are in the table all the same.
+    #: The runs that ended with an exception. The table has all other runs.
     failed: list[sweep.Failure]
-    #: How long this call took; runs that were in the store cost nothing.
+    #: The duration of this call; runs that were in the store cost nothing.
     seconds: float
 
     @property
     def verdict(self) -> list[str]:
-        """Return a sentence on the excursions of each arm against those of its control."""
+        """A sentence on the excursions of each arm against those of its control."""
         return report.conclusions(self.table) if self.table["arms"] else []
 
 
@@ -48,35 +49,40 @@ def run_study(
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> Outcome:
-    """Run what the store lacks of a study, on processes of this machine, and say what came out.
+    """Run what the store lacks of a study, on processes of this machine, and return the outcome.
 
-    It may be interrupted: the same call with the same store goes on from the last checkpoints, and the trajectories are
-    the same bit for bit. The quick study is ``run_study("quick", folder)``: 48 runs, three minutes on two cores.
-    Call it under ``if __name__ == "__main__":``, because the processes import the main module.
+    After an interruption, the same call with the same store continues from the last checkpoints,
+    and the trajectories are the same bit for bit. The quick study is ``run_study("quick",
+    folder)``: 48 runs, three minutes on two cores. Call it under ``if __name__ == "__main__":``,
+    because the processes import the main module.
 
     Parameters
     ----------
     study
         A `Study`, or a name of `studies.STUDIES`.
     store
-        The folder of the runs. Studies of the MLP of one width share arms there, so `confirm` continues `quick`.
+        The folder of the runs. Studies of the MLP of one width share arms there, so `confirm`
+        continues `quick`.
     arms, seeds, first_seed
-        Only these arms; how many seeds, and the first (default: the study's). The records that come back are of all
-        arms in the store, and of these seeds (of the study's number, where fewer are asked for).
+        Only these arms; the number of seeds, and the first (default: the study's). The returned
+        records are of all arms in the store and of these seeds, or of as many seeds as the study has
+        if fewer are requested.
     changes
-        Other values for the configuration of every arm, as ``{"rate": 0.1}``; use a store of its own for them. More
-        ``"steps"`` prolong the runs of the MLP that are there.
+        Other values for the configuration of every arm, as ``{"rate": 0.1}``; use a separate store
+        for them. A larger ``"steps"`` prolongs stored runs of the MLP.
     processes, stack, niceness, scheduler
-        How many processes (default: one for each core; 0: none but this one), how many seeds each trains together, how
-        politely; or the address of a dask.distributed scheduler. The bits depend on none of them.
+        The number of processes (default: one for each core; 0: only this one), the number of seeds
+        that each trains together, and the niceness of the processes; or the address of a
+        dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch" or "cuda", PyTorch
-        on the CPU or on a GPU, where one process suffices. Last bits differ.
+        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch" or
+        "cuda", PyTorch on the CPU or on a GPU, where one process suffices. Last bits differ.
     keep_operands
-        Keep what the linear layers of a language model multiply at the end, in ``seed-N-operands.npz``.
+        Store the final operands of the linear layers of a language model, in
+        ``seed-N-operands.npz``.
     say, show
-        Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
-        said every ten seconds).
+        `say` receives a line for each group of seeds that is done. `show` receives the `sweep.State`
+        about once a second (default: `say` receives it every ten seconds).
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study
@@ -105,7 +111,7 @@ def run_study(
         failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     else:
         failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
-    # The table has every arm that is there, also those that this call did not ask for.
+    # The table has every arm in the store, even if this call did not request it.
     try:
         table = report.collect(whole, root, range(first, first + max(whole.seeds, count)))
     except ValueError:

@@ -1,8 +1,9 @@
-"""The statistics of every study: times to an event, and arms that are compared in pairs because they share seeds.
+"""The statistics of every study: times to an event, and arms that are compared in pairs because
+they share seeds.
 
-Runs that reach the horizon without an event are censored there.
-Tests are exact: under the hypothesis that two arms do not differ, the outcomes of a seed may be exchanged between them,
-and no p-value is below what the number of seeds can give. Limits of a mean are Student's, with n - 1.
+Runs that reach the horizon without an event are censored there. Tests are exact: if two arms do not
+differ, the outcomes of a seed may be exchanged between them. So no p-value is below what the number
+of seeds allows. Limits of a mean are Student's, with n - 1.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ import numpy as np
 
 from mxnum import errors
 
-#: Of sums of floats two count as equal that differ by less than this share of the largest.
+#: Two sums of floats count as equal if they differ by less than this share of the largest.
 _TIE = 1e-9
-#: The most values whose signs are flipped one by one: two halves of these are listed.
+#: The most values of a sign-flip test: larger halves would have too many sums to list.
 _MOST = 44
 #: Random permutations for a rank correlation of more than eight points, and their seed.
 _DRAWS, _SEED = 99_999, 20260101
 
 
 def scipy_stats() -> Any:
-    """`scipy.stats`, which an extra installs."""
+    """Return `scipy.stats`, which an extra installs."""
     return errors.package("scipy.stats", "experiments")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """Times of one arm: the step of the divergence, or the number of steps that were run without one."""
+    """Times of one arm: the step of the divergence, or the number of steps of a run without one."""
 
     name: str
     times: tuple[int, ...]
     diverged: tuple[bool, ...]
-    #: The seed of each run, where runs are to be compared in pairs.
+    #: The seed of each run; empty if runs are not compared in pairs.
     seeds: tuple[int, ...] = ()
 
     @classmethod
@@ -46,17 +47,20 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """From the first divergence (None: none) and the steps of each run; events after the horizon are censored."""
+        """Return an arm from the first divergence (None: none) and the steps of each run.
+
+        Events after the horizon are censored.
+        """
         limit = max(steps, default=0) if horizon is None else horizon
         times = [min(s if f is None else f, limit) for f, s in zip(first, steps, strict=True)]
         return cls(name, tuple(times), tuple(f is not None and f < limit for f in first), tuple(seeds))
 
     def by_seed(self) -> dict[int, tuple[int, bool]]:
-        """Time and event of each seed."""
+        """Return the time and event of each seed."""
         return dict(zip(self.seeds, zip(self.times, self.diverged, strict=True), strict=True))
 
     def without(self, seed: int) -> Arm:
-        """The arm but for one seed."""
+        """Return the arm without one seed."""
         kept = [index for index, each in enumerate(self.seeds) if each != seed]
         times, events = tuple(self.times[i] for i in kept), tuple(self.diverged[i] for i in kept)
         return Arm(self.name, times, events, tuple(self.seeds[i] for i in kept))
@@ -70,14 +74,16 @@ class Arm:
         return sum(self.diverged)
 
     def median_time(self) -> float | None:
-        """The first time at which the Kaplan-Meier curve is at most a half; None if it never is."""
+        """Return the first time at which the Kaplan-Meier curve is at most a half; None if it never
+        is.
+        """
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # of 24 runs it is 0.5000000000000001 after 12 events
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # 24 runs give 0.5000000000000001 after 12 events
         return float(times[below[0]]) if len(below) else None
 
 
 def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any]:
-    """Times, the survival function after each, and its log-log confidence limits."""
+    """Return times, the survival function after each, and its log-log confidence limits."""
     stats = scipy_stats()
     if arm.events == 0:
         ones = np.ones(1)
@@ -86,15 +92,17 @@ def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any
     data = stats.CensoredData(times[events], right=times[~events])
     survival = stats.ecdf(data).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined where nobody is left
+        warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined when no run is left
         interval = survival.confidence_interval(confidence, method="log-log")
     return survival.quantiles, survival.probabilities, interval.low.probabilities, interval.high.probabilities
 
 
 def sign_flip(values: Sequence[float]) -> float:
-    """Two-sided p-value of the exact sign-flip test that the values are symmetric about zero.
+    """Return the two-sided p-value of the exact sign-flip test that the values are symmetric about
+    zero.
 
-    All 2^n choices of the signs are counted, by the sorted sums of two halves. Zeros say nothing and are left out.
+    The test counts all 2^n choices of the signs, by the sorted sums of two halves. Zeros carry no
+    information and are left out.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([])
     (0.25, 1.0)
@@ -120,20 +128,22 @@ def _sums(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One arm against another on the same seeds."""
+    """The comparison of one arm with another on the same seeds."""
 
-    #: Exact, two-sided; None where no pair of runs differs.
+    #: The exact two-sided p-value; None if no pair of runs differs.
     p: float | None
-    #: Seeds in both arms.
+    #: The number of seeds in both arms.
     seeds: int
-    #: Events of the first arm less those expected if the arms do not differ: the log-rank statistic.
+    #: The log-rank statistic: events of the first arm minus those expected if the arms do not
+    #: differ.
     score: float
-    #: Pairs of runs in which the first arm's event came first, and the other's.
+    #: The numbers of pairs of runs in which the event of the first arm, or of the other, came
+    #: first.
     sooner: int
     later: int
-    #: The hazard ratio with its limits; None where too few events are there to tell.
+    #: The hazard ratio with its limits; None if there are too few events to estimate it.
     ratio: tuple[float, float, float] | None = None
-    #: p after Holm's correction for the tests that belong together, if that was made.
+    #: p after Holm's correction over the tests that belong together; None without a correction.
     corrected_p: float | None = None
 
     @property
@@ -147,12 +157,13 @@ class Comparison:
 
 
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
-    """The log-rank test stratified by condition, as by rate, exact by exchanging the two runs of a seed.
+    """Compare arms by the log-rank test, stratified by condition such as the rate, and exact over
+    exchanges in pairs.
 
-    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores of the first arm's
-    runs, where a score is the number of events (0 or 1) less those expected by then. Exchanging the runs of a seed
-    leaves the scores as they are, so that the statistic changes by signs alone; those of a seed go together in all
-    strata.
+    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores
+    of the first arm's runs, where a score is the number of events (0 or 1) minus the number
+    expected by then. Exchanging the two runs of a seed leaves the scores as they are, so it only
+    changes signs in the statistic. The runs of a seed are exchanged in all strata together.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -171,9 +182,11 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, seed: int = _SEED) -> float:
-    """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact test at `level`.
+    """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact
+    test at `level`.
 
-    Pairs of runs of one seed are drawn with replacement, so that shares, times and their dependence are those stored.
+    Pairs of runs of one seed are drawn with replacement, which keeps the stored shares, times and
+    their dependence.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
@@ -189,7 +202,9 @@ def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, 
 
 
 def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
-    """Of each run its event less Nelson and Aalen's cumulative hazard of all runs at its time."""
+    """Return for each run its event minus Nelson and Aalen's cumulative hazard of all runs at its
+    time.
+    """
     hazard, found = 0.0, {}
     for time in sorted({t for t, _ in runs}):
         hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
@@ -198,7 +213,9 @@ def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
-    """1 if the event of a comes first while b is watched, -1 the other way round, 0 if neither."""
+    """Return 1 if the event of a comes first while b is watched, -1 the other way round, 0 if
+    neither.
+    """
     (at, event), (bt, other) = a, b
     if event and (at < bt or (at == bt and not other)):
         return 1
@@ -208,10 +225,12 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
 
 
 def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """Cox's hazard ratio of the first arms to the second, stratified by condition, with limits from the seeds.
+    """Return Cox's hazard ratio of the first arms to the second, stratified by condition, with
+    limits from the seeds.
 
-    The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and conditions go together.
-    None where an arm has no event, or none would be left without one of the seeds.
+    The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and
+    conditions go together. Return None if an arm has no event, or would have none without one of
+    the seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -229,7 +248,9 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) ->
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """The maximum of Cox's partial likelihood (Breslow's for ties), in the log of the ratio, or None."""
+    """Return the maximum of Cox's partial likelihood (Breslow's for ties) in the log of the ratio,
+    or None.
+    """
     sets = []  # at each time: events of a, events of both, at risk in a, at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
@@ -252,7 +273,7 @@ def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's correction for the number of tests: the p-values with which to judge each at one level.
+    """Return p-values after Holm's correction for the number of tests, to be judged at one level.
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
@@ -265,20 +286,22 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """Tests that belong together, with their p-values by `holm`; where no pair differs, p counts as 1."""
+    """Return tests that belong together with their p-values by `holm`; p counts as 1 if no pair
+    differs.
+    """
     p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
     return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
 
 
 def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a proportion."""
+    """Return Wilson's interval of a proportion."""
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
     low, high = scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
     return float(low), float(high)
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """The mean and its limits by Student's t with n - 1; None for fewer than three values."""
+    """Return the mean and its limits by Student's t with n - 1; None for fewer than three values."""
     if len(values) < 3:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
@@ -296,9 +319,10 @@ class Correlation:
 
 
 def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correlation | None:
-    """Spearman's rho of points with a key: the same key again is the same arm and counts once. None below four points.
+    """Return Spearman's rho of points with a key; None for fewer than four points.
 
-    The p-value is of all permutations up to eight points, of 99,999 random ones above.
+    Points with the same key are the same arm and count once. The p-value uses all permutations of
+    up to eight points, and 99,999 random ones above.
     """
     once: dict[Hashable, tuple[float, float]] = {}
     for key, x, y in points:

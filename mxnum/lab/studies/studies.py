@@ -1,4 +1,5 @@
-"""The studies that ship: those with many arms alike are made here, all others are TOML files in ``files/MODEL``.
+"""The studies that ship. Those with many similar arms are made here; all others are TOML files in
+``files/MODEL``.
 
 Settings were fixed before seeds were drawn.
 """
@@ -18,30 +19,33 @@ from mxnum.lab.studies.study import MODELS, Study
 from mxnum.output.files import as_path
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
-#: The first seed of "quick", drawn the same way. No other study uses its seeds.
+#: The first seed of "quick", drawn as `FIRST_SEED` was. No other study uses the seeds of "quick".
 QUICK_SEED = 38475894
 
 E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
 
 
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
-    """bfloat16 vector operations, float32 products, and only the layer-norm parameters rounded otherwise."""
+    """Return a recipe that rounds only the layer-norm parameters, with bfloat16 vector operations
+    and float32 products.
+    """
     return Recipe(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
 
 
 def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
-    """The FP32 arm of each arm's rate."""
+    """Return the FP32 arm at the rate of each arm."""
     return {name: f"FP32, rate {arm.rate:g}" for name, arm in arms.items()}
 
 
 BASE = Experiment()
-#: A setting that costs a twentieth. Its rate was chosen on seeds 1 to 6, which are not reported: within 4,000 steps
-#: runs with E2M1 in layer norm diverge and few in bfloat16 do.
+#: A setting that costs a twentieth of the default one. Its rate was chosen on seeds 1 to 6, which
+#: are not reported: within 4,000 steps, runs with E2M1 in layer norm diverge and few in bfloat16
+#: do.
 SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
 
 
 def small(arms: Mapping[str, Experiment], **changes: object) -> dict[str, Experiment]:
-    """The arms in the small setting."""
+    """Return the arms in the small setting."""
     return {name: arm.but(**(SMALL | changes)) for name, arm in arms.items()}
 
 
@@ -68,7 +72,7 @@ _MECHANISM = {
     # Clamping: alone, and removed.
     "LN clamp, no rounding": _with(layer_norm_only(Operand("mxfp4_e2m1", error="clamp"))),
     "LN E2M1 rceil (no clamp)": _with(layer_norm_only(Operand("mxfp4_e2m1", scale_rule="rceil"))),
-    # Which parameter.
+    # Rounding of one parameter alone.
     "gamma E2M1": _with(layer_norm_only(E2M1, BFLOAT16)),
     "beta E2M1": _with(layer_norm_only(BFLOAT16, E2M1)),
     # Coarse rounding on a plain grid, straight-through: no blocks, no scales, no clamping.
@@ -76,11 +80,11 @@ _MECHANISM = {
     "gamma grid 1/16": _with(layer_norm_only(Operand(error="grid", step=0.0625), BFLOAT16)),
     "beta grid 1/64": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.015625))),
     "beta grid 1/16": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.0625))),
-    # The same sizes of error without the steps: no bias, or one sign only.
+    # Errors of the same size without the steps: with random signs, one sign, or shuffled.
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
-    # Stochastic rounding: no dead zone on average.
+    # Stochastic rounding, which has no dead zone on average.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
     # Finer blocks, finer elements.
@@ -89,17 +93,18 @@ _MECHANISM = {
     "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
     "LN E2M3": _with(layer_norm_only(Operand("mxfp6_e2m3"))),
     "LN E4M3": _with(layer_norm_only(E4M3)),
-    # Nothing to round: gamma and beta stay where they start.
+    # Nothing to round: gamma and beta keep their initial values.
     "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
     "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
     "bf16, LN frozen": _FROZEN,
     "bf16, gamma frozen": _BF16.but(train_gamma=False),
     "bf16, beta frozen": _BF16.but(train_beta=False),
-    # Frozen at another gain: is it the learning that stabilises, or the small gain that is learnt?
+    # Frozen at another gain: does learning stabilise the run, or the small gain that it learns?
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
-    # A fixed small gain and a beta that learns: does its rounding suffice where a lost gain cannot be the reason?
+    # A fixed small gain and a trained beta: does the rounding of beta alone cause a divergence,
+    # where a lost gain cannot be the reason?
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
@@ -172,7 +177,7 @@ _ABLATIONS = {
     for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
 }
 
-#: The six differences between text and released code; +1 is the code's way.
+#: The six differences between the paper's text and its released code; sign +1 follows the code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",
@@ -184,12 +189,12 @@ DIFFERENCES = (
 
 
 def fraction() -> list[tuple[int, ...]]:
-    """The 2^(6-2) fraction of resolution IV: the fifth factor is ABC, the sixth BCD."""
+    """Return the 2^(6-2) fraction of resolution IV: the fifth factor is ABC, the sixth BCD."""
     return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """The experiment in one format with the code's way wherever the sign is +1."""
+    """Return the experiment in one format that follows the released code wherever the sign is +1."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")
@@ -209,12 +214,16 @@ _FACTORIAL = {
 
 
 def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
-    """Row M10: a 4-bit format with layer norm in bfloat16, gradients perhaps rounded stochastically."""
+    """Return the recipe of a 4-bit format with layer norm in bfloat16 (claim M10).
+
+    With `stochastic`, gradients are rounded stochastically.
+    """
     precision = uniform_precision(format, layer_norm=BFLOAT16, scale_rule=scale_rule)
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: At a quarter of the rate of the small setting, where little diverges: what is compared is the loss that is reached.
+#: Arms at a quarter of the rate of the small setting. Few runs diverge there, so the final losses
+#: are compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
     for name, precision in {
@@ -247,7 +256,7 @@ _PAPER = {
 }
 _PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
 
-#: Steps of the square root of 2 above the paper's rate.
+#: Rates above the paper's rate, in steps of the square root of 2.
 PAPER_RATES = (8.5e-4, 1.2e-3, 1.7e-3, 2.4e-3, 3.4e-3, 4.8e-3, 6.8e-3)
 _PAPER_RATES = {
     f"{name}, rate {rate:g}": _PAPER_SCALE.but(rate=rate, steps=6000, precision=precision)
@@ -309,16 +318,16 @@ IN_PYTHON: dict[str, Study | Path] = {
     )
 }  # fmt: skip
 FILES = Path(__file__).parent / "files"
-#: By model and name; a study that is a file is its path.
+#: The studies by model and name; a study in a file is a path.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
     model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
 }
-#: Those of the MLP.
+#: The studies of the MLP.
 STUDIES = SHIPPED["mlp"] = IN_PYTHON | SHIPPED["mlp"]
 
 
 def get(name: str) -> Study:
-    """Return a study of the MLP by its name; one that is a file has a folder of runs of its own."""
+    """Return a study of the MLP by its name; a study from a file gets its own folder of runs."""
     found = STUDIES[errors.choose("study", name, tuple(STUDIES))]
     return found if isinstance(found, Study) else replace(study_file.read(found), own_folder=name)
 

@@ -1,4 +1,4 @@
-"""What a study is, and what it has to know of the network that its arms train."""
+"""A study, and its interface to the network that its arms train."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The networks: each has a module here whose `MODEL` is its `Model`, and a folder of study files.
+#: The networks. Each has a module in this package whose `MODEL` is its `Model`, and a folder of
+#: study files.
 MODELS = ("mlp", "language_model")
-#: Drawn once, by `secrets.randbelow`, after every setting of `studies` had been fixed. `--fresh` draws another.
+#: The first seed, drawn once by `secrets.randbelow` after every setting of `studies` had been
+#: fixed. `--fresh` draws another.
 FIRST_SEED = 39304300
 
 
@@ -22,35 +24,38 @@ class Study:
 
     name: str
     question: str
-    #: An `Experiment` each, or a `Setting` each.
+    #: The configuration of each arm: an `Experiment` or a `Setting`.
     arms: Mapping[str, Any]
-    #: How many seeds.
+    #: The number of seeds.
     seeds: int
-    #: The arm that the others are compared with.
+    #: The arm with which the others are compared.
     control: str
     measure_every: int = 250
     first_seed: int = FIRST_SEED
-    #: Arms with a control of their own, as FP32 at their rate.
+    #: The control of each arm that has its own, such as FP32 at its rate.
     controls: Mapping[str, str] = field(default_factory=dict)
-    #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
+    #: The step before which excursions must start to count; they are watched up to twice this step.
+    #: None: all steps count.
     horizon: int | None = None
-    #: Measure also at every step after a loss above this times the least of the last 500.
+    #: Runs are also measured at every step after a loss above this times the least of the last 500.
     measure_above: float | None = None
-    #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
+    #: True if runs keep their last checkpoint (three times the size of the parameters), so that
+    #: more steps can follow.
     keeps_checkpoints: bool = False
-    #: The folder of its runs, within which arms of one name are one configuration; None: that of its `Model`.
+    #: The folder of the runs, in which arms of one name have one configuration; None: that of its
+    #: `Model`.
     own_folder: str | None = None
-    #: The name in the study file of each arm that a grid made.
+    #: For each arm that a grid made, its name in the study file.
     named: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> Model:
-        """Return what trains the arms."""
+        """The network that the arms train."""
         return model_of(next(iter(self.arms.values())))
 
     @property
     def folder(self) -> str:
-        """Return the folder of the runs."""
+        """The folder of the runs."""
         return self.model.folder(self) if self.own_folder is None else self.own_folder
 
     def control_of(self, arm: str) -> str:
@@ -61,29 +66,30 @@ class Study:
 class Model:
     """A network that studies train: how one task is trained, and how its runs are read and shown."""
 
-    #: The configuration of an arm in which nothing is changed; it has `steps`, `but`, `to_dict` and `from_dict`.
+    #: The configuration of an arm that changes nothing; it has `steps`, `but`, `to_dict` and
+    #: `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
-    #: What a study file has unless it says otherwise, and what else it may have at its top.
+    #: Defaults of a study file, and the extra keys that it may have at its top.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
-    #: Seeds that one process trains together, unless a call says otherwise.
+    #: The default number of seeds that one process trains together.
     stack = 1
-    #: Whether a run with fewer steps is the beginning of one with more.
+    #: True if a run with fewer steps is the beginning of one with more.
     prolongs = False
 
     def folder(self, study: Study) -> str:
-        """Return the folder of the runs of a study that has none of its own."""
+        """Return the folder of the runs of a study without its own folder."""
         return ""
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        """Raise an error if runs asked for in this way cannot be trained, `here` or on a cluster."""
+        """Raise an error if the requested runs cannot be trained, `here` or on a cluster."""
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:
-        """Return the rank of an arm among those that start together; what takes longest goes first."""
+        """Return the rank of an arm among those that start together; the slowest go first."""
         return 0
 
     def train(self, task: Any, progress: Any) -> None:
@@ -95,7 +101,7 @@ class Model:
         raise NotImplementedError
 
     def under_way(self, folder: Path, configuration: Any) -> Iterable[dict[str, Any]]:
-        """Yield the same of runs in the checkpoints of an arm."""
+        """Yield the summary of each unfinished run in the checkpoints of an arm."""
         return ()
 
     def finish(self, study: Study, table: dict[str, Any]) -> None:
@@ -103,7 +109,9 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the text beside the JSON file of a table, by the ends of the files' names: the page, and more."""
+        """Return the texts to write beside the JSON file of a table (the page and more), by the
+        suffixes of their names.
+        """
         raise NotImplementedError
 
 
@@ -114,5 +122,5 @@ def model_named(name: str) -> Model:
 
 
 def model_of(configuration: Any) -> Model:
-    """Return the model that a configuration is of."""
+    """Return the model that a configuration belongs to."""
     return model_named("mlp" if isinstance(configuration, Experiment) else "language_model")

@@ -1,4 +1,4 @@
-"""A study from a TOML file; what is wrong in it is said in one sentence that names the place."""
+"""Read a study from a TOML file; errors are one sentence that names the position in the file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "
 
 
 def read(path: str | Path, model: str = "mlp") -> Study:
-    """Return the study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes.
+    """Return the study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what
+    it changes.
 
-    Both take what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm may name its ``control``,
-    too. ``arms_of`` names a study file beside this one, whose arms come first. ``[grid]`` has lists: every arm is run
-    with every combination, and compared with its control in the same one.
+    Both tables take what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm
+    may also name its ``control``. ``arms_of`` names a study file in the same folder, whose arms
+    come first. ``[grid]`` has lists: every arm is run with every combination, and compared with its
+    control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -46,9 +48,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(place):
-                    base.but(**kept)  # it is the arm
+                    base.but(**kept)  # raises if the arm is wrong
                 with _named(f"[grid] for {place}"):
-                    base.but(**(kept | values))  # it is what the grid makes of it
+                    base.but(**(kept | values))  # raises if only the grid is
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),
@@ -118,7 +120,7 @@ def _short(value: Any) -> str:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Let errors name the place in the file."""
+    """Add the position in the file to errors."""
     try:
         yield
     except (ValueError, TypeError) as problem:
@@ -126,7 +128,9 @@ def _named(where: str) -> Iterator[None]:
 
 
 def places(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return the folders of the runs and of the tables of a study; without a folder, one with its name."""
+    """Return the folders of the runs and of the tables of a study; the default folder has the
+    study's name.
+    """
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -1,4 +1,6 @@
-"""How high the loss rises by Adam's second moment and the rate: a plane through logarithms, seed by seed."""
+"""How high the loss rises by Adam's second moment and the rate: a plane through logarithms, seed by
+seed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ Limits = tuple[float, float, float]
 
 
 def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
-    """The arms of a kind by beta2 and rate."""
+    """Return the arms of a kind by beta2 and rate."""
     found = {}
     for name, arm in table["arms"].items():
         if name.partition(", betas")[0] == kind:
@@ -24,15 +26,19 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Of each seed the largest loss in units of the least running median before it; those that are finite."""
+    """Return, for each seed whose losses are finite, the largest loss in units of the least running
+    median before it.
+    """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """The exponents of 1 - beta2 and of the rate in the height, by least squares for each seed, with 95 % limits.
+    """Return the exponents of 1 - beta2 and of the rate in the height, by least squares for each
+    seed, with 95 % limits.
 
-    None unless at least three seeds have every cell, and the cells have several values of beta2 and of the rate.
+    Return None unless at least three seeds have every cell, and the cells have several values of
+    beta2 and of the rate.
     """
     places = cells(table, kind)
     found = {place: heights(table, name) for place, name in places.items()}
@@ -46,7 +52,9 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Median height in each cell, with the runs that had an excursion and what became of them."""
+    """Return a table of the median height in each cell, with the number of runs with an excursion
+    and their outcomes.
+    """
     places = cells(table, kind)
     rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
     lines = []

@@ -1,4 +1,6 @@
-"""Many runs on several processes: resumable, with progress; a run that fails does not stop the others."""
+"""Run many training runs on several processes: resumable, with progress; one that fails does not
+stop the others.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, which one process trains; it can be interrupted, and run again."""
+    """Some seeds of one arm, which one process trains; a task can be interrupted and run again."""
 
     arm: str
     #: An `Experiment`, or a `Setting`.
@@ -57,7 +59,7 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """Return the steps of all seeds."""
+        """The sum of the steps of all seeds."""
         return int(self.configuration.steps) * len(self.seeds)
 
     def run(self, progress: Any = None) -> None:
@@ -75,7 +77,7 @@ class Failure:
     seed: int
     #: The exception in one sentence.
     reason: str
-    #: Where the whole traceback is.
+    #: The file of the whole traceback.
     log: Path | None = None
 
     def __str__(self) -> str:
@@ -84,11 +86,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """How far a sweep is; steps are counted for each seed, and those that stood in checkpoints not at all."""
+    """The progress of a sweep in steps of single seeds, without the steps that were in checkpoints
+    at the start.
+    """
 
     done: int
     total: int
-    #: What runs now: the step that each task has reached.
+    #: The step that each running task has reached.
     running: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -96,17 +100,17 @@ class State:
         return told or ("done" if self.done == self.total else "starting")
 
 
-#: Called about once a second.
+#: A function that is called about once a second with the state.
 Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """The folder of an arm: its name with anything but letters, digits and dots replaced."""
+    """Return the folder of an arm: its name with anything but letters, digits and dots replaced."""
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
 def check_folders(arms: Iterable[str]) -> None:
-    """An error where two arms would write into one folder."""
+    """Raise ValueError if two arms would write into one folder."""
     by_folder: dict[Path, str] = {}
     for arm in arms:
         other = by_folder.setdefault(arm_directory(Path(), arm), arm)
@@ -125,7 +129,9 @@ def tasks_for(
     machine: str = "cpu",
     keep_operands: bool = False,
 ) -> list[Task]:
-    """Return the runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds first."""
+    """Return the runs that are not on disk with all their steps, in groups of `stack` seeds, first
+    seeds first.
+    """
     seeds, stack, tasks = list(seeds), stack or study.model.stack, []
     check_folders(study.arms)
 
@@ -149,7 +155,9 @@ def tasks_for(
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """Return what tells a queue the step that was reached, the first one and about once a second; or nobody."""
+    """Return `tell(step)`, which puts the step into a queue about once a second, or does nothing
+    without a queue.
+    """
     last = -math.inf
 
     def tell(step: int) -> None:
@@ -162,7 +170,9 @@ def telling(label: str, progress: Any) -> Callable[[int], None]:
 
 
 def _guarded(task: Task) -> list[Failure]:
-    """Run a task; where its seeds fail together, each alone, so that a failure is that of a seed."""
+    """Run a task and return its failures; if its seeds fail together, run each alone to find those
+    that fail.
+    """
     try:
         task.run(_progress)
     except Exception as problem:
@@ -173,7 +183,7 @@ def _guarded(task: Task) -> list[Failure]:
 
 
 def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
-    """The failure of a task of one seed, with its traceback in a file beside the runs."""
+    """Return the failure of a task of one seed, and write its traceback to a file beside the runs."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
     log = task.directory / f"failed-{task.seeds[0]}.txt"
@@ -192,24 +202,28 @@ def _start_worker(progress: Any, niceness: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # last: an exception in here would be shown as a failure
+    signal.signal(signal.SIGTERM, _leave)  # last: an exception above would count as a failure
 
 
 def _keep_freed_memory() -> None:
-    """Large arrays come again at every step; glibc gives them back and would have the system clear them each time."""
+    """Keep freed memory in the process: glibc would return it, and the system would clear it again
+    at every step.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
-        trim_threshold, mmap_threshold = -1, -3  # as in malloc.h
+        trim_threshold, mmap_threshold = -1, -3  # values from malloc.h
         for parameter in (trim_threshold, mmap_threshold):
             mallopt(parameter, 2**31 - 1)
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # so that no half of a file stays
+    raise SystemExit  # unwinds the stack, which removes partial files
 
 
 def _end_with_the_parent() -> None:
-    """A worker whose parent was killed has nobody to report to; its checkpoints are on disk."""
+    """Stop this process when its parent dies, since nobody reads the results; the checkpoints are
+    on disk.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -217,7 +231,9 @@ def _end_with_the_parent() -> None:
 
 
 class Workers(Executor):
-    """Processes of this machine, one task at a time each; one that dies fails its task alone and is replaced."""
+    """Processes of this machine that run one task at a time each; if one dies, only its task fails,
+    and a new one starts.
+    """
 
     def __init__(self, count: int, niceness: int = 0) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -241,18 +257,18 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("its process died; perhaps there was not enough memory") from None
-        except SystemExit:  # of `_leave`; here it would end this process, with the status of success
+        except SystemExit:  # from `_leave`; here it would end this process with status 0
             raise RuntimeError("its process was asked to end; what it had is in its last checkpoint") from None
 
     def terminate(self) -> None:
-        """End the processes now; their runs are at their last checkpoints."""
+        """Stop the processes now; their runs can continue from their last checkpoints."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for pool in list(self._pools):
             for process in list((pool._processes or {}).values()):
                 process.terminate()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End when the tasks are done."""
+        """Stop the processes when the tasks are done."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
         for pool in self._pools:
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
@@ -268,9 +284,11 @@ def run_all(
     say: Say = print,
     show: Show | None = None,
 ) -> list[Failure]:
-    """Run tasks on processes of this machine, or with ``processes=0`` in this one, and return what failed.
+    """Run tasks on processes of this machine, or with ``processes=0`` in this one, and return the
+    failures.
 
-    An interruption loses nothing but the steps since the last checkpoints: call it again with what `tasks_for` gives.
+    An interruption loses only the steps since the last checkpoints: call it again with the result
+    of `tasks_for`.
     """
     if processes == 0 or not tasks:
         return [failure for task in tasks for failure in _told(task, _guarded(task), say)]
@@ -289,14 +307,16 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """The same on an existing dask.distributed cluster whose workers see the same folder."""
+    """Run tasks on an existing dask.distributed cluster whose workers see the same folder, and
+    return the failures.
+    """
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
 
 @contextmanager
 def cluster(scheduler: str) -> Iterator[Executor]:
-    """The cluster at an address as an executor."""
+    """Yield the cluster at an address as an executor."""
     distributed = errors.package("distributed", "distributed")
     with distributed.Client(scheduler) as client:
         yield client.get_executor(pure=False)
@@ -305,7 +325,7 @@ def cluster(scheduler: str) -> Iterator[Executor]:
 def follow(
     executor: Executor, tasks: Sequence[Task], progress: Any, say: Say, show: Show | None = None
 ) -> list[Failure]:
-    """Submit the tasks, show what is going on, and collect the failures."""
+    """Run the tasks on an executor, show their progress, and return the failures."""
     futures: dict[Future[list[Failure]], Task] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
     began: dict[str, int] = {}
@@ -319,7 +339,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # (told when it is made)
+                    began.setdefault(label, step - 1)  # a step is reported after it is done
                     now[label] = step
         except queue.Empty:
             pass
@@ -339,7 +359,7 @@ def follow(
 
 
 def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> list[Failure]:
-    """Say that a task has ended, and return its failures."""
+    """Show that a task has ended, and return its failures."""
     say(f"{'failed' if failures else 'done'}: {task.label}{count}")
     for failure in failures:
         say(f"  {failure}")
@@ -347,7 +367,9 @@ def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> lis
 
 
 def every(seconds: float, say: Say) -> Show:
-    """A `Show` that says a line with an estimate of the time that is left, from time to time."""
+    """Return `show(state)`, which says a line with an estimate of the time left every `seconds`
+    seconds.
+    """
     shown = time.monotonic()
     began: float | None = None
 
@@ -357,7 +379,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # before, what is seen is compilation
+            has_started = 100 * state.done >= state.total  # earlier, most of the time is compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 
@@ -365,7 +387,7 @@ def every(seconds: float, say: Say) -> Show:
 
 
 def duration(seconds: float) -> str:
-    """A time in words, for estimates.
+    """Return a time in words, for estimates.
 
     >>> duration(40), duration(100), duration(3 * 3600)
     ('40 s', '2 min', '3.0 h')

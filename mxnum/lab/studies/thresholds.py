@@ -1,4 +1,6 @@
-"""What became of runs that jumped, over a range of thresholds: no count here rests on one line."""
+"""Outcomes of runs that jumped, over a range of thresholds, so that no count rests on one
+threshold.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,18 @@ import numpy as np
 
 from mxnum.lab.studies import report
 
-#: Multiples of the base, the least running median before a jump.
+#: The thresholds, in units of the base: the least running median before a jump.
 LINES = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0)
-#: The title of the table's first column; then how many runs stay above each line.
+#: The headings of the columns: arms, jumps, then the number of runs that stay above each threshold.
 HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, the least loss from its first jump on, in units of its base.
+    """Return, for each run that jumped, the least loss from its first jump on, in units of its
+    base.
 
-    The losses are the stored medians over bins of steps; a run whose jump begins in its last bin counts as infinite.
+    The losses are the stored medians over bins of steps; a run whose jump begins in its last bin
+    counts as infinite.
 
     >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
     >>> run["excursions"] = [{"start": 20, "end": None, "base": 1.0, "peak": 9.0, "area": 1.0}]
@@ -36,13 +40,17 @@ def least_after(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, its loss at the end, in units of the base before its first jump."""
+    """Return, for each run that jumped, its final loss in units of the base before its first jump."""
     runs = [run for run in report.courses(table, arm) if run.excursions]
     return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count the runs of each arm that never get below a line again (`ever`), or that end above it, for all `LINES`."""
+    """Return, for each arm, how many runs never fall below each threshold again (`ever`), or end
+    above it.
+
+    The thresholds are `LINES`.
+    """
     found = []
     for arm in arms:
         values = least_after(table, arm) if ever else at_the_end(table, arm)

@@ -1,10 +1,13 @@
 """The theory of training in block formats: stability, gradients of logits, scaling laws, speed-ups.
 
 - `stability`, `eigenmodes`: Adam under multiplicative noise in its gradients;
-- `crossing`, `compounding`, `gaps`: a clamped block's dead zone; a gain through many layers; gaps between values;
-- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the logits;
-- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and compared;
-- `speed_up`: what faster products make of a training step.
+- `crossing`, `compounding`, `gaps`: the dead zone of a clamped block; a gain through many layers;
+  gaps between values;
+- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the
+  logits;
+- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and
+  compared;
+- `speed_up`: how much faster products shorten a training step.
 """
 
 from mxnum.lab.theory.compounding import CompoundedGain, compounded_gain

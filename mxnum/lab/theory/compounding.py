@@ -1,8 +1,10 @@
-"""How a multiplicative error in every layer compounds over L layers, in plain chains and in residual ones.
+"""How a multiplicative error in every layer compounds over L layers, in plain chains and in
+residual ones.
 
-A layer multiplies the signal (or, backward, the gradient) by s + j (1 + zeta), where s is 1 with a skip connection, 0
-without, and j is what its branch does. Clean, it would be s + j. With independent errors of mean b and variance v the
-moments of the product are products of moments.
+A layer multiplies the signal (or, backward, the gradient) by s + j (1 + zeta), where s is 1 with a
+skip connection and 0 without, and j is the gain of its branch. Without the error the factor is s +
+j. With independent errors of mean b and variance v, the moments of the product are products of
+moments.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """First and second moment of (s + j (1 + zeta)) / (s + j); numbers or sympy symbols."""
+    """Return the first and second moment of (s + j (1 + zeta)) / (s + j); arguments are numbers or
+    sympy symbols.
+    """
     share = branch / (skip + branch)
     return 1 + share * bias, (1 + share * bias) ** 2 + share**2 * variance
 
@@ -44,10 +48,10 @@ def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any,
 def compounded_gain(
     bias: Any, variance: Any = 0.0, *, layers: int, branch: Any = 1.0, residual: bool = False
 ) -> CompoundedGain:
-    """The gain of `layers` layers with relative errors of that bias and variance.
+    """Return the gain of `layers` layers with relative errors of this bias and variance.
 
-    In a plain chain the gain is (1 + b)**L whatever the branch does. With skip connections only the branch's share
-    j / (1 + j) of the signal is touched.
+    In a plain chain the gain is (1 + b)**L for every branch gain. With skip connections the error
+    affects only the branch's share j / (1 + j) of the signal.
 
     >>> round(float(compounded_gain(-0.0591, layers=24).bias), 3)
     -0.768

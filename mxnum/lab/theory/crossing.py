@@ -1,8 +1,10 @@
-"""The dead zone of a clamped block, and the jump of the whole block when its maximum crosses to the next scale.
+"""The dead zone of a clamped block, and the jump of the whole block when its maximum crosses to the
+next scale.
 
-A weight that is trained through its quantized value (straight-through gradients) keeps being pushed while it lies in a
-piece of Q: the loss does not answer. At the top of a binade that piece is widened by clamping, and its end is special:
-there the shared scale changes, and every element of the block is quantized anew.
+A weight that is trained through its quantized value (straight-through gradients) is pushed on and
+on while it lies in one piece of Q, because the loss does not answer. At the top of a binade,
+clamping widens that piece. The end of the widened piece is special: there the shared scale changes,
+and every element of the block is quantized anew.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """Elements between `lower` and `upper` go from the value `before` to `after` when the block maximum crosses."""
+    """Elements between `lower` and `upper` change from the value `before` to `after` when the block
+    maximum crosses.
+    """
 
     lower: Fraction
     upper: Fraction
@@ -32,13 +36,13 @@ class Jump:
 
 @dataclass(frozen=True)
 class DeadZone:
-    """All numbers are in units of the crossing, the block maximum at which the shared scale changes."""
+    """The dead zone, in units of the crossing: the block maximum at which the shared scale changes."""
 
-    #: The piece of Q that ends at the crossing begins here ...
+    #: The start of the piece of Q that ends at the crossing.
     lower: Fraction
-    #: ... and has this value.
+    #: The value of Q on that piece.
     level: Fraction
-    #: What the elements of a block do at the crossing, for elements from 1/2 to 1.
+    #: The jumps of the elements of a block at the crossing, for elements from 1/2 to 1.
     jumps: tuple[Jump, ...]
 
     @property
@@ -57,7 +61,7 @@ def dead_zone(
     scale_rule: str | ScaleRule = "floor",
     rounding: str | Rounding = "rne",
 ) -> DeadZone:
-    """The dead zone below a change of scale, and the jumps at it.
+    """Return the dead zone below a change of scale, and the jumps at the change.
 
     >>> zone = dead_zone("mxfp8_e4m3")
     >>> zone.lower, zone.level, zone.largest_jump
@@ -69,7 +73,8 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) / (c / 2).
+    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) /
+    # (c / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -90,22 +95,26 @@ def dead_zone(
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """Gradient descent on a quadratic whose target lies between two values that a block can only jump between."""
+    """Gradient descent on a quadratic whose target lies between two values that a block can only
+    jump between.
+    """
 
     #: The share of steps spent at the upper value.
     duty: Fraction
     #: Mean number of steps from one upward jump to the next.
     period: Fraction
-    #: The mean of (Q - target)**2 over the cycle: it does not go away with smaller steps.
+    #: The mean of (Q - target)**2 over the cycle, which smaller steps do not reduce.
     mean_square: Fraction
 
 
 def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
-    """The cycle of gamma <- gamma - eta lambda (Q(gamma) - target) around the crossing, once gamma is there.
+    """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) around the crossing, once
+    gamma is there.
 
-    Below the crossing gamma moves up by a = eta lambda (target - below), above it down by d = eta lambda (above -
-    target): a rotation by a on a circle of length a + d. So the share of steps above is a / (a + d), whatever eta is,
-    the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
+    Below the crossing gamma moves up by a = eta lambda (target - below), above it down by d = eta
+    lambda (above - target): a rotation by a on a circle of length a + d. So the share of steps
+    above is a / (a + d) for every eta, the average of Q is the target, and a jump comes every 1 /
+    min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -118,10 +127,11 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
 
 def dwell(start: float, crossing: float, drift: float) -> int:
-    """Steps until a weight at `start` that is pushed by `drift` a step reaches `crossing`.
+    """Return the number of steps until a weight at `start` that moves by `drift` a step reaches
+    `crossing`.
 
-    For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam it is eta, however
-    small the gradient is.
+    For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
+    it is eta, however small the gradient is.
 
     >>> dwell(0.9, 1.0, 0.001)
     100
@@ -130,6 +140,6 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # What decimals lose when they become floats does not cost a step.
+    # Allow for the rounding of decimals to floats, which must not cost a step.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

@@ -1,8 +1,10 @@
-"""Noise that is drawn for each element, seen by one mode; and how high a mode rises before Adam arrests it.
+"""Noise drawn for each element, as one mode sees it; and how high a mode rises before Adam arrests
+it.
 
-A gradient whose elements are multiplied by 1 + zeta_i, independent of each other, moves along a mode v (a unit
-eigenvector of the preconditioned Hessian) as if by one noise xi = sum v_i^2 zeta_i: of the variance of zeta only the
-share sum v_i^4 is left. That share is 1 for a mode of one element and 1/n for one that n elements carry alike.
+Suppose the elements of a gradient are multiplied by 1 + zeta_i, independent of each other. The
+gradient along a mode v (a unit eigenvector of the preconditioned Hessian) then moves as if by one
+noise xi = sum v_i^2 zeta_i. Only the share sum v_i^4 of the variance of zeta is left. That share is
+1 for a mode of one element and 1/n for a mode that n elements carry alike.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: The share of its limit up to which a mode counts as quiet.
+#: A mode counts as quiet up to this share of its limit.
 QUIET = 0.8
 
 
 def inverse_participation(mode: Any) -> Any:
-    """sum v_i^4 / (sum v_i^2)^2 along the last axis: 1 / n for a mode that n elements carry alike.
+    """Return sum v_i^4 / (sum v_i^2)^2 along the last axis: 1 / n for a mode that n elements carry
+    alike.
 
     >>> float(inverse_participation([0.0, 3.0])), float(inverse_participation([1.0, -1.0, 1.0, 1.0]))
     (1.0, 0.25)
@@ -31,10 +34,10 @@ def inverse_participation(mode: Any) -> Any:
 
 
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
-    """The largest stable rate times curvature of a mode under noise drawn for each element.
+    """Return the largest stable rate times curvature of a mode under noise drawn for each element.
 
-    `stability_limit` with the variance times the inverse participation ratio; a ratio of 1 is noise common to all
-    elements.
+    This is `stability_limit` with the variance times the inverse participation ratio. A ratio of 1
+    is noise common to all elements.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174
@@ -48,9 +51,11 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """How high the loss of a mode rose once it had sharpened into instability: the largest over the median before."""
+    """How high the loss of a mode rose once it had sharpened into instability: the largest over the
+    median before.
+    """
 
-    #: Median, least and largest of the copies.
+    #: The median, least and largest height of the copies.
     height: float
     lowest: float
     highest: float
@@ -60,11 +65,13 @@ def arrest(
     beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
     after: int = 4000, copies: int = 16, seed: int = 0,
 ) -> Arrest:  # fmt: skip
-    """Adam on the loss lambda x^2 / 2 with gradient noise of deviation 1 while lambda grows by `sharpening` a step.
+    """Run Adam on the loss lambda x^2 / 2 with gradient noise of deviation 1 while lambda grows by
+    `sharpening` a step.
 
-    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and `after` steps more are made. Beyond
-    the limit x grows, its gradient fills the second moment after some 1 / (1 - beta2) steps, the step shrinks, and the
-    rise arrests itself: nothing stops it but that.
+    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and the run makes
+    `after` more steps. Beyond the limit x grows, its gradient fills the second moment after some 1
+    / (1 - beta2) steps, and the step shrinks. So the rise arrests itself, and nothing else stops
+    it.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

@@ -1,17 +1,17 @@
-"""The minimum of the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
+"""Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
 
-With a = ln A, b = ln B and e = ln E the logarithm of the law is that of a sum of exponentials of
+With a = ln A, b = ln B and e = ln E, the logarithm of the law is that of a sum of exponentials of
 
     z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e,
 
-which are linear in the five parameters. So with p_k = exp(z_k) / sum and c_k the gradient of z_k,
+which are linear in the five parameters. With p_k = exp(z_k) / sum and c_k the gradient of z_k,
 
-    gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g',
+    gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
-and Newton's method needs no second thought: a step solves (H + lambda M) s = -gradient, where H is the exact Hessian
-of the Huber loss and M the curvature of the quadratics that lie above it (weights min(1, delta/|r|)), which makes any
-step with a large lambda go down. All problems of a batch are arrays with a first axis, so that a bootstrap costs
-little more than a fit.
+So Newton's method applies directly. A step solves (H + lambda M) s = -gradient, where H is the
+exact Hessian of the Huber loss and M the curvature of the quadratics that lie above it (weights
+min(1, delta/|r|)). M ensures that any step with a large lambda lowers the loss. All problems of a
+batch are arrays with a first axis, so that a bootstrap costs little more than a fit.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: Parameters are in this order: ln A, ln B, ln E, alpha, beta.
+#: The number of parameters, which are in the order ln A, ln B, ln E, alpha, beta.
 PARAMETERS = 5
 #: No parameter moves further than this in a step.
 _LONGEST = 2.0
 _MOST_STEPS = 400
-#: As far as float64 goes; and what is enough where a sample of fits is wanted.
+#: Tolerances: the limit of float64, and what is enough for a sample of fits.
 EXACT, ENOUGH = 1e-14, 1e-7
 _MOST_TRIES = 12
 
 
 class Minimum(NamedTuple):
-    """What came of each problem."""
+    """The result of each problem."""
 
     #: problems x 5
     parameters: Array
     loss: Array
-    #: Whether the last step made the loss no smaller than that.
+    #: True if the last step lowered the loss by less than the tolerance.
     converged: Array
 
 
 class _Curvature(NamedTuple):
-    """The loss around some parameters, for each problem."""
+    """The loss, its gradient and its curvatures at given parameters, for each problem."""
 
     loss: Array
     gradient: Array
@@ -52,7 +52,7 @@ class _Curvature(NamedTuple):
 
 
 def predict(parameters: Array, x: Array, y: Array) -> Array:
-    """The logarithm of the law, problems x points; `x` and `y` are ln N and ln D."""
+    """Return the logarithm of the law, problems x points; `x` and `y` are ln N and ln D."""
     return _parts(parameters, x, y)[1]
 
 
@@ -67,10 +67,11 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Minimise from each of the rows of `parameters`, until a step makes the loss less than `tolerance` of it smaller.
+    """Minimize from each row of `parameters`, until a step lowers the loss by less than the share
+    `tolerance`.
 
-    `target` is ln L and `weights` the share of each point, for all problems alike or with a row for each. Where
-    `free` (problems x 5) is False a parameter stays what it is.
+    `target` is ln L and `weights` the share of each point, common to all problems or with one row
+    for each. Parameters stay fixed where `free` (problems x 5) is False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)
@@ -104,7 +105,7 @@ def minimize(
 
 
 def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """The shares p_k of the three terms, and the logarithm of their sum."""
+    """Return the shares p_k of the three terms, and the logarithm of their sum."""
     a, b, e, alpha, beta = (parameters[:, i, None] for i in range(PARAMETERS))
     terms = np.stack(np.broadcast_arrays(a - alpha * x, b - beta * y, e + 0 * x))
     largest = terms.max(axis=0)
@@ -114,7 +115,7 @@ def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def huber(residuals: Array, delta: float) -> Array:
-    """Half the square within `delta`, and delta (|r| - delta/2) beyond."""
+    """Return half the square within `delta`, and delta (|r| - delta/2) beyond."""
     size = np.abs(residuals)
     inner = np.minimum(size, delta)
     result: Array = inner * (size - inner / 2)
@@ -151,13 +152,16 @@ def _curvature(
 
 
 def _outer(weights: Array, g: Array) -> Array:
-    """Sums of g g' over the points."""
+    """Return the sums of g g' over the points."""
     result: Array = np.swapaxes(g * weights[:, :, None], 1, 2) @ g
     return result
 
 
 def _step(here: _Curvature, damping: Array) -> Array:
-    """The damped Newton step; parameters that are not free, and directions that nothing depends on, stay."""
+    """Return the damped Newton step.
+
+    Fixed parameters, and directions on which nothing depends, stay as they are.
+    """
     size = np.einsum("bii->b", here.above) / PARAMETERS
     ridge = (1e-14 + 1e-6 * damping) * size + 1e-300
     matrix = here.hessian + damping[:, None, None] * here.above + ridge[:, None, None] * np.eye(PARAMETERS)

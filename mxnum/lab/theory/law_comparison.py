@@ -1,4 +1,4 @@
-"""Can the runs that two scaling laws were fitted to distinguish them?"""
+"""Test whether the runs that two scaling laws were fitted to can distinguish the laws."""
 
 from __future__ import annotations
 
@@ -14,37 +14,43 @@ from mxnum.memory.dtypes import Array
 
 @dataclass(frozen=True)
 class LawComparison:
-    """How two fits differ.
+    """The differences between two fits.
 
-    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not
-    be the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables cover, not of
-    larger ones, and of the runs as they are: where all share one seed, another may shift them all.
+    A comparison can show that the laws differ, by how much, and in which parameters. If it finds no
+    difference, the laws need not be the same: `at_most` says how far apart they may still be. It
+    covers the sizes in both tables, not larger ones. It also covers only the runs as they are: if
+    all share one seed, another seed may shift them all.
     """
 
-    #: Median size of the difference of the laws' logarithms over the cells that lie in the range of both tables.
+    #: The median size of the difference of the laws' logarithms over the cells in the range of both
+    #: tables.
     distance: float
-    #: How often two fits to drawn tables lie as far apart as that by chance alone.
+    #: The probability that two fits to drawn tables lie as far apart by chance alone.
     p: float
-    #: The distance that a share `level` of the drawn pairs stays below.
+    #: The quantile at `level` of the distances of the drawn pairs.
     at_most: float
-    #: Second minus first, and the interval of it, for each parameter and the compute exponent.
+    #: The second value minus the first, and its interval, for each parameter and the compute
+    #: exponent.
     differences: dict[str, tuple[float, Interval]]
     level: float
-    #: Cells (N, D) in both tables; their runs are drawn together, so that what they share cancels.
+    #: The number of cells (N, D) in both tables. Their runs are drawn together, so that common
+    #: effects cancel.
     shared_cells: int
 
     @property
     def told_apart(self) -> bool:
-        """Whether chance alone would give such a distance in less than a share 1 - `level` of the cases."""
+        """True if chance alone gives such a distance in less than a share 1 - `level` of the cases."""
         return self.p < 1 - self.level
 
 
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Resample both tables, cell by cell, and see how far the two laws move relative to each other.
+    """Compare two laws by resampling both tables, cell by cell: how far do the laws move relative
+    to each other?
 
-    p is at least 1 / (1 + draws), so that few draws could not tell any laws apart: they are refused.
+    p is at least 1 / (1 + draws), so too few draws could not distinguish any laws and raise
+    ValueError.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -69,7 +75,7 @@ def compare_laws(
 
 
 def _common_ground(first: LossTable, second: LossTable) -> tuple[Array, Array]:
-    """The cells of either table that lie within the sizes of both."""
+    """Return the cells of either table that lie within the sizes of both."""
     cells = np.array(sorted(set(first.cells) | set(second.cells)))
     inside = np.ones(len(cells), bool)
     for table in (first, second):
@@ -87,7 +93,11 @@ def _drawn_cells(
     draws: int,
     rng: np.random.Generator,
 ) -> Array:
-    """How often each cell is drawn: as many as there are of those in both tables, in the first alone, in the second."""
+    """Return how often each cell is drawn.
+
+    Each draw has as many cells as there are in both tables, in the first alone, and in the second
+    alone.
+    """
     kinds = np.array([0 if cell in both else 1 if cell in first else 2 for cell in cells])
     counts = np.zeros((draws, len(cells)))
     for kind in range(3):
@@ -98,7 +108,7 @@ def _drawn_cells(
 
 
 def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
-    """The share of each run of a table."""
+    """Return the share of each run of a table, for each draw."""
     place = {cell: at for at, cell in enumerate(cells)}
     weights = counts[:, [place[cell] for cell in table.cells]]
     result: Array = weights / weights.sum(axis=1, keepdims=True)
@@ -106,7 +116,7 @@ def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) 
 
 
 def _logarithm(laws: Array, points: tuple[Array, Array]) -> Array:
-    """Laws x points."""
+    """Return the logarithm of the laws, laws x points."""
     A, B, E, alpha, beta = (laws[:, i, None] for i in range(5))
     n, d = points
     result: Array = np.log(A * n**-alpha + B * d**-beta + E)
@@ -119,7 +129,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """ln A and so on of the fit, and after it of the draws; in logarithms where a factor is what matters."""
+    """Return the parameters of the fit and, after it, of the draws, by name; A and B as logarithms."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

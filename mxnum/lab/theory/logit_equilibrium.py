@@ -1,13 +1,15 @@
-"""What follows from shrunken logit gradients: where training settles, what drifts, and what a trainer should change.
+"""What follows from shrunken logit gradients: where training settles, what drifts, and what a
+trainer should change.
 
-In a context where symbol j comes with probability q_j and the model says p_j, the mean gradient of logit j is, in units
-of c/N,
+In a context where symbol j comes with probability q_j and the model predicts p_j, the mean gradient
+of logit j is, in units of c/N,
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)),
 
-with b(p) the relative change of the target's component, if the other components are right on average. Without b it is
-p_j - q_j. With it the sum over j is no longer zero but the drift -sum q_j (1 - p_j) b(p_j): all logits move together,
-which the loss does not see, and where the differences of the logits rest, every g_j is the same.
+with b(p) the relative change of the target's component, if the other components are right on
+average. Without b the gradient is p_j - q_j. With b the sum over j is no longer zero but the drift
+-sum q_j (1 - p_j) b(p_j): all logits move together, which the loss does not see. Where the
+differences of the logits rest, every g_j is the same.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from mxnum.analysis import overflow_region
 from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
 from mxnum.memory.dtypes import Array
 
-#: Factors that are tried: 2**(k/8), rounded to what a float32 holds exactly.
+#: The factors to try: 2**(k/8), rounded to float32.
 FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))
 _HALVINGS = 48
 
@@ -33,7 +35,7 @@ _HALVINGS = 48
 class Equilibrium:
     """Where free logits come to rest under the mean gradient."""
 
-    #: What the model says.
+    #: The predicted probabilities at rest.
     p: Array
     #: The cross-entropy at rest less the entropy of q, in nats.
     excess: float
@@ -44,10 +46,12 @@ class Equilibrium:
 
 
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
-    """Where the logits come to rest in a context whose next symbols have the probabilities q.
+    """Return where the logits come to rest in a context whose next symbols have the probabilities
+    q.
 
-    Each g_j grows with p_j, because what becomes of 1 - p never grows with p. So there is one D for which the p_j with
-    g_j = D sum to 1, and both are found by bisection. Where b jumps, p may rest at the jump.
+    Each g_j grows with p_j, because the rounded value of 1 - p never grows with p. So there is one
+    D for which the p_j with g_j = D sum to 1, and bisection finds both. Where b jumps, p may rest
+    at the jump.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -73,14 +77,16 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     p = resting(common)
     inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
     resolution = 2.0 ** (1 - _HALVINGS)
-    count = float((p > resolution).sum())  # others would rest below zero: they vanish
+    count = float((p > resolution).sum())  # the other symbols would rest below zero, so they vanish
     drift = common * count
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
     return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
 
 
 def probabilities_of(q: Any) -> Array:
-    """q as a vector of float64; ValueError unless it is one of probabilities."""
+    """Return q as a vector of float64; raise ValueError unless it holds probabilities that sum to
+    1.
+    """
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
@@ -92,9 +98,9 @@ class LogitAdvice:
     """How the pull of targets changes with the factor and with the rule, and what to do about it."""
 
     now: Shrinking
-    #: By factor, c times `FACTORS`.
+    #: The result for each factor: c times `FACTORS`.
     factors: Mapping[float, Shrinking]
-    #: By scale rule, at the factor that was asked about.
+    #: The result for each scale rule, at the factor of the call.
     rules: Mapping[str, Shrinking]
     #: The factor with the least overflow of those tried.
     best_factor: float
@@ -116,10 +122,12 @@ def logit_advice(
     scale_rule: str | None = None,
     rounding: str = "rne",
 ) -> LogitAdvice:
-    """What rounding to a format does to the targets of a mean cross-entropy, and what keeps them in range.
+    """Return what rounding to a format does to the targets of a mean cross-entropy, and what keeps
+    them in range.
 
-    p says how probable the model finds the symbols that come: a number, a sample, or a `Beta` (default: Beta(1/2, 8), a
-    model that learns). Other arguments as in `logit_gradient_bias`.
+    p says how probable the model finds the target symbols: a number, a sample, or a `Beta`
+    (default: Beta(1/2, 8), a model that learns). The other arguments are as in
+    `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
     The pull of targets changes by -11.6 %, by -11.6 % through overflow, which affects 100 % of the tokens.

@@ -1,13 +1,17 @@
-"""The gradient of the logits under block scales: how much the pull towards the symbol that came shrinks.
+"""The gradient of the logits under block scales: how much the pull towards the target symbol
+shrinks.
 
-With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t]) c/N. Its largest
-component is always the target's, of magnitude A = (1 - p) c/N, because all others together have that magnitude too. So
-in blocks along the vocabulary the target decides the scale of its block, and what becomes of it is a function of A:
-piecewise constant, with the breakpoints of the format. In blocks along the tokens a second token of the same target may
-have the larger A; with `frequency`, the chance of that for each other token of a block, the scale is conditioned on
-exactly as in `cluster` (the small components of other tokens are taken to decide no scale).
+With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
+c/N, where t is the target. The target's component is always the largest, of magnitude A = (1 - p)
+c/N, because the others together have that magnitude too. So in blocks along the vocabulary the
+target decides the scale of its block, and its rounded value is a function of A: piecewise constant,
+with the breakpoints of the format. In blocks along the tokens a second token of the same target may
+have the larger A. With `frequency`, the probability of that for each other token of a block, the
+scale is conditioned exactly as in `cluster` (small components of other tokens are assumed to decide
+no scale).
 
-For p from Beta(a, b), 1 - p is from Beta(b, a), and the expectations over pieces are incomplete beta functions.
+For p from Beta(a, b), 1 - p is from Beta(b, a), and the expectations over pieces are incomplete
+beta functions.
 """
 
 from __future__ import annotations
@@ -26,19 +30,21 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: Binades of 1 - p that are gone through; what is below is bounded in enclosures and left out elsewhere.
+#: The number of binades of 1 - p that are summed. Enclosures bound the rest; other results omit it.
 DEPTH = 40
-#: The roundings whose error is never larger than the number, so that the rest is bounded.
+#: The rounding modes whose error never exceeds the number, so that the rest is bounded.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
-#: Bits of mpmath, and what an enclosure has beside those asked for.
+#: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
-#: Parameters of a beta distribution that mpmath's series still converge with.
+#: The largest parameter of a beta distribution for which mpmath's series converge.
 _LARGEST = 2048
 
 
 @dataclass(frozen=True)
 class Beta:
-    """p from a beta distribution: mean a / (a + b); a = 1, b = 1 is uniform, a small and b = 1 mostly near zero."""
+    """p from a beta distribution, with mean a / (a + b). a = b = 1 is uniform; a small and b = 1 is
+    mostly near zero.
+    """
 
     a: Fraction
     b: Fraction
@@ -52,7 +58,9 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """The p from `lower` to `upper`, whose target components become `level` c/N; None: p's own, by chance, in mean."""
+    """An interval of p whose target components all round to `level` c/N; None: to their own value
+    on average, at random.
+    """
 
     lower: Fraction
     upper: Fraction
@@ -62,21 +70,27 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shrinking:
-    """Expectations over tokens. With A the magnitude of the target's component and Q what it becomes:"""
+    """Expectations over tokens. A is the magnitude of the target's component, and Q its rounded
+    magnitude.
+    """
 
-    #: E[Q - A] / E[A], the relative change of the pull; below zero it shrinks.
+    #: E[Q - A] / E[A], the relative change of the pull; below zero the pull shrinks.
     bias: float
-    #: The part of that from components beyond the largest element of their block; the rest is rounding.
+    #: The part of `bias` from components beyond the largest element of their block; the rest is
+    #: rounding.
     overflow_bias: float
-    #: The share of the tokens whose component is.
+    #: The share of the tokens whose component is beyond the largest element.
     overflow: float
-    #: E[sum of the token's components] in units of c/N, if the other components are right on average: E[A - Q].
+    #: E[sum of the token's components] in units of c/N, if the other components are right on
+    #: average. It equals E[A - Q].
     sum: float
 
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component, for one format, rule, number of tokens and factor."""
+    """The relative change of the target's component, for one format, rule, number of tokens and
+    factor.
+    """
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -87,7 +101,8 @@ class LogitGradientBias:
     frequency: Fraction
 
     def at(self, p: Any) -> Array:
-        """E[Q]/A - 1 for each p, where the token's own component decides the scale; 0 for p = 1.
+        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale; 0 for p =
+        1.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -100,12 +115,14 @@ class LogitGradientBias:
         return relative
 
     def overflows(self, p: Any) -> Array:
-        """Whether the component of each p is beyond the largest element of its block."""
+        """Return True for each p whose component is beyond the largest element of its block."""
         u = 1 - _probabilities(p)
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """The exact pieces of p from 0 to about 1 - 2**-binades, where the token's own component decides the scale."""
+        """Return the exact pieces of p from 0 to about 1 - 2**-binades, if the token's own
+        component decides the scale.
+        """
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -116,7 +133,7 @@ class LogitGradientBias:
         return found
 
     def expression(self, p: Any, binades: int = 1) -> Any:
-        """E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
+        """Return E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
         import sympy
 
         cases = []
@@ -126,7 +143,8 @@ class LogitGradientBias:
         return sympy.Piecewise(*cases)
 
     def shrinking(self, p: Any) -> Shrinking:
-        """Expectations over tokens: p is a number, an array that is a sample of them, or a `Beta`.
+        """Return expectations over tokens; p is a number, an array that is a sample of them, or a
+        `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -142,7 +160,9 @@ class LogitGradientBias:
             return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
-        """A proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the extra ``proofs``."""
+        """Return a proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the
+        extra ``proofs``.
+        """
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
         flint = errors.package("flint", "proofs")
@@ -150,7 +170,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Below, each error is at most the number itself, and the chance of overflow at most that of being there.
+            # Below that, each error is at most the number itself, and the chance of overflow at
+            # most that of the interval.
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -163,11 +184,12 @@ class LogitGradientBias:
             ends = (value - abs(slack)).lower().fmpq(), (value + abs(slack)).upper().fmpq()
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
-    # A block of k has scale s with the chance others(end of s) - others(begin of s), where others(t) is that of no
-    # other token of the same target with A >= t. All lengths are in units of c/N: they are values of 1 - p.
+    # A block of k tokens has scale s with probability others(end of s) - others(begin of s), where
+    # others(t) is the probability of no other token of the same target with A >= t. All lengths are
+    # in units of c/N: they are values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
-        """The scales of components from 2**-binades to 1."""
+        """Return the scales of components from 2**-binades to 1."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 
@@ -175,9 +197,11 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Under scale s: where each piece of 1 - p begins and ends, the mean of Q there, and whether it overflows."""
+        """Yield, under scale s, the ends of each piece of 1 - p, the mean of Q there, and whether
+        the piece overflows.
+        """
         scale = self.ladder.units[s] / self.unit
-        if scale == 0:  # makes zeros
+        if scale == 0:  # all components become zero
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
             return
         for low, high, level, overflows in _positive_pieces(self.element, self.rounding):
@@ -185,13 +209,15 @@ class LogitGradientBias:
             yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """E[Q - A], the part of it beyond the largest element, and the chance of that, in units of c/N and 1."""
+        """Return E[Q - A], its part beyond the largest element, and the probability of that part,
+        in units of c/N and 1.
+        """
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
         for s in self._scales(binades):
             begin, end = self._ends(s)
             reached = law.others(end, self.frequency, self.block_size)
-            risen = reached - law.others(begin, self.frequency, self.block_size)  # to s by another token
+            risen = reached - law.others(begin, self.frequency, self.block_size)  # scale s set by another token
             for low, high, level, overflows in self._pieces_at(s):
                 for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
                     x, y = max(low, first), min(high, last, Fraction(1))
@@ -207,7 +233,9 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """As float64: where the scales begin, their units, and whether they begin above that."""
+        """The start of each scale, its unit, and True if the scale begins only above its start; as
+        float64.
+        """
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -215,14 +243,14 @@ class LogitGradientBias:
 
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array, Array]:
-        """The quantizer as float64."""
+        """The breakpoints and values of the quantizer, as float64."""
         quantizer = PiecewiseQuantizer.of(self.element, self.rounding)
         fields = quantizer.breakpoints, quantizer.lower, quantizer.upper, quantizer.at
         breaks, lower, upper, at = (np.array([float(x) for x in values]) for values in fields)
         return breaks, lower, upper, at
 
     def _scales_of(self, u: Array) -> Array:
-        """The scale that each token's own component asks for."""
+        """Return the scale that each token's own component requires."""
         begins, _, is_open_below = self._tables
         above = np.searchsorted(begins, u, "right") - 1
         is_open = is_open_below[np.maximum(above, 0)] & (u == begins[np.maximum(above, 0)])
@@ -230,7 +258,9 @@ class LogitGradientBias:
         return scales
 
     def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
-        """E[Q] in units of c/N under these scales, and which overflow."""
+        """Return E[Q] in units of c/N under these scales, and True for each component that
+        overflows.
+        """
         breaks, lower, upper, at = self._levels
         units = self._tables[1][scales]
         x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
@@ -246,7 +276,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # No other token of the block asks for scale s, or (is_end) for one above it.
+            # The probability that no other token of the block requires scale s, or one above it
+            # (`is_end`).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -274,21 +305,23 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """What rounding makes of the gradients of the logits, as a function of the probability p of the right symbol.
+    """Return what rounding does to the gradients of the logits, as a function of the probability p
+    of the target.
 
     Parameters
     ----------
     format, scale_rule, rounding, block_size
         As in `mxnum.quantize`; rounding "rne", "rna", "rtz" or "sr".
     tokens
-        N, over which the loss is a mean: those of a microbatch.
+        N, the number of tokens of a microbatch, over which the loss is a mean.
     factor
-        c, by which the loss is multiplied before the backward pass.
+        c, which multiplies the loss before the backward pass.
     frequency
-        For blocks along the tokens (in the product that gives the weight's gradient): the chance that another token of
-        the block has the same target. 0 stands for blocks along the vocabulary.
+        For blocks along the tokens (in the product that gives the weight's gradient): the probability
+        that another token of the block has the same target. 0 means blocks along the vocabulary.
     tensor_scale
-        Of NVFP4 and its like. Without it the largest component of the tensor is taken to be c/N, that of p = 0.
+        The tensor scale of NVFP4 and similar formats. Without it the largest component of the tensor
+        is assumed to be c/N, that of p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -312,7 +345,9 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """The quantizer above zero: where pieces begin and end, values (None: in mean x), whether they overflow."""
+    """Return the pieces of the quantizer above zero: their ends, values (None: x on average), and
+    whether they overflow.
+    """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
     edges: list[Fraction | None] = [Fraction(0), *quantizer.breakpoints[first:], None]
@@ -334,7 +369,7 @@ def _probabilities(p: Any) -> Array:
 
 
 class _MpmathBeta:
-    """1 - p for p from a `Beta`, in mpmath's floats."""
+    """The distribution of 1 - p for p from a `Beta`, in mpmath's floats."""
 
     def __init__(self, law: Beta):
         import mpmath
@@ -358,20 +393,20 @@ class _MpmathBeta:
         return self._mp.betainc(self._a + more, self._b, 0, self.number(x), regularized=True)
 
     def below(self, x: Fraction) -> Any:
-        """P(1 - p < x)."""
+        """Return P(1 - p < x)."""
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """E[1 - p; 1 - p < x]."""
+        """Return E[1 - p; 1 - p < x]."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """The chance that no other token of a block has the same target and 1 - p >= t."""
+        """Return the probability that no other token of a block has the same target and 1 - p >= t."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 
 class _ArbBeta(_MpmathBeta):
-    """The same in balls."""
+    """The distribution of 1 - p for p from a `Beta`, in balls of Arb."""
 
     def __init__(self, flint: Any, law: Beta):
         self._flint = flint

@@ -16,26 +16,26 @@ from mxnum import errors
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: What the columns of a file are called where it is not said; the first that is there.
+#: The default names of the columns; the first that the file has is read.
 COLUMNS = {
     "parameters": ("parameters", "params", "n_params", "N"),
     "tokens": ("tokens", "n_tokens", "D"),
     "loss": ("loss", "val_loss", "validation_loss", "L"),
 }
-#: A law of five parameters needs more runs than that, and three different sizes to bend between.
+#: A law of five parameters needs more than five runs, and three different sizes to show a bend.
 FEWEST_RUNS, FEWEST_SIZES = 6, 3
 
 
 @dataclass(frozen=True)
 class LossTable:
-    """One run a row: N parameters trained on D tokens to a loss."""
+    """A table with one run a row: N parameters trained on D tokens to a loss."""
 
     parameters: Array
     tokens: Array
     losses: Array
-    #: Rows of the file that have no loss, and are left out.
+    #: The number of rows of the file without a loss, which are left out.
     left_out: int = 0
-    #: The columns that were read: what each holds, and its name.
+    #: The name of the column that was read for each quantity.
     columns: Mapping[str, str] | None = None
 
     def __len__(self) -> int:
@@ -43,22 +43,22 @@ class LossTable:
 
     @property
     def flops(self) -> Array:
-        """6 N D."""
+        """6 N D, the training FLOPs of each run."""
         result: Array = 6 * self.parameters * self.tokens
         return result
 
     @property
     def cells(self) -> list[tuple[float, float]]:
-        """(N, D) of each run."""
+        """The pair (N, D) of each run."""
         return list(zip(self.parameters.tolist(), self.tokens.tolist(), strict=True))
 
     def where(self, chosen: Array) -> LossTable:
-        """The rows where a boolean array is True."""
+        """Return the rows where a boolean array is True."""
         return LossTable(self.parameters[chosen], self.tokens[chosen], self.losses[chosen])
 
 
 def loss_table(parameters: Any, tokens: Any, losses: Any) -> LossTable:
-    """A table from three sequences of positive numbers, checked."""
+    """Return a table of three sequences of positive numbers; raise an error if they do not fit."""
     arrays = {"parameters": parameters, "tokens": tokens, "losses": losses}
     checked = {name: _positive(name, values) for name, values in arrays.items()}
     for name, values in checked.items():
@@ -93,11 +93,11 @@ def read_losses(
     loss: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> LossTable:
-    """The table in a file of comma-separated values with a line of headings.
+    """Return the table in a file of comma-separated values with a line of headings.
 
-    `parameters`, `tokens` and `loss` name the columns where they have none of the usual names; `where` keeps the rows
-    whose columns have these values. Rows whose loss is blank or NaN are left out, and counted; anything else that is
-    not a positive number is an error that names the line.
+    `parameters`, `tokens` and `loss` name the columns if they have none of the usual names; `where`
+    keeps the rows whose columns have these values. Rows whose loss is blank or NaN are left out,
+    and counted. Anything else that is not a positive number raises an error that names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)
@@ -122,7 +122,7 @@ def read_losses(
 
 
 def _rows(path: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """The rows with the numbers of their lines, and the headings."""
+    """Return the rows with the numbers of their lines, and the headings."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream, restval="")

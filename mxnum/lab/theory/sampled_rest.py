@@ -1,10 +1,12 @@
-"""Where logits come to rest when all of their gradient is rounded, not the target's component alone: by the kernels.
+"""Where logits come to rest if all of their gradient is rounded, not the target's component alone;
+by the kernels.
 
-`logit_rest` has the pull of a target shrink, and takes what pushes the other symbols down to be right on average. But a
-block that holds no target is as large as its largest p, which overflows as a target does if its mantissa is large, so
-that the push shrinks, too. How often depends on how the p of a model scatter around what they are on average. Here
-contexts are drawn, with symbols at places of their own, logits that scatter, and a target each; their gradients go
-through the kernels, and the mean logits move until the mean gradient of each symbol is the same.
+`logit_rest` lets the pull of a target shrink, and assumes that the push on the other symbols is
+right on average. But a block without a target is as large as its largest p. That p overflows as a
+target does if its mantissa is large, so the push shrinks too. How often that happens depends on how
+the p of a model scatter around their means. This module draws contexts, each with its own order of
+symbols, scattered logits and a target. It rounds their gradients by the kernels, and moves the mean
+logits until the mean gradient of each symbol is the same.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from mxnum import FloatScaleRule, MXFormat, Rounding, ScaleRule, errors, fake_qu
 from mxnum.lab.theory.logit_equilibrium import Equilibrium, probabilities_of
 from mxnum.memory.dtypes import Array
 
-#: Steps of the search; the mean of the last quarter is the answer.
+#: The number of steps of the search; the result is the mean of the last quarter.
 _STEPS = 60
-#: How far a logit moves in a step, at most.
+#: The largest move of a logit in a step.
 _FARTHEST = 0.5
-#: After so many steps they are half as long, so that what jumps comes to rest, too.
+#: After this many steps the moves are half as long, so that logits at a jump come to rest too.
 _STEADY = 20
-#: Where symbols that never come begin, as a part of an equal share; and what is no divisor.
+#: The initial p of symbols that never come, relative to an equal share; and the smallest divisor.
 _LEAST, _TINY = 1e-3, 1e-30
 
 
@@ -42,7 +44,8 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Where the logits come to rest in contexts whose next symbols have the probabilities q, by Monte Carlo.
+    """Return where the logits come to rest in contexts whose next symbols have the probabilities q,
+    by Monte Carlo.
 
     Parameters
     ----------
@@ -51,18 +54,20 @@ def sampled_logit_rest(
     tokens, factor
         N and c: the gradient of a logit is (p - [it is the target's]) c/N.
     noise
-        How far the loss of the model would be above the entropy without rounding, in nats: logits scatter around their
-        mean by the root of twice that. 0: a model that has learnt all there is.
+        The excess loss of the model over the entropy without rounding, in nats: logits scatter around
+        their mean by the root of twice that. 0 is a model that has learnt everything.
     along
-        Where blocks lie: "vocabulary", as where the last layer hands its gradient down, or "tokens", as where it finds
-        that of its weights. A target is taken to decide the scale of its block.
+        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down, or
+        "tokens", as in the gradient of its weights. A target is assumed to decide the scale of its
+        block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        How many contexts are drawn, and from which seed; where there is a tensor scale, as many as a step has tokens.
+        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step has
+        tokens.
 
-    In the answer p and the excess are means over contexts, and the excess is that beyond a model with the same noise
-    whose gradient is not rounded.
+    In the result p and the excess are means over contexts. The excess is relative to a model with
+    the same noise whose gradient is not rounded.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(sampled_logit_rest(q, tokens=2048, noise=0.1, rows=256).excess, 2)
@@ -97,31 +102,35 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts that have the same probabilities, each with its symbols at places of its own, a target and noise."""
+    """Contexts that share the probabilities; each has its own order of symbols, a target and noise."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
-        #: The values of q, which of them each symbol has, and how many symbols have each.
+        #: The different values of q, the index of each symbol's value, and the number of symbols
+        #: with each.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: Which value the symbol at each place of each context has, and where it may be a target, or is.
+        #: The index of the value of q at each position of each context; True where the symbol may
+        #: be a target, and where it is.
         self.of_place = self.of_symbol[symbols]
         self.may_come = self.values[self.of_place] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
     def mean(self, of_places: Array, where: Array) -> Array:
-        """For each value of q the mean over those places that have it, in all contexts; 0 where there are none."""
+        """Return, for each value of q, the mean over the positions that have it, in all contexts; 0
+        if there are none.
+        """
         group = self.of_place[where]
         sums = np.bincount(group, of_places, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
         return found
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
-        """p of each symbol, the excess over the entropy, and the drift.
+        """Return p of each symbol, the excess over the entropy, and the drift.
 
-        `rounded` makes of the gradients of contexts, and of what would be the target's component at each place, what
-        becomes of them.
+        `rounded` rounds two arrays: the gradients of contexts, and the components that a target
+        would have at each position.
         """
         q, total, everywhere = self.values, self.counts.sum(), np.ones(self.comes.shape, bool)
         logits = np.log(np.maximum(q, _LEAST / total))

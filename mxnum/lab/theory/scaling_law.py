@@ -1,10 +1,12 @@
-"""Scaling laws L = A/N^alpha + B/D^beta + E of the loss by parameters N and tokens D: fitting them, with intervals.
+"""Fit scaling laws L = A/N^alpha + B/D^beta + E of the loss by parameters N and tokens D, with
+intervals.
 
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
 
-The fit minimises the mean Huber loss of log L, which is quadratic for misses within `delta` and linear beyond, so that
-runs that went astray do not bend the law. Its minimum is found by Newton's method from a grid of starts (`huber_law`).
+The fit minimizes the mean Huber loss of log L, which is quadratic for misses within `delta` and
+linear beyond, so that outliers among the runs do not bend the law. Newton's method finds the
+minimum from a grid of starts (`huber_law`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from mxnum.memory.dtypes import Array
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starts: ln A and ln B; ln E; alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
-#: Minima this close, relatively, are one.
+#: Minima within this relative distance count as the same.
 _SAME = 1e-6
 
 #: The two ends of an interval.
@@ -35,7 +37,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """L = A/N^alpha + B/D^beta + E."""
+    """The law L = A/N^alpha + B/D^beta + E."""
 
     A: float
     B: float
@@ -45,32 +47,36 @@ class ScalingLaw:
 
     @classmethod
     def of(cls, parameters: Array) -> ScalingLaw:
-        """From ln A, ln B, ln E, alpha and beta."""
+        """Return the law with these ln A, ln B, ln E, alpha and beta."""
         return cls(*np.exp(parameters[:3]).tolist(), *parameters[3:].tolist())
 
     @property
     def as_parameters(self) -> Array:
-        """The inverse of `of`."""
+        """The vector (ln A, ln B, ln E, alpha, beta); `of` is the inverse."""
         with np.errstate(divide="ignore"):
             return np.array([*np.log([self.A, self.B, self.E]), self.alpha, self.beta])
 
     def __call__(self, parameters: Any, tokens: Any) -> Any:
-        """The loss of that many parameters trained on that many tokens."""
+        """Return the loss of `parameters` parameters trained on `tokens` tokens."""
         n, d = (np.asarray(v, np.float64) for v in (parameters, tokens))
         return self.A * n**-self.alpha + self.B * d**-self.beta + self.E
 
     @property
     def falls(self) -> bool:
-        """Whether more parameters and more tokens both make the loss smaller, as they must in a law of scaling."""
+        """True if more parameters and more tokens both make the loss smaller, as they must in a law
+        of scaling.
+        """
         return self.alpha > 0 and self.beta > 0
 
     @property
     def compute_exponent(self) -> float:
-        """The power of the compute with which the best number of parameters grows: beta / (alpha + beta)."""
+        """The power of the compute with which the best number of parameters grows: beta / (alpha +
+        beta).
+        """
         return self.beta / (self.alpha + self.beta)
 
     def optimal(self, flops: float) -> tuple[float, float]:
-        """Parameters and tokens of least loss at 6 N D = flops."""
+        """Return the parameters and tokens of least loss at 6 N D = flops."""
         errors.require(self.falls, "law", "one that falls with parameters and tokens", self)
         errors.require(flops > 0, "flops", "positive", flops)
         factor = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
@@ -87,13 +93,15 @@ class ScalingFit:
     loss: float
     table: LossTable
     delta: float
-    #: How many starts there were, and how many of them led to this minimum.
+    #: The number of starts, and the number of them that led to this minimum.
     starts: int
     agreeing: int
 
     @cached_property
     def residuals(self) -> Array:
-        """log L minus that of the law, for each run: by how much, relatively, it lies above."""
+        """log L minus that of the law, for each run: how far, relatively, the run lies above the
+        law.
+        """
         x, y = np.log(self.table.parameters), np.log(self.table.tokens)
         result: Array = np.log(self.table.losses) - huber_law.predict(self._centred(), *self._offset(x, y))[0]
         return result
@@ -104,17 +112,22 @@ class ScalingFit:
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Parameters (as `NAMES`, draws x 5) of the fit under each row of weights of the runs, found from this fit."""
+        """Return the parameters (as `NAMES`, draws x 5) of a fit under each row of weights of the
+        runs.
+
+        The search starts from this fit.
+        """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
         parameters = _moved(found.parameters, self.table, back=True)
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Intervals that hold the middle `level` of the fits to tables drawn from this one, run by run.
+        """Return intervals that hold the middle `level` of the fits to tables resampled from this
+        one, run by run.
 
-        Also that of the `compute_exponent`. It says how far the law depends on which runs there are; what all runs
-        have in common, such as one seed, it cannot see.
+        The intervals include that of the `compute_exponent`. They show how far the law depends on
+        the choice of runs. They cannot show the effect of what all runs share, such as one seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -124,22 +137,27 @@ class ScalingFit:
     def forecast(
         self, parameters: float, tokens: float, *, level: float = 0.9, draws: int = 400, seed: int = 0
     ) -> tuple[float, float, float]:
-        """The law's loss for a model, and the bootstrap interval of it; the noise of a single run comes on top."""
+        """Return the law's loss for a model, and its bootstrap interval; the noise of a single run
+        comes on top.
+        """
         n, d = _one("parameters", parameters), _one("tokens", tokens)
         values = self.draws(self._resampled(draws, seed)).T
         found = values[0] * n ** -values[3] + values[1] * d ** -values[4] + values[2]
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Intervals of the values that a parameter can be held at without making the fit significantly worse.
+        """Return, for each parameter, the interval of values at which it can be held without a
+        significantly worse fit.
 
-        Significantly: twice the rise of the summed Huber loss, over the scale that makes it chi-squared for losses
-        with noise of this size, passes the quantile at `level`. An end is 0 or infinite where nothing stops it.
+        A fit is significantly worse if twice the rise of the summed Huber loss, divided by the
+        scale that makes it chi-squared for losses with noise of this size, exceeds the quantile at
+        `level`. An end is 0 or infinite if no value is rejected on that side.
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # Near `delta` = 0 a fit goes through five of the runs, which says nothing of the others' noise; and too few of
-        # these lie within a small `delta` to be counted, so that it is their median which says how many there would be.
+        # Near `delta` = 0 a fit goes through five of the runs, whose residuals do not show the
+        # noise, so they are left out. Too few of the others lie within a small `delta` to be
+        # counted, so the median residual gives their expected share.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -163,11 +181,12 @@ class ScalingFit:
 def fit_scaling_law(
     parameters: Any, tokens: Any = None, losses: Any = None, *, delta: float = 1e-3, starts: Sequence[Any] | None = None
 ) -> ScalingFit:
-    """The law of least mean Huber loss of log L; `parameters` may be a `LossTable` instead of the three sequences.
+    """Return the law of least mean Huber loss of log L; `parameters` may be a `LossTable` instead
+    of three sequences.
 
-    An infinite `delta` means least squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a
-    grid of 16. Of the minima that they lead to the lowest is taken, and `agreeing` says how many led there: where few
-    did, give more.
+    An infinite `delta` means least squares. `starts` is a sequence of (ln A, ln B, ln E, alpha,
+    beta); by default a grid of 16. The fit keeps the lowest minimum, and `agreeing` counts the
+    starts that led there. If few did, pass more starts.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out beside a table", tokens)
@@ -187,7 +206,7 @@ def fit_scaling_law(
 
 
 def middle(values: Array, level: float) -> Interval:
-    """The interval that holds the middle `level` of a sample."""
+    """Return the interval that holds the middle `level` of a sample."""
     _check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -208,7 +227,9 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Parameters as those of the law about the middle of the table, where A does not hang on alpha; or `back`."""
+    """Return the parameters of the law about the middle of the table, where A does not depend on
+    alpha; or undo it (`back`).
+    """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)
     moved[:, 0] += sign * moved[:, 3] * np.log(table.parameters).mean()
@@ -225,7 +246,9 @@ def _minimize(
 
 
 def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> Array:
-    """2 x 5: where the least loss with each parameter held passes the limit, below and above the best value."""
+    """Return where the least loss with each parameter held passes the limit, below and above the
+    best value: 2 x 5.
+    """
     x, y, target = np.log(table.parameters), np.log(table.tokens), np.log(table.losses)
     which = np.tile(np.arange(5), 2)
     sign = np.repeat([-1.0, 1.0], 5)
@@ -241,7 +264,7 @@ def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> 
     inner, reach = best[which], np.full(10, 1e-3)
     nearest, outside = np.repeat(best[None], 10, axis=0), np.zeros(10, bool)
     outer = inner
-    for _ in range(18):  # go outward until the fit is worse, 1e-3 * 2^17 = 131 at most
+    for _ in range(18):  # go outward until the fit is worse, at most 1e-3 * 2^17 = 131
         outer = np.where(outside, outer, best[which] + sign * reach)
         found, loss = held(outer, nearest)
         outside = loss > limit

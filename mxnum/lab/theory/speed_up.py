@@ -1,10 +1,12 @@
-"""How much faster a training step gets when its linear layers multiply in fewer bits: a model with stated parameters.
+"""How much faster a training step gets if its linear layers multiply in fewer bits: a model with
+stated parameters.
 
-The step in bf16 takes the time 1. A share `other` of it goes to what is no product of matrices (normalization,
-optimizer, communication); the rest goes to products, by their FLOPs: the linear layers of the MLPs and of attention,
-the attention scores, the logits. Each linear layer has three products of equal size: forward, the gradient of the
-input, the gradient of the weights. A product in fewer bits takes 1 / rate of its time, and `conversion` of its time
-more for quantizing its operands. Everything else stays as it was.
+The step in bf16 takes the time 1. A share `other` of it is no matrix product (normalization,
+optimizer, communication). The rest goes to products, by their FLOPs: the linear layers of the MLPs
+and of attention, the attention scores, the logits. Each linear layer has three products of equal
+size: forward, the gradient of the input, the gradient of the weights. A product in fewer bits takes
+1 / rate of its time, plus `conversion` of its time for quantizing its operands. Everything else
+keeps its time.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from dataclasses import dataclass, field
 
 from mxnum import errors
 
-#: Dense products relative to bf16, as the instructions have them: most hardware runs six bits as fast as eight.
+#: Rates of dense products relative to bf16, by instruction throughput. Most hardware runs six bits
+#: as fast as eight.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
-#: What may be reasonable, from products that reach their rate to those that do not.
+#: Reasonable ranges: products may reach their rate or fall short of it.
 REASONABLE = {
     "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
 }  # fmt: skip
@@ -36,7 +39,7 @@ class TransformerShape:
     kv_heads: int
     vocabulary: int
     context: int
-    #: Whether the MLP has a third matrix, as SwiGLU has.
+    #: True if the MLP has a third matrix, as SwiGLU has.
     gated: bool = True
 
     def __post_init__(self) -> None:
@@ -46,7 +49,9 @@ class TransformerShape:
 
     @property
     def flops(self) -> dict[str, float]:
-        """Forward, for each token: of the MLPs, the projections of attention, its scores (causal), and the logits."""
+        """Forward FLOPs per token of the MLPs, the projections of attention, its (causal) scores,
+        and the logits.
+        """
         mlp = (3 if self.gated else 2) * self.width * self.mlp_width
         attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
         scores = self.context * self.width  # two products over half of the context
@@ -84,7 +89,7 @@ class Recipe:
     forward: str
     input_gradient: str
     weight_gradient: str
-    #: The precision of the linear layers of attention, where it is another: all three of their products.
+    #: The precision of all three products of the linear layers of attention, if it differs.
     attention: str | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +100,8 @@ class Recipe:
 
     @classmethod
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
-        """From the precision of the forward products, and that of both backward ones where it differs.
+        """Return a recipe from the precision of the forward products and, if it differs, that of
+        both backward products.
 
         As a rule, hardware multiplies operands of two precisions at the rate of the wider one.
         """
@@ -103,7 +109,7 @@ class Recipe:
         return cls(forward, both, both, attention)
 
     def products(self, part: str) -> tuple[str, ...]:
-        """The precisions of the three products of the linear layers of a part."""
+        """Return the precisions of the three products of the linear layers of a part."""
         if part == "attention" and self.attention is not None:
             return (self.attention,) * 3
         return self.forward, self.input_gradient, self.weight_gradient
@@ -111,10 +117,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Projection:
-    """A step in low precision beside one in bf16."""
+    """The speed-up of a step in low precision over one in bf16."""
 
     speed_up: float
-    #: The time of each part, where all of the step in bf16 is 1; `conversion` is that of quantizing operands.
+    #: The time of each part, where the step in bf16 takes 1; `conversion` is the time to quantize
+    #: operands.
     times: Mapping[str, float] = field(repr=False)
 
 
@@ -126,7 +133,7 @@ def project(
     other: float = 0.1,
     conversion: float = 0.0,
 ) -> Projection:
-    """The speed-up of a training step over bf16; `rates` replaces some of `RATES`."""
+    """Return the speed-up of a training step over bf16; `rates` replaces some of `RATES`."""
     shape = _shape(shape)
     errors.require(0 <= other < 1, "other", "at least 0 and below 1", other)
     flops = shape.flops
@@ -142,7 +149,9 @@ def project_shares(
     rates: Mapping[str, float] | None = None,
     conversion: float = 0.0,
 ) -> Projection:
-    """The same, from shares of the time in bf16; `mlp` and `attention` are those of the linear layers."""
+    """Return the speed-up for given shares of the time in bf16; `mlp` and `attention` are those of
+    the linear layers.
+    """
     known = dict(RATES)
     for name, rate in (rates or {}).items():
         errors.choose("rates", name, tuple(RATES)[1:])
@@ -165,10 +174,11 @@ def project_shares(
 def project_range(
     shape: TransformerShape | str, recipe: Recipe, ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> tuple[float, float]:
-    """The least and the greatest speed-up where each parameter lies in a range (default: `REASONABLE`).
+    """Return the least and the greatest speed-up if each parameter lies in a range (default:
+    `REASONABLE`).
 
-    The names are those of rates, `other` and `conversion`. The speed-up rises or falls with each parameter throughout,
-    so its extremes are at corners.
+    The names are those of rates, `other` and `conversion`. The speed-up is monotonic in each
+    parameter, so its extremes are at corners.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

@@ -1,10 +1,11 @@
 """Multiplicative gradient noise on a quadratic: how bias and variance move the stability boundary.
 
-The loss is lambda theta**2 / 2 and the gradient that arrives is (1 + zeta) lambda theta with E[zeta] = b and
-Var[zeta] = v, independent from step to step. Momentum is an average, m <- beta m + (1 - beta) gradient, as in Adam;
-theta <- theta - eta m; a = eta lambda. The second moments (E theta^2, E theta u, E u^2), u = eta m, obey a linear
-recurrence. It maps covariance matrices to covariance matrices, so its spectral radius is an eigenvalue with such a
-matrix as eigenvector (Krein and Rutman): stability is lost where 1 is an eigenvalue, and nowhere earlier.
+The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lambda theta with
+E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
+<- beta m + (1 - beta) gradient, then theta <- theta - eta m. Write a = eta lambda and u = eta m.
+The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. It maps covariance
+matrices to covariance matrices, so its spectral radius is an eigenvalue whose eigenvector is such a
+matrix (Krein and Rutman). So stability is lost where 1 becomes an eigenvalue, and nowhere earlier.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from mxnum import errors
 
 
 def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[list[Any]]:
-    """The 3 x 3 matrix of the recurrence, for numbers or sympy symbols; `rate` is a, `gain` is 1 + b.
+    """Return the 3 x 3 matrix of the recurrence, for numbers or sympy symbols; `rate` is a, `gain`
+    is 1 + b.
 
     With r = (1 - beta) a (1 + zeta): theta' = (1 - r) theta - beta u and u' = r theta + beta u.
     """
@@ -34,7 +36,9 @@ def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[li
 
 @cache
 def stability_expression() -> Any:
-    """The largest stable a = eta lambda as a sympy expression in bias, variance and beta, solved from det(I - M) = 0.
+    """Return the largest stable a = eta lambda as a sympy expression in bias, variance and beta.
+
+    It solves det(I - M) = 0.
 
     >>> import sympy
     >>> sympy.simplify(stability_expression().subs(sympy.Symbol("beta", positive=True), 0))
@@ -50,10 +54,11 @@ def stability_expression() -> Any:
 
 
 def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.0) -> Any:
-    """The eta lambda below which E[theta**2] decays; 0 where 1 + bias is not positive.
+    """Return the eta lambda below which E[theta**2] decays; 0 if 1 + bias is not positive.
 
-    Without momentum this is 2 (1 + b) / ((1 + b)**2 + v). With momentum beta the noise counts (1+beta)/(1-beta) times
-    as much beside the bias: 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 + (1 + beta) v).
+    Without momentum this is 2 (1 + b) / ((1 + b)**2 + v). Momentum beta multiplies the weight of
+    the noise beside the bias by (1+beta)/(1-beta): 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 +
+    (1 + beta) v).
 
     >>> float(stability_limit()), float(stability_limit(-0.125)), round(float(stability_limit(momentum=0.9)), 9)
     (2.0, 2.2857142857142856, 38.0)
@@ -68,10 +73,11 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
 
 
 def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
-    """The same for Adam with a slow second moment, in units of the preconditioner that clean gradients would give.
+    """Return the stability limit of Adam with a slow second moment.
 
-    Adam divides by the root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias alone cancels: the
-    limit is that of clean gradients whatever b is. Variance always lowers it.
+    The unit is the preconditioner that clean gradients would give. Adam divides by the root of
+    E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias alone cancels: the limit
+    equals that of clean gradients for every b. Variance always lowers the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

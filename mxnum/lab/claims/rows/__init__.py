@@ -1,4 +1,5 @@
-"""One file for each claim: who says what, how it is checked here, and its figures. Importing this finds every file.
+"""One file for each claim: who states what, how it is checked here, and its figures. Importing this
+package imports every file.
 
 The rows of a paper come in the order of their files, and the papers in the order of `SOURCES`.
 """

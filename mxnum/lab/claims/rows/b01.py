@@ -24,7 +24,8 @@ CLAIM = Claim(
     "The closed forms and the expectations over clusters of `mxnum.analysis`, matched by the real kernels.",
     whose=Whose.OURS,
 )
-#: E[Q/x]-1 and E[Q]/E[x]-1 in percent, averaged log-uniformly over a binade, by format and scale rule.
+#: E[Q/x]-1 and E[Q]/E[x]-1 in percent, averaged log-uniformly over a binade, by format and scale
+#: rule.
 AVERAGES = {
     "mxfp8_e4m3": {
         "floor": (-1.294, -1.660), "even": (-0.712, -0.866), "ceil": (-0.070, -0.033), "rceil": (-0.070, -0.033),
@@ -78,7 +79,9 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
-    """Return the two averages over the grid of mantissas, whose parts have their log-uniform measure."""
+    """Return the two averages over the grid of mantissas, in which each part counts by its share of
+    the logarithm.
+    """
     f, measure = mantissas().astype(np.float64), log_measure()
     q = quantized(mantissas(), fmt, rule, block_size=1)
     return float((measure * (q / f - 1)).sum()), float((measure * q).sum() / (measure * f).sum() - 1)
@@ -91,7 +94,7 @@ def sample(mu: float, sigma: float, key: int) -> Array:
 
 
 def quantized(x: Array, fmt: str, rule: str, **layout: Any) -> Array:
-    """Return the values that x reads, in float64."""
+    """Return x quantized and read back, in float64."""
     return fake_quantize(x, fmt, scale_rule=rule, **layout).astype(np.float64)
 
 

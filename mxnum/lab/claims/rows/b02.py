@@ -24,7 +24,7 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A limit that is known no better than by this factor decides nothing.
+#: A measured limit that is uncertain by more than this factor decides nothing.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -72,7 +72,9 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 3, runs: int = 400_000) -> Comparison:
-    """Find by what factor a step of gradient descent itself changes the mean square, in many runs of a few steps."""
+    """Compare the growth of the mean square in a step of SGD, over many simulated runs of a few
+    steps, with the formula.
+    """
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""B3: the dead zone of a clamped block, in a short run that is made here."""
+"""B3: the dead zone of a clamped block, in a short run that the check trains."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RUN = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block":
 
 
 def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[str, Any]:
-    """Train with a gamma that starts in E4M3's clamped range.
+    """Train with a gamma that starts in E4M3's clamped range, and return a block that leaves it.
 
-    Return masters and quantized values of a block that leaves it.
+    The arrays are the master weights and their quantized values, step by step.
     """
     e4m3 = Operand("mxfp8_e4m3")
     precision = Recipe(gamma=e4m3, beta=e4m3, vector="bfloat16")
@@ -87,7 +87,9 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the value of an element at a block maximum of just above 1, by the table of jumps."""
+    """Return the value of an element, by the table of jumps, when the block maximum is just above
+    1.
+    """
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 

@@ -1,4 +1,4 @@
-"""B4: which difference between the text of the paper and its released code carries the effect."""
+"""B4: which difference between the text of the paper and its released code causes the effect."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ CLAIM = Claim(
     needs=("factorial.json",),
     command=command("factorial"),
 )
-#: The arm of `runaway-switches` that has all six switches the code's way.
+#: The arm of `runaway-switches` whose six switches all follow the code.
 SHIPPED = "released code, E2M1"
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Find what the six switches do to the time before the loss rises, in a fraction of resolution IV, seed by seed.
+    """Measure the effect of the six switches on the time before the loss rises, in a fraction of
+    resolution IV.
 
-    Eight seeds cannot give a p-value below 1 / 128: it is decided at 5 %, after Holm.
+    The differences are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the
+    level is 5 %, after Holm.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
@@ -85,7 +87,9 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean number of steps before the loss of this seed rises, the horizon where it does not."""
+    """Return the mean number of steps before the loss of this seed rises; the horizon counts if it
+    does not.
+    """
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -98,7 +102,7 @@ def _on_fresh_seeds(context: Context) -> str:
 
 
 def released_code(context: Context) -> Statement:
-    """Judge whether the released code diverges at the paper's size, in E4M3, where FP32 does not."""
+    """Judge whether the released code diverges at the paper's size in E4M3 where FP32 does not."""
     table, control = paper_size.table(context), paper_size.CONTROL
     what = f"the released code diverges where FP32 does not, {paper_size.WHERE}"
     name = next((arm for arm in table["arms"] if arm.startswith(f"{paper_size.PREFIX}released code")), None)
@@ -113,7 +117,7 @@ def released_code(context: Context) -> Statement:
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
     """Judge each seed against FP32 of the same seed.
 
-    Return None where seeds do not agree, are too few, or are calm but not `whole`.
+    Return None if seeds disagree, are too few, or are calm but not `whole`.
     """
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]

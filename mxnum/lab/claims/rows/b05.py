@@ -28,7 +28,8 @@ CLAIM = Claim(
 def _check(context: Context) -> Evidence:
     x, fmt = normal_blocks(), "mxfp4_e2m1"
     smaller, given = x * np.float32(0.75), {"scales": shared_scale(x, fmt)}
-    # What is quantized, how, the factor back, the formula's arguments, and the claimed gain and variance.
+    # The factor before quantization, its options, the factor after it, the formula's arguments, and
+    # the claimed gain and variance.
     variants: dict[str, tuple[Array, dict[str, Any], float, dict[str, Any], float, float | None]] = {
         "plain": (x, {}, 1.0, {}, 0.98958, 0.02351),
         "scale from x, then 3/4": (smaller, given, 4 / 3, {"prescale": "3/4"}, 1.0, 0.02818),
@@ -43,7 +44,7 @@ def _check(context: Context) -> Evidence:
             for j in (0, 1)
         )
         comparisons.append(Comparison(f"{name}: gain", gain, float(exact.gain), 5e-6))
-        # E[Q x] / E[x x], of which E[x x] = 1 makes 1 + E[(Q - x) x] the less noisy form.
+        # The gain E[Q x] / E[x x] is 1 + E[(Q - x) x], since E[x x] = 1; this form has less noise.
         samples.append((float(exact.gain), 1 + ((first - wide) * wide).mean(axis=1)))
         if variance is not None:
             comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))

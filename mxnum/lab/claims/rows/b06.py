@@ -90,9 +90,10 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 
 
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
-    """Compare each low precision with FP32 by the start of what did not come back, over the rates.
+    """Compare each low precision with FP32 by the starts of runaways, over the rates.
 
-    One test was named before these runs: E2M1 at width 32, at the level of 1 %. The others are descriptions.
+    One test was named before these runs: E2M1 at width 32, at the level of 1 %. The other
+    comparisons are descriptive.
     """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
     for kind in _kinds(table):
@@ -109,7 +110,7 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Tell at which rates each kind rises, beside FP32 on the same seeds."""
+    """Compare the rates at which each kind rises with those of FP32 on the same seeds."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -129,7 +130,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Return whether all of this kind and none of FP32 rise at the least rate where any does; None if not clear."""
+    """Judge whether, at the least rate where any run rises, all of this kind and none of FP32 do;
+    None if it is not clear.
+    """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
         if min(len(ours), len(theirs)) >= paper_size.SEEDS and any(ours + theirs):
@@ -152,7 +155,9 @@ def lost_runs(table: Table) -> Iterator[Statement]:
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return which formats lose runs at the highest rate, and which of them centring does not save; "" without runs."""
+    """Return in words which formats lose runs at the highest rate, and which do in spite of
+    centring; "" without runs.
+    """
     parts = []
     for name, arm, told in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
@@ -166,7 +171,7 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge what becomes of the runs that E4M3 loses, with a part of it alone, and with the drift taken away."""
+    """Judge what loses the runs of E4M3: one part alone, and the drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
@@ -207,7 +212,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
 
 
 def cost_of_the_drift(table: Table) -> list[Statement]:
-    """Judge what E4M3 and its parts cost at a high rate, by the loss at the end."""
+    """Judge what E4M3 and its parts cost at a high rate, by the final loss."""
     everywhere, others, alone, *ways = (
         f"{name}, rate 0.192"
         for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in WAYS))
@@ -235,7 +240,7 @@ def cost_of_the_drift(table: Table) -> list[Statement]:
 
 
 def four_bits_in_two_layers(table: Table) -> list[Statement]:
-    """Judge how E2M1 with the floor rule runs away where nothing else does, and what that begins with."""
+    """Judge how E2M1 with the floor rule runs away where no other recipe does, and what causes it."""
     whole, alone = "E2M1", "E2M1, logits"
 
     def shares(arm: str, of: str = whole) -> list[float]:
@@ -305,7 +310,7 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         )
 
 
-#: Studies of language models, each with its rules.
+#: The function that judges each study of language models.
 LANGUAGE_MODELS: dict[str, Callable[[Table], Iterable[Statement]]] = {
     "rates": lost_runs, "lost": lost_to_the_drift, "lost-again": cost_of_the_drift,
     "two-layers": four_bits_in_two_layers, "lost-elsewhere": lost_elsewhere,

@@ -37,11 +37,12 @@ def _check(context: Context) -> Evidence:
     for name, fmt in FORMATS.items():
         context.tell(name)
         found[name] = {e: relative_errors(fmt, 2.0**e) for e in WIDTHS}
-    # Where some smaller block has the larger error.
+    # The widths at which a smaller block has a larger error.
     e4m3, ue5m3, with_tensor_scale = (
         [e for e in WIDTHS if any(a > b for a, b in pairwise(errors[e]))] for errors in found.values()
     )
-    # A scale is subnormal if the largest number is below 6 * 2**-6; of 8 numbers that is likeliest.
+    # A scale is subnormal if the largest number is below 6 * 2**-6, which is most likely in blocks
+    # of 8.
     usual = [e for e in WIDTHS if math.erf(6 * 2.0**-6 / 2.0**e / math.sqrt(2)) ** 8 < 1e-3]
     small = 2.0**-8
     wide = normal_blocks(BLOCKS_OF_16, 16)[: BLOCKS_OF_16 // 4].astype(np.float64) * small

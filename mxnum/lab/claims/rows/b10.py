@@ -19,14 +19,15 @@ CLAIM = Claim(
     "transform does to the relative error depends on the crest factor of the block.",
     "Four tensors with ever heavier tails through the real kernels.",
 )
-#: Numbers of the crest factor, largest magnitude over root mean square, that part the blocks of 16.
+#: Limits of the crest factor (largest magnitude over root mean square) that divide the blocks of
+#: 16.
 CRESTS = (1.0, 1.75, 2.0, 2.2, 2.4, 2.6, 3.0, 4.0)
 NVFP4, NVINT4 = FORMATS = "nvfp4", "int4:block=16,scale=e4m3,tensor_scale=float32"
 BLOCKS = BLOCKS_OF_16 // 4
 
 
 def tensors(blocks: int = BLOCKS) -> dict[str, Array]:
-    """Return blocks of 16 with ever heavier tails, in float32."""
+    """Return blocks of 16 of four distributions with increasingly heavy tails, in float32."""
     rng, shape = np.random.default_rng(SEED), (blocks, 16)
     made = {
         "normal": rng.standard_normal(shape),
@@ -38,7 +39,9 @@ def tensors(blocks: int = BLOCKS) -> dict[str, Array]:
 
 
 def by_block(x: Array, fmt: str, transform: bool) -> Array:
-    """Return the squared error of each block over its sum of squares, perhaps with the transform."""
+    """Return the squared error of each block over its sum of squares, optionally with the
+    transform.
+    """
     wide = x.astype(np.float64)
     error = values(hadamard(x, signs="transformer_engine") if transform else x, fmt)
     back = hadamard(error, signs="transformer_engine", inverse=True) if transform else error

@@ -1,7 +1,7 @@
 """B11: the gradient of the logits overflows, in a small language model.
 
-The tests and their limits are those of `docs/lab/results/logits/README.md`, written before the study was run; those of
-the last layer are in `last_layer`.
+The tests and their limits are those of `docs/lab/results/logits/README.md`, written before the
+study was run; the tests of the last layer are in `last_layer`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: How far above the entropy float32 is at it.
+#: The excess below which float32 counts as at the entropy.
 AT_THE_ENTROPY = 0.02
-#: Studies that train until float32 is near the entropy, and what counts as near (by the README, too).
+#: Studies that train until float32 is near the entropy, and the excess that counts as near, as the
+#: README says.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
 }  # fmt: skip
-#: Studies beside the first, which the check takes where they are there.
+#: Further studies, which the check uses if they exist.
 FURTHER = (
     "logits/logits-more.json", "logits/logits-4096.json", *LONG, CONVERGED, "logits/logits-sgd.json",
     "logits/logits-24.json", "logits/logits-1024-classes.json", FACTORS,
@@ -44,7 +45,7 @@ CLAIM = Claim(
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
-#: What is trained where the stored study is not at hand: one seed, half of the steps.
+#: The arms that are trained if the stored study is missing: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
     "last x 1": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}},
@@ -52,7 +53,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "last x 1, rceil": {"where": "last", "recipe": {"gradients": {"format": "mxfp8_e4m3", "scale_rule": "rceil"}}},
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
-#: Limits of the README: within the first a statement holds, beyond the second it is refuted.
+#: Pairs of limits from the README: within the first a statement holds, beyond the second it is
+#: refuted.
 SIZE, BIAS, ALIKE = (0.015, 0.03), (0.005, 0.02), (0.01, 0.02)
 NEAR_ENOUGH = 0.05
 
@@ -80,7 +82,7 @@ def within(off: float, limits: tuple[float, float], times: float = 1) -> bool | 
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
-    """Judge what is left of a gap: less than a fifth of it holds, more than a half refutes."""
+    """Judge the remaining share of a gap: less than a fifth holds, more than a half refutes."""
     share = float(np.mean(left) / np.mean(whole))
     holds = decided(share < 0.2, share > 0.5)
     p = f", p {sign_flip(list(np.subtract(whole, left))):.2g} on {len(left)} seeds" if len(left) > 1 else ", one seed"
@@ -88,7 +90,7 @@ def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statemen
 
 
 def _what_decides(table: Table, sequences: int) -> list[Statement]:
-    """Make the tests that `logits` and `logits-converged` share."""
+    """Judge the tests that `logits` and `logits-converged` share."""
     one, centred = gaps(table, "last x 1"), gaps(table, "last x 1, centred")
     kept = mean_gap(table, "last x 1, stochastic") / float(np.mean(one))
     everywhere = gaps(table, "all")
@@ -108,7 +110,7 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
 
 
 def _mended(table: Table) -> list[float]:
-    """Return the gaps where a factor should take them away, means over the factors."""
+    """Return the gaps under factors that should remove the overflow, averaged over the factors."""
     found: list[float] = np.mean([gaps(table, f"last x 2^({k}/8)") for k in range(2, 8)], axis=0).tolist()
     return found
 
@@ -135,7 +137,9 @@ def _of_the_study(table: Table) -> Evidence:
 
 
 def _biases(table: Table) -> list[Statement]:
-    """Compare the relative change of the targets' pull with the analysis at the probabilities of the run."""
+    """Compare the relative change of the targets' pull with the analysis at the probabilities of
+    the run.
+    """
     groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
     for arm, found in table["arms"].items():
         runs = [run for run in found["runs"] if run["predicted_bias"] and "gradient_bias" in run["measured"]]
@@ -153,7 +157,7 @@ def _biases(table: Table) -> list[Statement]:
 
 
 def _answer(context: Context, statements: Sequence[Statement]) -> str:
-    """Return what overflow costs, and how far off the size is that the kernels predict, near the entropy and not."""
+    """Return in words what overflow costs, and how far the size predicted by the kernels is off."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
     if not unanimous(s for s in statements if "it is overflow" in s.what):
@@ -184,7 +188,7 @@ def _above(table: Table, control: str = "float32") -> float:
 def _sized(
     table: Table, what: str, arms: Iterable[str], limits: tuple[float, float] = SIZE, times: float = 1
 ) -> Statement:
-    """Judge whether gaps are what the analysis has at rest."""
+    """Judge whether gaps have the sizes that the analysis predicts at rest."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["at_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     numbers = (f"{arm} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -192,7 +196,7 @@ def _sized(
 
 
 def of_other_settings(table: Table) -> list[Statement]:
-    """Make the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
+    """Judge the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
     what = "it is the largest mantissa of a format: E5M2 and E3M2 are at rest where E4M3 is, E2M3 has no gap"
     larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
@@ -209,7 +213,7 @@ def of_other_settings(table: Table) -> list[Statement]:
 
 
 def of_many_symbols(table: Table) -> list[Statement]:
-    """Make the tests of `logits-4096`."""
+    """Judge the tests of `logits-4096`."""
     rceil = gaps(table, "E4M3, rceil")
     found = _sized(table, "with 4,096 symbols, after 1,600 steps, it is at rest where it should be", ("E4M3, centred",))
     rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
@@ -220,7 +224,7 @@ def of_many_symbols(table: Table) -> list[Statement]:
 
 
 def trained_longer(table: Table, near: float) -> list[Statement]:
-    """Make the test of the long studies, which says nothing where float32 is not near the entropy."""
+    """Judge the test of the long studies, which decides nothing if float32 is not near the entropy."""
     above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
@@ -235,7 +239,7 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
 
 
 def to_the_end(table: Table) -> list[Statement]:
-    """Make the tests of `logits-converged`, which say nothing where float32 is not at the entropy."""
+    """Judge the tests of `logits-converged`, which decide nothing if float32 is not at the entropy."""
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
@@ -259,7 +263,7 @@ def to_the_end(table: Table) -> list[Statement]:
 
 
 def without_adam(table: Table, adam: Table) -> list[Statement]:
-    """Make the tests of `logits-sgd`, beside the same seeds with Adam."""
+    """Judge the tests of `logits-sgd`, beside the same seeds with Adam."""
     arm = "last x 1, centred"
     more = [a - b for a, b in zip(gaps(table, arm), gaps(adam, arm), strict=False)]
     apart = float(np.mean(more))
@@ -274,7 +278,7 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
 
 
 def far_from_a_power_of_two(table: Table) -> list[Statement]:
-    """Make the test of `logits-24`."""
+    """Judge the test of `logits-24`."""
     what = "with 24 choices, where nothing but targets overflows, it is at rest where it should be"
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
@@ -283,7 +287,7 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Make the test of `logits-1024-classes`, whose prediction needs float32's own excess."""
+    """Judge the test of `logits-1024-classes`, whose prediction needs float32's own excess."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
@@ -296,7 +300,9 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge whether gaps are those at which logits rest by the kernels; off by twice the limit refutes it."""
+    """Judge whether gaps have the sizes that the kernels predict at rest; twice the limit refutes
+    it.
+    """
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     told = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -304,7 +310,7 @@ def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float =
 
 
 def of_factors(table: Table) -> list[Statement]:
-    """Make four of the tests of `logits-factors`."""
+    """Judge four of the tests of `logits-factors`."""
     gap = {arm: mean_gap(table, arm) for arm in table["arms"] if arm.endswith(", centred")}
     plain = [arm for arm in gap if not any(word in arm for word in ("rceil", "stochastic", "spread", "NVFP4"))]
     in_e2m1 = [arm for arm in plain if arm.startswith("E2M1")]
@@ -342,13 +348,13 @@ def of_factors(table: Table) -> list[Statement]:
 
 
 def without_notice(factors: Table, converged: Table) -> list[Statement]:
-    """Make the other one: NVFP4's tensor scale goes with the factor."""
+    """Judge the fifth test of `logits-factors`: NVFP4's tensor scale cancels the factor."""
     with_factor, without = mean_gap(factors, "NVFP4 x 2^(4/8), centred"), mean_gap(converged, "NVFP4, centred")
     numbers = f"{with_factor:+.4f} nats with a factor of 2^(4/8), {without:+.4f} without"
     return [Statement("NVFP4 does not notice a factor", within(abs(with_factor - without), ALIKE), numbers)]
 
 
-#: The rules of the studies beside the first, each with the results files that it takes.
+#: The functions that judge further studies, each with the results files that it needs.
 STUDIES: tuple[tuple[Callable[..., list[Statement]], tuple[str, ...]], ...] = (
     (of_other_settings, ("logits/logits-more.json",)),
     (of_many_symbols, ("logits/logits-4096.json",)),
@@ -363,7 +369,7 @@ STUDIES: tuple[tuple[Callable[..., list[Statement]], tuple[str, ...]], ...] = (
 
 
 def _trained(context: Context) -> Table:
-    """Train the quick arms, and return a table like that of the study."""
+    """Train the quick arms, and return a table in the form of the study's."""
     from mxnum.lab.language_model import Setting, train
 
     base = Setting(choices=16, context=32, sequences=16, layers=1, steps=QUICK_STEPS)

@@ -1,4 +1,4 @@
-"""B12: which part of a 4-bit recipe does what."""
+"""B12: the effect of each part of a 4-bit recipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of `parts` that belong together: arm, control, event, and what is expected.
+#: The tests of `parts` that belong together: arm, control, event, and whether it is expected
+#: sooner.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone brings the jump sooner": ("LN E2M1", "FP32", "first", True),
@@ -71,7 +72,7 @@ def _told_first(table: dict[str, Any], name: str, test: Comparison) -> str:
 
 
 def of_parts(table: dict[str, Any]) -> list[Statement]:
-    """Test the hypotheses `PARTS`, which belong together, over all rates of the table."""
+    """Judge the hypotheses `PARTS` together, over all rates of the table."""
     pairs = {what: over_rates(table, arm, control, event) for what, (arm, control, event, _) in PARTS.items()}
     statements = []
     for what, test in corrected({what: compare(of) for what, of in pairs.items()}).items():

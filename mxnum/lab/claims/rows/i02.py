@@ -15,8 +15,8 @@ CLAIM = Claim(
     "largest relative clamp error is 12.5 %, 6.25 % in E2M3, 25 % in E2M1 and 0.78 % in INT8.",
     "Every mantissa of 16 bits through the real kernels, weighted uniformly and by its share of log2.",
 )
-#: Shares of overflowing blocks in percent, uniform and log-uniform, and the largest relative clamp error in percent,
-#: each with half a unit of the last digit claimed.
+#: For each format: shares of overflowing blocks in percent, uniform and log-uniform, and the
+#: largest relative clamp error in percent, each with half a unit of the last digit claimed.
 FIGURES = {
     **dict.fromkeys(("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2"), ((25, 0.5), (19.26, 0.005), (12.5, 0.05))),
     "mxfp6_e2m3": ((12.5, 0.05), (9.31, 0.005), (6.25, 0.005)),

@@ -24,19 +24,22 @@ CLAIM = Claim(
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
-#: What is said of the others is ours.
+#: The paper's arm; statements about the others are this project's.
 OF_THE_PAPER = "E4M3"
-#: Looks that are averaged, early and late, and the steps from one to the next; there are more where a loss is high.
+#: The number of evaluations that are averaged, early and late, and the steps between regular
+#: evaluations (there are more where a loss is high).
 LOOKS, EVERY = 10, 50
 Growth = tuple[bool | None, float, float]
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare the measured zeta early and late in each run, and at the last look before a rise of the loss.
+    """Compare the measured zeta early and late in each run, and at the last evaluation before a
+    rise of the loss.
 
-    It grows if the exact sign-flip test of the logarithms, run by run, says so at `LEVEL`; it is of order 2 if the 95 %
-    limits of its geometric mean lie between 1 and 4, and not if they lie outside.
+    zeta grows if the exact sign-flip test of the logarithms, run by run, is significant at `LEVEL`.
+    It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not if they
+    lie outside.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []
@@ -68,7 +71,9 @@ def _check(context: Context) -> Evidence:
 
 
 def _looks(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Return how zeta grew in each run, and what it was at the last look before each rise, in logarithms."""
+    """Return the growth of zeta in each run, and its value at the last evaluation before each rise,
+    in logarithms.
+    """
     growth, last = [], []
     for run in runs:
         stop = run["steps"] if run["diverged"] is None else run["diverged"]
@@ -81,7 +86,9 @@ def _looks(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return in which formats zeta grows, what is undecided, and the number of the paper's format."""
+    """Return the formats in which zeta grows and what is undecided, and the number of the paper's
+    format.
+    """
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
@@ -97,7 +104,7 @@ def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str,
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Tell what zeta is early, late and at most, as long as nothing has risen."""
+    """Describe zeta early, late and at most, before any run rises."""
     found = []
     for name, arm in paper_size.table(context)["arms"].items():
         zeta = [_calm_looks(run) for run in arm["runs"]]
@@ -114,7 +121,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _calm_looks(run: dict[str, Any]) -> list[float]:
-    """Return zeta at the regular looks before the first excursion, without the first step."""
+    """Return zeta at the regular evaluations before the first excursion, without the first step."""
     end = run["excursions"][0]["start"] if run["excursions"] else math.inf
     pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
     return [zeta for at, zeta in pairs if zeta is not None and 0 < at < end and at % EVERY == 0]

@@ -32,7 +32,8 @@ def _check(context: Context) -> Evidence:
     runs, fp32 = paper_size.in_e4m3(context)
     if runs:
         jump, of_fp32 = paper_size.jumping(runs), paper_size.jumping(fp32)
-        # Steps before a jump: if both kinds have one hazard, a jump falls to E4M3 by its share of them.
+        # Steps before a jump. If both kinds have the same hazard, the probability that a jump is
+        # one of E4M3 is E4M3's share of these steps.
         ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
         theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (

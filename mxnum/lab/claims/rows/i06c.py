@@ -23,7 +23,7 @@ CLAIM = Claim(
     needs=("quick.json",),
     command="mxnum reproduce --quick --only I6c",
 )
-#: The rule written before `recovery` ran asks for so many runaways more than FP32's.
+#: The number of runaways beyond those of FP32 that the rule written before `recovery` requires.
 ENOUGH = 5
 #: The rate at which the confirmatory tests were fixed.
 RATE = "rate 0.034"
@@ -31,11 +31,11 @@ RATE = "rate 0.034"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare runaways in E2M1 with FP32's on the same seeds.
+    """Compare runaways in E2M1 with those of FP32 on the same seeds.
 
-    The confirmatory test is on the seeds of `quick`: the step at which a runaway begins, by the exact paired log-rank
-    test, two-sided, at `LEVEL`. Stored studies add the same test on other seeds, and the rule that was written before
-    `recovery`.
+    The confirmatory test is on the seeds of `quick`: the step at which a runaway begins, by the
+    exact paired log-rank test, two-sided, at `LEVEL`. Stored studies add the same test on other
+    seeds, and the rule that was written before `recovery`.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -67,7 +67,9 @@ def _check(context: Context) -> Evidence:
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return both arms by the steps at which their runaways begin, and the exact paired log-rank test."""
+    """Return both arms by the steps at which their runaways begin, and the exact paired log-rank
+    test.
+    """
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 
@@ -80,8 +82,10 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Apply the rule written before `recovery`: `ENOUGH` runaways more than FP32, and the test of their times."""
-    others = [name for name in table["arms"] if name != "FP32"]  # all that the table compares count in the correction
+    """Judge the rule written before `recovery`: `ENOUGH` more runaways than FP32, and the test of
+    their times.
+    """
+    others = [name for name in table["arms"] if name != "FP32"]  # Holm's correction counts all arms of the table
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]
     count, control = (report.outcomes(table, name)[Outcome.RUNAWAY] for name in ("E2M1", "FP32"))
     holds = test.comes_sooner if count - control >= ENOUGH and is_sure(test) else None

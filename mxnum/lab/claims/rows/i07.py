@@ -21,17 +21,18 @@ CLAIM = Claim(
     command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/lab/results",
 )
-#: Few seeds were acted on: the level, and the number of seeds below which it is undecided.
+#: The level of significance, and the number of seeds below which the claim is undecided.
 LEVEL, FEWEST = 0.05, 10
 CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat16, forward")
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Take each action from a checkpoint, beside controls whose parameters were changed by one part in a million.
+    """Judge each action at a checkpoint beside controls whose parameters were changed by one part
+    in a million.
 
-    Decided by the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions, from
-    `FEWEST` seeds on.
+    The exact sign-flip test of the delays, seed by seed, decides after Holm's correction over all
+    actions, from `FEWEST` seeds on.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -61,7 +62,7 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Tell what becomes of a jump after each action; one seed decides nothing."""
+    """Describe what a jump does after each action; one seed decides nothing."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         told = "; ".join(map(_acted, interventions.rows(acted)))

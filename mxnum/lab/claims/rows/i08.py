@@ -19,7 +19,7 @@ CLAIM = Claim(
     needs=("ablations.json",),
     command=command("ablations"),
 )
-#: What is said, and the arms whose excursions come sooner if it is so.
+#: The statements, and for each the arm whose excursions should come sooner, and the other arm.
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),

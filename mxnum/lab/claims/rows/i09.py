@@ -73,7 +73,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_budget(runs: Iterable[Run]) -> str:
-    """Return how many of the runs at each compute went astray."""
+    """Return in words how many of the runs at each compute went astray."""
     counts: dict[float, list[bool]] = {}
     for run in runs:
         counts.setdefault(run.budget, []).append(run.astray)
@@ -100,7 +100,7 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
 
 
 def _matches() -> Statement:
-    """Compare E4M3 with bf16; half a step of the grid on which the losses are recorded is what they can show."""
+    """Compare E4M3 with bf16, to within half a step of the grid on which the losses are recorded."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())
@@ -142,7 +142,7 @@ def _note(hazards: set[tuple[int, int]]) -> str:
 
 
 def of_our_own(context: Context) -> list[Statement]:
-    """Judge the two mitigations of formats in eight bits in language models of our own."""
+    """Judge the two mitigations of 8-bit formats in this project's language models."""
     made = []
     for model, table in language_models.of_recipes(context):
         for kind, way in product(("E4M3", "E5M2"), ("forward only", "weights alone, bf16 activations")):

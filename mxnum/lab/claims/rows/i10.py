@@ -1,4 +1,4 @@
-"""I10: scaling laws come back, from the losses that the authors of [I] published."""
+"""I10: scaling laws hold again, from the losses that the authors of [I] published."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: Ladders of one source on the same seeds, and their recipes; the first has those that others are compared to.
+#: Ladders of one source on the same seeds, and their recipes; the first has the recipes to compare
+#: with.
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -32,12 +33,13 @@ CLAIM = Claim(
     "those of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
-#: What the released notebook prints for E4M3 weights with bf16 activations, and half a unit of the last digit.
+#: The output of the released notebook for E4M3 weights with bf16 activations, and half a unit of
+#: the last digit.
 RELEASED = {
     "A": (2822.48, 5e-3), "B": (20445.4, 5e-2), "E": (0.53531, 5e-6), "alpha": (0.52362, 5e-6), "beta": (0.55335, 5e-6),
 }  # fmt: skip
 E4M3, DRAWS = losses.BF16_ACTIVATIONS["E4M3"], 200
-#: A reader must know that this was not fixed beforehand.
+#: A note that the rule was not fixed beforehand.
 _RULE = (
     "The rule: what counts as a valid law was settled after these numbers had been seen. A first rule asked for bf16's "
     "exponents as well, within their intervals; by it E5M2 forward only fails, narrowly, for its beta."
@@ -75,12 +77,14 @@ def _check(context: Context) -> Evidence:
 
 @cache
 def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
-    """Return the law of an arm; unless `all_runs`, of the runs that finished."""
+    """Return the law of an arm's finished runs, or with `all_runs` of all its runs."""
     return fit_scaling_law(losses.table(arm, loss, lambda run: all_runs or run.finished))
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Return whether an arm's law falls, and misses its runs no further than bf16's does those of the same sizes."""
+    """Judge whether an arm's law falls, and fits its runs no worse than bf16's law fits those of
+    the same sizes.
+    """
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -99,7 +103,9 @@ def validity(arm: str) -> tuple[bool, str]:
 
 
 def _exponents(arm: str) -> str:
-    """Tell how alpha and beta differ from those of bf16; runs of the same size are drawn together."""
+    """Describe how alpha and beta differ from those of bf16; runs of the same size are drawn
+    together.
+    """
     found = compare_laws(fit(BF16), fit(arm), level=LEVEL, draws=DRAWS, seed=SEED)
     law, parts = fit(arm).law, []
     for name in ("alpha", "beta"):
@@ -152,7 +158,7 @@ def _of_the_grid() -> str:
 
 
 def _of_the_compute() -> str:
-    """Tell how the law of the smaller models does on the largest, where an arm has them."""
+    """Describe how the law of the smaller models predicts the largest, for arms that have them."""
     parts = []
     for what, name in {"E5M2 with bf16": "fp8_e5m2_bfloat16", "E2M3 with bf16": "fp6_e2m3_bfloat16"}.items():
         smaller = fit_scaling_law(losses.table(name, keep=lambda run: run.finished and run.budget < 4e19))
@@ -180,7 +186,7 @@ def _of_the_floor(released: ScalingFit) -> str:
 
 
 def _of_the_shape() -> str:
-    """Tell whether the misses go with the compute, which no resampling of runs can show."""
+    """Describe how the misses depend on the compute, which no resampling of runs can show."""
     parts = []
     for what, name in {"E4M3 with bf16": E4M3, "bf16": BF16}.items():
         found = fit(name)
@@ -202,7 +208,9 @@ def _of_the_mixtures() -> str:
 
 
 def ladder(context: Context) -> str:
-    """Tell what laws a ladder of small models of our own follows, in float32 and in low precisions."""
+    """Describe the laws of a ladder of this project's small models, in float32 and in low
+    precisions.
+    """
     paths = {name: context.results / "language" / f"{name}.csv" for name in LADDERS}
     if not paths["ladder"].is_file():
         return ""

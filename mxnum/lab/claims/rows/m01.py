@@ -19,7 +19,7 @@ CLAIM = Claim(
     command=mlp_runs.command("recipes"),
 )
 CLAIM.figure()(mlp_runs.draw_final_losses)
-#: Scale rules, and the recipes of language models that have them.
+#: Scale rules, and the recipes of language models that use them.
 RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
 
 
@@ -46,13 +46,15 @@ def of_language_models(context: Context) -> list[Statement]:
         for rule, values in pairs.items():
             holds = sum(values) < 0 if corrected[rule] < LEVEL else None
             what = f"{model}, E2M1 {rule}: stochastic gradients reach a lower loss"
-            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have it
+            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have this rule
             made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
     return made or [Statement("the same for language models", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return under which rules stochastic gradients help language models, and by how much in the last study."""
+    """Return under which rules stochastic gradients help language models, and by how much in the
+    last study.
+    """
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -63,7 +63,7 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
 
 
 def answer(statements: list[Statement]) -> str:
-    """Return what is so on all tensors, what on none, and what on some."""
+    """Return in words what holds on all tensors, on none, and on some."""
     best = " or ".join(dict.fromkeys(best_rule(tensor, INT4) for tensor in tensors()))
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {

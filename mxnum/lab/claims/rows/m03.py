@@ -18,7 +18,7 @@ CLAIM = Claim(
     BY_FORMULA,
     "The paper's own gradients decide its two figures.",
 )
-#: Percent under floor and even, and half a unit of the last digit.
+#: The claimed percentages under floor and even, and half a unit of the last digit.
 FIGURES = {
     "E4M3": (0.8574, 0.5482, 5e-5), "E3M2": (0.8574, 0.3052, 5e-5), "E2M3": (0.3724, 0.1585, 5e-5),
     "E2M1": (2.3434, 0.6221, 5e-5), "E3M0": (10.958, 4.158, 5e-4),

@@ -17,7 +17,7 @@ CLAIM = Claim(
     BY_FORMULA,
     whose=Whose.OURS,
 )
-#: Under floor, even, ceil and rceil, and half a unit of the last digit.
+#: The claimed errors under floor, even, ceil and rceil, and half a unit of the last digit.
 FIGURES = {
     "E4M3": ((0.000862, 0.000762, 0.000705, 0.000705), 5e-7),
     "E3M2": ((0.002911, 0.002791, 0.002791, 0.002791), 5e-7),

@@ -65,13 +65,15 @@ def _percent(gap: float) -> str:
 
 
 def rho(points: Points) -> float | None:
-    """Return Spearman's coefficient of points; None of too few."""
+    """Return Spearman's coefficient of points; None if there are too few."""
     found = rank_correlation((name, *pair) for name, pair in points.items())
     return None if found is None else found.rho
 
 
 def correlates(what: str, points: Points, told: Callable[[float], str] = "{:+.3f}".format) -> Statement:
-    """Judge whether the second number of each point, a gap, rises with the first, an error, by rank."""
+    """Judge whether the second number of each point, a gap, rises with the first, an error, by
+    rank.
+    """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:
         return Statement(what, None, "too few recipes")
@@ -83,7 +85,7 @@ def correlates(what: str, points: Points, told: Callable[[float], str] = "{:+.3f
 def recipe_error(precision: dict[str, Any]) -> float | None:
     """Return the root of the mean over the operands of their squared errors on normal numbers.
 
-    None unless all are in MX formats.
+    Return None unless all operands are in MX formats.
     """
     operands = [precision[name] for name in OPERANDS]
     if any(each["format"] not in formats.names("e8m0") for each in operands):
@@ -96,7 +98,9 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return what the coefficients say, over all recipes and within 4 bits, and those of the last models."""
+    """Return in words the coefficients over all recipes and within 4 bits, and the number: those of
+    the last models.
+    """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
     every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
@@ -109,7 +113,8 @@ def _answer(
 
 
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
-    """Correlate the measured error of the operands with the gap, in each study of recipes.
+    """Judge whether the measured error of the operands correlates with the gap, in each study of
+    recipes.
 
     Return the statements, and the coefficients over all recipes and over those in 4 bits.
     """

@@ -23,19 +23,20 @@ CLAIM = Claim(
     command=mlp_runs.command("recipes"),
 )
 CLAIM.figure()(mlp_runs.draw_final_losses)
-#: The recipes for 4 bits that the paper names, as the studies of the MLP and of language models have them; and others.
+#: The 4-bit recipes of the paper, by their names in the studies of the MLP and of language models,
+#: and further recipes.
 ON_THE_MLP = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E3M0 ceil, SR gradients",
     "E2M1 ceil, E3M0 ceil SR gradients",
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: What the answer calls recipes of the paper; those in 4 bits have stochastic gradients.
+#: The names of the paper's recipes in the answer; those in 4 bits have stochastic gradients.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
 }  # fmt: skip
-#: What the paper's 0.02 nats may be, before rounding.
+#: The largest number that rounds to the paper's 0.02 nats.
 NEAR = 0.025
 
 
@@ -58,7 +59,9 @@ def _check(context: Context) -> Evidence:
 
 
 def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge whether recipes close more than half of the gap to FP32 that E2M1 with the floor rule has."""
+    """Judge whether recipes close more than half of the gap between E2M1 with the floor rule and
+    FP32.
+    """
     floor, plain = "recipe E2M1 floor", "recipe FP32"
     for name in table["arms"] if {floor, plain} <= set(table["arms"]) else ():
         recipe = name.removeprefix("recipe ")
@@ -76,7 +79,7 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge the gaps to bfloat16 of formats in 8 and 6 bits, and those of recipes in 4 bits."""
+    """Judge the gaps to bfloat16 of formats in 8 and 6 bits, and of recipes in 4 bits."""
     made = []
     for model, table in of_recipes(context):
         for arm in ("E4M3", "E2M3", "E3M2"):

@@ -1,4 +1,6 @@
-"""M11: projected speed-ups: what the published figures imply, and whether one model gives them all."""
+"""M11: projected speed-ups: the parameters that the published figures imply, and whether one model
+gives them all.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +39,21 @@ class Calibration(NamedTuple):
     """Parameters under which the model gives 1.72 for FP8 and 2.73 for MX4 exactly."""
 
     what: str
-    linear: float  # of the step in bf16, the time of the linear layers
+    linear: float  # the share of the linear layers in the bf16 step
     fp8: float
     fp4: float
     conversion: float
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Calibrate with FP4's rate the square of FP8's, and free conversion."""
+    """Return the calibration in which FP4's rate is the square of FP8's, and conversion is free."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
 
 
 def nominal(fp8: float, mx4: float) -> Calibration:
-    """Calibrate with rates of 2 and 4, where quantizing operands costs time."""
+    """Return the calibration with rates of 2 and 4, in which quantizing operands costs time."""
     u, v = _saved(fp8), _saved(mx4)
     linear = 4 * (v - u)
     return Calibration("rates 2 and 4", linear, 2.0, 4.0, 0.5 - u / linear)
@@ -63,7 +65,9 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function of published figures, and its extremes over what they may have been before rounding."""
+    """Return a function of published figures, and its extremes over all values that round to these
+    figures.
+    """
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -71,7 +75,9 @@ def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, 
 
 
 def _mlp_alone(shape: TransformerShape, saved_in_attention: float, mx4: float) -> float:
-    """Return the speed-up where the MLPs save what they do at `mx4`, and attention this share of all layers' time."""
+    """Return the speed-up if the MLPs save what they do at `mx4`, and attention saves this share of
+    all layers' time.
+    """
     mlp = shape.mlp_share
     return 1 / (1 - mlp * _saved(mx4) - (1 - mlp) * saved_in_attention)
 
@@ -133,7 +139,9 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Find the MLPs' share of the linear layers: whatever the rates, those layers' share and conversion's cost are."""
+    """Judge the MLPs' share of the linear layers, which two published figures imply for every rate
+    and conversion cost.
+    """
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
         "2.48 for the MLPs alone and 2.73 for all linear layers give the MLPs the share that they have in Llama-3 405B",
