@@ -322,7 +322,8 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         if SR or RNE or RNA:
             rest, quantum = subtract_float32(magnitude, nearest), magic - LAST_PLACE
             if SR:
-                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))  # A quantum has 2**SR_BITS parts.
+                # A quantum has 2**SR_BITS parts.
+                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))
                 return total + ((parts + random) >> SR_BITS)
             twice = add_float32(rest, rest)
             if RNA:
