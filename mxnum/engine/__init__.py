@@ -3,7 +3,8 @@
 Each folder does one thing. A folder imports only folders above it in this list
 (`tests/test_architecture.py` reads the imports):
 
-- `machine`: compiles the dialect of `definition` for this machine, and asks what the machine can do;
+- `machine`: compiles the dialect of `definition` for this machine, and asks what the machine can
+  do;
 - `rounding`: fast formulations of the definition, and the table of what is proved about each;
 - `traversal`: splits arrays of any strides into contiguous parts;
 - `packing`: codes narrower than a byte as a bit stream;
@@ -13,6 +14,6 @@ Each folder does one thing. A folder imports only folders above it in this list
 - `rotations`: the Hadamard transform;
 - `cuda`: the same operations for arrays on a GPU.
 
-`request` describes a call, and `dispatch` chooses the engine that runs it. `uncompiled` runs calls on
-few numbers without numba.
+`request` describes a call, and `dispatch` chooses the engine that runs it. `uncompiled` runs calls
+on few numbers without numba.
 """

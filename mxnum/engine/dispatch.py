@@ -36,7 +36,8 @@ def engine(**arguments: Any) -> Any:
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
     """Return the engine for the arrays of a quantization.
 
-    Fast path: an x in host memory without further arrays on a GPU avoids the loop of `engine`.
+    Fast path: if x is in host memory and there are no scales or random bits, this avoids the loop
+    of `engine`.
     """
     if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
         return _chosen.get() or _compiled()

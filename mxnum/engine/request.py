@@ -30,9 +30,10 @@ class RandomBits:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Everything that a quantization depends on, except the numbers in its arrays.
+    """The shape, formats and modes of a quantization, without its arrays.
 
-    Calls with equal settings share one object. The engine uses that object as the key of its caches.
+    Calls with equal settings share one object. The engine uses that object as the key of its
+    caches.
     """
 
     format: MXFormat
@@ -95,13 +96,14 @@ class Request:
     packed: bool = False
     #: The tensor scale: a float32 array that broadcasts with x. None if the format has none.
     tensor_scale: Any = None
-    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found them.
+    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found
+    #: them.
     maxima: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class DecodingSettings:
-    """Everything that decoding an MX array depends on, except the numbers in its arrays.
+    """The shape and formats of MX arrays to decode, without the arrays.
 
     Calls with equal settings share one object.
     """

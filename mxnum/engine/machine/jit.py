@@ -47,8 +47,8 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a dialect function, and all dialect functions that it calls, callable from compiled code.
 
-    Returns the function itself. It stays a plain Python function; numba compiles it wherever compiled
-    code calls it.
+    Returns the function itself. It stays a plain Python function; numba compiles it wherever
+    compiled code calls it.
     """
     if function not in _registered:
         _registered.add(function)
@@ -107,8 +107,8 @@ def has_feature(name: str) -> bool:
 def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a dialect function as not inlined. Its first statement must be a call of `forbid_inlining`.
 
-    The innermost loops of a loop over many arrays use this. If LLVM inlined them, their values would
-    not fit in registers, and each iteration would load them from memory again.
+    The innermost loops of a loop over many arrays use this. If LLVM inlined them, their values
+    would not fit in registers, and each iteration would load them from memory again.
     """
     function.__dict__["not_inlined"] = True
     loop_cache.name_by_content(function)  # Its machine code has a symbol of its own in each loop that calls it.

@@ -19,7 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: The first numba version with which tests load compiled loops without the compiler, and the first untried version.
+#: The first numba version with which tests load compiled loops without the compiler, and the first
+#: untried version.
 TRIED = (0, 61), (0, 69)
 
 
@@ -27,8 +28,8 @@ def name_by_content(function: Callable[..., Any]) -> None:
     """Make the name of a function unique by adding a hash of its code and closure. Call this before numba sees it.
 
     numba names machine code by the function's name, the types of its arguments and a counter that
-    starts anew in each process. So two loops of one factory, compiled by two processes, can have the
-    same name. A third process that loads both from disk would call the wrong one.
+    starts anew in each process. So two loops of one factory, compiled by two processes, can have
+    the same name. A third process that loads both from disk would call the wrong one.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -53,9 +54,9 @@ def _of_code(code: CodeType) -> tuple[Any, ...]:
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
     """Store the machine code of a loop on disk, and call `before_compiling` with its function before compiling.
 
-    A loop loaded from disk needs only the addresses of numba's run-time functions. numba would first
-    import its function library, SciPy and extensions, which takes most of the first call in a second
-    process. Here they load only when numba compiles something.
+    A loop loaded from disk needs only the addresses of numba's run-time functions. numba would
+    first import its function library, SciPy and extensions, which takes most of the first call in a
+    second process. Here they load only when numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
@@ -124,7 +125,8 @@ def _define_runtime_functions() -> None:
 def _type_of(loop: Any, value: Any) -> Any:
     """Return the numba type of an argument.
 
-    Fast path: for an array, numba itself would load `numpy.ma` to check whether the array is masked.
+    Fast path: for an array, numba itself would load `numpy.ma` to check whether the array is
+    masked.
     """
     if type(value) is not np.ndarray:
         return type(loop).typeof_pyval(loop, value)
@@ -139,8 +141,9 @@ def description(value: Any) -> Any:
     """Return a function and its closure as nested tuples of plain values, which are the same in every process.
 
     Raises TypeError if the closure holds a value of another kind. numba pickles closures instead. A
-    pickle of code just compiled from source differs from a pickle of the same code read from a `.pyc`
-    file, so a second process would compile all loops again. Pickles of one intrinsic differ as well.
+    pickle of code just compiled from source differs from a pickle of the same code read from a
+    `.pyc` file, so a second process would compile all loops again. Pickles of one intrinsic differ
+    as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__

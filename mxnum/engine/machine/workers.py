@@ -39,7 +39,8 @@ def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[An
 def bounds(length: int, parts: int, step: int = 1) -> list[int]:
     """Return the `parts + 1` bounds that split `length` items into parts of nearly equal length.
 
-    All bounds but the last are multiples of `step`, and the lengths of parts differ by at most `step`.
+    All bounds but the last are multiples of `step`, and the lengths of parts differ by at most
+    `step`.
     """
     steps = -(-length // step)
     return [min(length, steps * part // parts * step) for part in range(parts + 1)]
@@ -55,9 +56,9 @@ def worth(work: int, least: int, threads: int | None) -> int:
 def usual_threads() -> int:
     """Return how many threads numba would use if called from this thread.
 
-    Asking numba starts its own threads, and starting OpenMP threads undoes what other libraries set,
-    such as `torch.set_num_threads`. So this asks only if numba's threads already run. Before that,
-    nobody can have chosen another number than numba's default.
+    Asking numba starts its own threads, and starting OpenMP threads undoes what other libraries
+    set, such as `torch.set_num_threads`. So this asks only if numba's threads already run. Before
+    that, nobody can have chosen another number than numba's default.
     """
     try:
         numba.threading_layer()

@@ -1,7 +1,7 @@
 """NVFP4 in the arithmetic of a software stack, as a transform of blocks.
 
-If the loops leave any block, the function `otherwise` of the caller converts the whole array with numpy:
-`mxnum.stacks` has the definition.
+If the loops leave any block, the function `otherwise` of the caller converts the whole array with
+numpy: `mxnum.stacks` has the definition.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def fake_quantize(
 ) -> Array:
     """Return the float32 values of the codes of float32 numbers.
 
-    Writes to `out` if it is given. If loops leave a block, returns the result of `otherwise` instead.
+    Writes to `out` if it is given. If loops leave a block, returns the result of `otherwise`
+    instead.
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:

@@ -20,7 +20,8 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:
     """Write the chosen scale code of each block of a contiguous array to `scales`.
 
-    Loops compare errors in floats. Blocks whose errors are too close for that compare exact fractions.
+    Loops compare the two errors of a block in floats. For blocks that the loops leave undecided,
+    this function compares exact fractions.
     """
     source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
     numbers = x.ravel().astype(source.name, copy=False)

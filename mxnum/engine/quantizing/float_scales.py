@@ -29,7 +29,8 @@ from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 
 #: The tensor scale used for formats that have none.
 _ONE = np.ones(1, np.float32)
-#: The number of side arrays without maxima, scales and tensor scale; and a dummy for unknown maxima.
+#: The number of side arrays without maxima, scales and tensor scale; and a dummy for unknown
+#: maxima.
 _SIDES, _NONE = 2, np.zeros(1, np.int32)
 #: The number of elements of which `_largest_of_rows` makes a temporary copy at a time.
 _PIECE = 1 << 18
@@ -161,7 +162,8 @@ class Loops:
         self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
         done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
-        #: `fast_loop(packed, knows_maxima)` returns the fast loop for packed codes, or for given maxima.
+        #: `fast_loop(packed, knows_maxima)` returns the fast loop for packed codes, or for given
+        #: maxima.
         self.fast_loop = cache(
             partial(loops.convert, done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
         )
@@ -169,8 +171,8 @@ class Loops:
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays.
 
-        The sides are the scales, the tensor scale (one number, or one for each block), and the largest
-        magnitudes of blocks if they are known.
+        The sides are the scales, the tensor scale (one number, or one for each block), and the
+        largest magnitudes of blocks if they are known.
         """
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.walk.groups, np.uint8)

@@ -54,7 +54,8 @@ Quantized = tuple[Array, Array, Array | None]
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
 
-    New arrays are in the memory order of the input. Packed codes are in C order, as `pack` writes them.
+    New arrays are in the memory order of the input. Packed codes are in C order, as `pack` writes
+    them.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -85,7 +86,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     """Return a function without arguments that quantizes the current numbers of an array, and fills and returns `out`.
 
-    The request has no random bits, no offsets and no given scales.
+    The request must not have random bits, offsets or given scales.
     """
     asked, x = request.settings, request.x
     loops = to_values_plan(asked, NO_DRAW).direct

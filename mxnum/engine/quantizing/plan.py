@@ -1,9 +1,9 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
-Every array reaches a loop through `Plan.run`. A plan has the loops for contiguous arrays of its shape,
-and passes such arrays to them directly. It splits all other arrays into parts, makes each part
-contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
-threads can share them.
+Every array reaches a loop through `Plan.run`. A plan has the loops for contiguous arrays of its
+shape, and passes such arrays to them directly. It splits all other arrays into parts, makes each
+part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
+so threads can share them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 #: Passed to loops in place of the source of random bits if they draw none.
 NO_WORDS: Any = 0
 
-#: `run(x, out, sides, words, threads)` converts one contiguous part. The sides hold one item for each
-#: block, and `words` is the source of random bits.
+#: `run(x, out, sides, words, threads)` converts one contiguous part. The sides hold one item for
+#: each block, and `words` is the source of random bits.
 Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
-#: Returns the `Run` for a walk and a way to draw random bits, with everything prepared but the arrays.
+#: Returns the `Run` for a walk and a way to draw random bits, with everything prepared but the
+#: arrays.
 Operation = Callable[[Walk, Draw], Run]
 
 #: An `Operation` on packed codes, which returns None along walks for which there are no such loops.
@@ -76,10 +77,11 @@ class Plan:
     ) -> None:
         """Make the plan of `operation` for arrays of a shape.
 
-        `out` and `sides` are the kinds of the result and of the arrays with one item for each block.
-        `reads_packed` and `writes_packed` are the bits of packed codes, or 0. A `packed_operation` works
-        on packed codes without a temporary array of bytes, and may be None along a walk.
-        A plan for transposed arrays has an `order`: for each of its axes, the axis of the caller's arrays.
+        `out` and `sides` are the kinds of the result and of the arrays with one item for each
+        block. `reads_packed` and `writes_packed` are the bits of packed codes, or 0. A
+        `packed_operation` works on packed codes without a temporary array of bytes, and may be None
+        along a walk. A plan for transposed arrays has an `order`: for each of its axes, the axis of
+        the caller's arrays.
         """
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
         self.out, self.sides, self.writes_sides, self.needs_room = out, sides, writes_sides, needs_room
@@ -90,8 +92,8 @@ class Plan:
         self._turned: dict[Order, Plan] = {}
         self._at_once = CHUNK if needs_room or not (reads_packed or writes_packed) else 4 * CHUNK
         self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
-        #: The loops for arrays in C order whose inputs share no memory with their outputs; None if the
-        #: plan needs to work in parts.
+        #: The loops for arrays in C order whose inputs share no memory with their outputs; None if
+        #: there are no such loops, so that every call works in parts.
         self.direct: Run | None = None
         if walk is not None and self.size > 0 and packed_operation is not None:
             self.direct = packed_operation(walk, draw)
@@ -111,9 +113,9 @@ class Plan:
     ) -> tuple[Array, tuple[Array, ...]]:
         """Return the result and the sides, in arrays of the caller or in new ones.
 
-        New arrays have their axes in the memory order of x, as those of numpy's own functions do. The
-        `tensor_scale` is passed to loops after the sides, and broadcasts with them. `maxima` only reach
-        loops that take x directly.
+        New arrays have their axes in the memory order of x, as those of numpy's own functions do.
+        The `tensor_scale` is passed to loops after the sides, and broadcasts with them. `maxima`
+        only reach loops that take x directly.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:

@@ -1,8 +1,8 @@
 """Block transforms: how an MX array computes the scales and offsets of blocks, applies them, and undoes that.
 
-A plan knows two things of a `BlockTransform`: its `sides`, which are the arrays with one item for each
-block, and its operations on contiguous parts. `PowersOfTwo` has scales that are powers of two. `Offsets`
-subtracts an offset from each block first, and then uses `PowersOfTwo`.
+A plan knows two things of a `BlockTransform`: its `sides`, which are the arrays with one item for
+each block, and its operations on contiguous parts. `PowersOfTwo` has scales that are powers of two.
+`Offsets` subtracts an offset from each block first, and then uses `PowersOfTwo`.
 """
 
 from __future__ import annotations

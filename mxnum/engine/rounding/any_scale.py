@@ -1,11 +1,12 @@
 """Rounding for every scale and every finite number, by products that bring them into the domain of `float_additions`.
 
-These functions multiply a number by the power of two that takes the scale of its block to 1, and round
-it there. They multiply a value back. A nonzero first product below 2**-126 becomes 2**-126, which is
-far below half the quantum of every element; all other first products are exact. No product takes or makes a
-subnormal number, for which processors are slow: additions turn subnormal numbers into normal ones and
-back. The second product, or its addition, rounds a value once, to nearest even, as the definition does.
-Loops use these functions for blocks outside the domain of `float_additions`.
+These functions multiply a number by the power of two that takes the scale of its block to 1, and
+round it there. A second product takes a value back to the scale. A nonzero first product below
+2**-126 becomes 2**-126, which is far below half the quantum of every element; all other first
+products are exact. No product takes or makes a subnormal number, for which processors are slow:
+additions turn subnormal numbers into normal ones and back. The second product, or its addition,
+rounds a value once, to nearest even, as the definition does. Loops use these functions for blocks
+outside the domain of `float_additions`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from mxnum.modes import Rounding
 UNIT = E8M0.bias
 _SIGN = -0x80000000
 _INFINITY = 0x7F800000
-#: The least normal number, and 1. Putting the fraction of a subnormal number behind 1 and subtracting 1
-#: multiplies the number by 2**126.
+#: The least normal number, and 1. Putting the fraction of a subnormal number behind 1 and
+#: subtracting 1 multiplies the number by 2**126.
 _NORMAL, _ONE = 1 << 23, UNIT << 23
-#: Below the scale `_LOW` values are first made 2**`_RAISED` times as large. If the product is below 1,
-#: the value itself is subnormal.
+#: Below the scale `_LOW` values are first made 2**`_RAISED` times as large. If the product is below
+#: 1, the value itself is subnormal.
 _LOW, _RAISED = 64, 126
 #: The exponent field of the least magnitude that products make if the scale is above 1.
 _LEAST = 1
@@ -42,8 +43,8 @@ def bring(x: Any, scale: Any) -> Any:
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # At scale 254 the factor 2**-127 would be subnormal. Numbers are not small there, so decrementing
-    # their exponent field halves them.
+    # At scale 254 the factor 2**-127 would be subnormal. Numbers are not small there, so
+    # decrementing their exponent field halves them.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23
     y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))

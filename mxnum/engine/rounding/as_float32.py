@@ -1,17 +1,19 @@
 """Conversions of numbers of every float type to float32 bit patterns that round alike, and back.
 
-Every bfloat16 or float16 number is a float32 number. Rounding a float64 number to odd records in the
-last bit that bits were discarded. The resulting float32 number rounds to any element as the float64
-number does, in every mode that depends only on the side of a value or a midpoint on which the number
-lies. Stochastic rounding needs more bits: it rounds the leading part, and adds the rest to its random
-bits.
+Every bfloat16 or float16 number is a float32 number. Rounding a float64 number to odd records in
+the last bit that bits were discarded. The resulting float32 number rounds to any element as the
+float64 number does, in every mode that depends only on the side of a value or a midpoint on which
+the number lies. Stochastic rounding needs more bits: it rounds the leading part, and adds the rest
+to its random bits.
 
 A float64 number outside the range of normal float32 numbers becomes the least normal one (zero in a
-leading part) or the largest one. Loops leave two kinds of block to the definition: those in which the
-least normal number would not round to zero, and those whose largest element is the largest number.
+leading part) or the largest one. Loops leave two kinds of block to the definition: those whose
+scale is so low that the least normal number matters, and those whose largest element is the largest
+number.
 
-There are two formulations of rounding to odd, which agree for every number. Theorems about roundings
-use the one in integers. Loops use the one by a conversion, which takes half the instructions.
+There are two formulations of rounding to odd, which agree for every number. Theorems about
+roundings use the one in integers. Loops use the one by a conversion, which takes half the
+instructions.
 """
 
 from __future__ import annotations

@@ -4,16 +4,16 @@ A *factor* is scale times tensor scale. It has at most 11 + 24 significant bits,
 float64. So is its product with any value of an element, or with any midpoint of two values. A
 *threshold* is a magnitude at which the result of rounding changes.
 
-- Elements of four bits have seven thresholds. Loops multiply each threshold by the factor, exactly and
-  once for a block, and compare |x| with the products: they divide nothing and round nothing. Of the
-  thresholds of E2M1 three are twice or four times another one, and so are its values. So four products
-  and two values suffice for E2M1.
+- Elements of four bits have seven thresholds. Loops multiply each threshold by the factor, exactly
+  and once for a block, and compare |x| with the products: they divide nothing and round nothing. Of
+  the thresholds of E2M1 three are twice or four times another one, and so are its values. So four
+  products and two values suffice for E2M1.
 - Other elements take the quotient |x| / factor to 53 bits, which lies on the same side of every
-  threshold as the exact quotient. A threshold has at most 8 bits, so threshold * factor has at most 43.
-  x has at most 48 bits: those of a float64 number are its leading 48, the last of which says whether
-  lower bits are set. If x is not threshold * factor, the two differ by at least 2**-48 of either, and
-  the quotient is rounded by at most 2**-53 of itself. `as_float32` and `float_additions` then round the
-  quotient at scale 1.
+  threshold as the exact quotient. A threshold has at most 8 bits, so threshold * factor has at most
+  43. x has at most 48 bits: those of a float64 number are its leading 48, the last of which says
+  whether lower bits are set. If x is not threshold * factor, the two differ by at least 2**-48 of
+  either, and the quotient is rounded by at most 2**-53 of itself. `as_float32` and
+  `float_additions` then round the quotient at scale 1.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _GREATEST = (UNIT + 100) << 23
 _HUGE = (_BIAS + 700) << _MANTISSA
 #: Divisor used instead of a factor that is zero, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
-#: Replaces smaller float64 numbers other than 0. Its quotient by every factor is far below all thresholds.
+#: Replaces smaller float64 numbers other than 0. Its quotient by every factor is far below all
+#: thresholds.
 _TINY = (_BIAS - 600) << _MANTISSA
 #: Float types of inputs that loops convert in vectors.
 _IN_VECTORS = "float32", "bfloat16"
@@ -142,8 +143,8 @@ def make_scale(
 def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return `(threshold, inclusive)` for each code above 0.
 
-    Magnitudes above the threshold round to that code or a larger one. So does the threshold itself if
-    `inclusive`.
+    Magnitudes above the threshold round to that code or a larger one. So does the threshold itself
+    if `inclusive`.
     """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
@@ -268,9 +269,9 @@ def by_doublings(
 ) -> Formulation:
     """Return the formulation for an element of four bits with one mantissa bit.
 
-    Above its least normal number, thresholds and values double from binade to binade. Doubling a normal
-    number is an addition to its exponent, before or after rounding. Blocks whose thresholds or values may
-    not be normal numbers are left to the definition.
+    Above its least normal number, thresholds and values double from binade to binade. Doubling a
+    normal number is an addition to its exponent, before or after rounding. Blocks whose thresholds
+    or values may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p1, f1), (p2, f2), (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[:4])
@@ -476,8 +477,8 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 def _first_from(is_wide: bool) -> Callable[..., Any]:
     """Return `first(threshold, inclusive)`, which returns the least magnitude at or above a float64 threshold.
 
-    If not `inclusive`, the magnitude is above the threshold. Magnitudes are bit patterns of float32, or
-    of float64 if `is_wide`.
+    If not `inclusive`, the magnitude is above the threshold. Magnitudes are bit patterns of
+    float32, or of float64 if `is_wide`.
     """
 
     @dialect

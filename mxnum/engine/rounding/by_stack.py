@@ -1,9 +1,10 @@
 """NVFP4 in the float32 arithmetic of a software stack, for loops.
 
-`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers. Loops
-compile these functions unchanged. This module converts bit patterns to numbers and back, and rounds to
-E4M3 and E2M1 by float additions at scale 1. Loops leave a block to the caller if a NaN or an infinity
-could come up: if its largest number, its factor or the value of its largest element is not finite.
+`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers.
+Loops compile these functions unchanged. This module converts bit patterns to numbers and back, and
+rounds to E4M3 and E2M1 by float additions at scale 1. Loops leave a block to the caller if a NaN or
+an infinity could come up: if its largest number, its factor or the value of its largest element is
+not finite, or if its factor is 0.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _number_of_scale(code):
 def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
     """Return `stack_scale(amax, tensor)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of the block in `source`, `tensor` a word of `tensor_word`.
+    `amax` is the largest finite magnitude of the block in `source`, `tensor` a word of
+    `tensor_word`.
     """
     widen, narrowed, FOR_ZERO = as_float32.make_widen(source), make_narrowed(source), arithmetic.for_zero
     in_type = arithmetic.block_scale_in

@@ -1,16 +1,18 @@
 """Rounding with float32 additions: the fast formulation of every conversion from float32 to an element.
 
-Add to |x| a power of two whose last bit is worth the element's quantum: the hardware rounds the sum to
-that quantum, to nearest even. Subtracting the power of two leaves the rounded value. One more exact
-subtraction gives the side of x on which the rounded value lies, and how far away. Every other rounding
-is that value or a neighbour of it; the bits of the neighbour's sum are one more or one less.
+Add to |x| a power of two whose last bit is worth the element's quantum: the hardware rounds the sum
+to that quantum, to nearest even. Subtracting the power of two leaves the rounded value. One more
+exact subtraction gives the side of x on which the rounded value lies, and how far away. Every other
+rounding is that value or a neighbour of it; the bits of the neighbour's sum are one more or one
+less.
 
-This holds only inside a domain, and only while the hardware rounds to nearest even; loops check both.
-Theorems say that there the functions of this module equal encode, decode after encode, and
+This holds only inside a domain, and only while the hardware rounds to nearest even; loops check
+both. Theorems say that there the functions of this module equal encode, decode after encode, and
 shared_scale of `mxnum.definition`.
 
-The functions are written in the dialect and use the float primitives of `lanes`. They take the element
-at run time, as `Constants`, so that one compiled loop serves all elements, overflows and scale rules.
+The functions are written in the dialect and use the float primitives of `lanes`. They take the
+element at run time, as `Constants`, so that one compiled loop serves all elements, overflows and
+scale rules.
 """
 
 from __future__ import annotations
@@ -38,15 +40,15 @@ _SIGN = -0x80000000
 #: The first NaN of float32, and the float32 power of two whose last bit is worth 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: By how much the bias and the fraction of float16 are smaller than those of float32; and the exponent
-#: of the power of two that scales the least normal float16 number to 1.
+#: By how much the bias and the fraction of float16 are smaller than those of float32; and the
+#: exponent of the power of two that scales the least normal float16 number to 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
 class Constants(NamedTuple):
-    """Everything that the functions below depend on: the element, the overflow and the scale rule."""
+    """The numbers that describe an element, a rounding, an overflow and a scale rule to the functions below."""
 
     mantissa: int
     #: Fraction bits of float32 minus those of the element.
@@ -56,22 +58,23 @@ class Constants(NamedTuple):
     #: exponent field.
     up: int
     max_code: int
-    #: Magnitude codes of the results for a positive and for a negative finite number that is too large.
+    #: Magnitude codes of the results for a positive and for a negative finite number that is too
+    #: large.
     above: int
     below: int
-    #: The same results as float32 bits if they are NaN or infinity, else 0; and the mask of the sign
-    #: that such a result keeps.
+    #: The same results as float32 bits if they are NaN or infinity, else 0; and the mask of the
+    #: sign that such a result keeps.
     value_above: int
     value_below: int
     special_sign: int
-    #: The mask of a code, its sign bit (0 in two's complement), the shift that moves bit 31 to the top
-    #: bit of a code, and -1 in two's complement, else 0.
+    #: The mask of a code, its sign bit (0 in two's complement), the shift that moves bit 31 to the
+    #: top bit of a code, and -1 in two's complement, else 0.
     mask: int
     sign: int
     sign_down: int
     flip: int
-    #: Bits of the largest value minus bits of the least normal value, which are the same under every
-    #: scale; and the mask of the sign that a zero keeps.
+    #: Bits of the largest value minus bits of the least normal value, which are the same under
+    #: every scale; and the mask of the sign that a zero keeps.
     largest: int
     zero_sign: int
     #: Magnitude codes of the infinity and of the first NaN.
@@ -141,8 +144,8 @@ class Domain(NamedTuple):
 def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """Return the domain in which the functions of `make_code` and `make_value` are right.
 
-    Inside this domain the quantum is so far above the subnormals that flushing them changes no result,
-    no sum becomes infinite, and stochastic rounding turns a subnormal rest into zero.
+    Inside this domain the quantum is so far above the subnormals that flushing them changes no
+    result, no sum becomes infinite, and stochastic rounding turns a subnormal rest into zero.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -189,8 +192,8 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `fast_value(x, scale, random, constants)`, which returns the value of the code of `make_code`.
 
-    The value is a float32 bit pattern and includes the scale. The function makes no code, so there is
-    nothing to decode.
+    The value is a float32 bit pattern and includes the scale. The function makes no code, so there
+    is nothing to decode.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -233,9 +236,9 @@ def decoding_domain(element: ElementFormat) -> tuple[int, int]:
 def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
     """Return the float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
 
-    Shifts move the fields of a normal value to those of float32. For a subnormal value, the fraction is
-    put behind a leading one, which an exact subtraction takes away. Nothing is rounded, so the result
-    is right in every floating-point environment.
+    Shifts move the fields of a normal value to those of float32. For a subnormal value, the
+    fraction is put behind a leading one, which an exact subtraction takes away. Nothing is rounded,
+    so the result is right in every floating-point environment.
     """
     half = e.mask >> 1
     sign = 0 - ((code >> (31 - e.sign_down)) & 1)
@@ -263,10 +266,10 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return a function of (code, scale, constants) that equals `value_of_code` for scales in `product_domain`.
 
-    It multiplies the value of the code at scale 1 by a power of two. An integer is the difference of
-    two numbers whose last bit is worth 1. For other elements it moves the fields of the code, also of a
-    subnormal one, to those of float16, and the processor converts the float16 number. Nothing is
-    rounded.
+    It multiplies the value of the code at scale 1 by a power of two. An integer is the difference
+    of two numbers whose last bit is worth 1. For other elements it moves the fields of the code,
+    also of a subnormal one, to those of float16, and the processor converts the float16 number.
+    Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -303,8 +306,8 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds the magnitude to the quantum.
 
     It returns the bits of magic plus the rounded magnitude. The last bit of that sum is worth the
-    quantum, so a step to the next multiple adds 1 to its bits. `steps` is the code at which the binade
-    of these additions begins, less one binade of significands.
+    quantum, so a step to the next multiple adds 1 to its bits. `steps` is the code at which the
+    binade of these additions begins, less one binade of significands.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

@@ -20,8 +20,8 @@ from mxnum.modes import Overflow, Rounding
 class Formulation(NamedTuple):
     """The functions with which a loop converts elements under the scales of their blocks."""
 
-    #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block, and
-    #: returns True if the formulation is right for the two scales. It writes constant i to
+    #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
+    #: and returns True if the formulation is right for the two scales. It writes constant i to
     #: `tables[i * room + block]`. The scale and the tensor scale are words of 64 bits.
     prepare: Callable[..., Any]
     #: `at(tables, block, room)` returns the constants of a block.
@@ -35,7 +35,8 @@ class Formulation(NamedTuple):
     in_wide_words: bool
     #: True if `element` also accepts vectors of lanes.
     in_vectors: bool = False
-    #: A second function like `prepare`, which computes the constants that are left; None if there are none.
+    #: A second function like `prepare`, which computes the constants that are left; None if there
+    #: are none.
     prepare_more: Callable[..., Any] | None = None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: Width of codes that loops store in a byte.
+#: The greatest width of a code. Loops store each code in a byte.
 MOST_BITS = 8
 #: The formats that the theorems are about. A format added later is not listed, so the definition
 #: converts it until there are theorems.
@@ -54,8 +54,8 @@ class FastPath:
     ) -> bool:
         """Return True if the formulation is proved for these formats and modes.
 
-        A user's own format that has the name of a standard format, but differs from it, is not covered
-        by that name.
+        A user's own format that has the name of a standard format, but differs from it, is not
+        covered by that name.
         """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False

@@ -32,7 +32,8 @@ class Fast(NamedTuple):
     function: Callable[..., Any]
     #: The `Limits`, then the `Constants`, as a loop takes them.
     numbers: Array
-    #: The function with its constants compiled in, for the most common conversions: at least a fifth faster.
+    #: The function with its constants compiled in, for the most common conversions: at least a
+    #: fifth faster.
     special: Callable[..., Any] | None = None
 
 
@@ -44,8 +45,8 @@ NO_NUMBERS = np.zeros(len(Limits._fields) + len(Constants._fields), np.int32)
 class Definition:
     """One conversion, `function(x, scale, random, constants)`, by the definition, for every x and every scale.
 
-    The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite x
-    and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
+    The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite
+    x and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
     """
 
     function: Callable[..., Any]

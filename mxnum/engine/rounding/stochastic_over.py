@@ -1,16 +1,16 @@
 """Stochastic rounding of elements of four bits under scales that are floats, by one product of integers.
 
-|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a power
-of two and v a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward zero). |x|
-rounds up if floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w and R are the random
-bits. That is equivalent to
+|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a
+power of two and v a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward
+zero). |x| rounds up if floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w and R
+are the random bits. That is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-The bracket has 32 bits. Under scales of eight bits, the significand of f has at most 28 bits; a block
-with a longer significand is left to the definition. Nothing is divided or rounded: with a common
-exponent both sides are integers of 60 bits, held as two words. Bits of |x| below the last bit of that
-integer are dropped, which changes no comparison with an integer.
+The bracket has 32 bits. Under scales of eight bits, the significand of f has at most 28 bits; a
+block with a longer significand is left to the definition. Nothing is divided or rounded: with a
+common exponent both sides are integers of 60 bits, held as two words. Bits of |x| below the last
+bit of that integer are dropped, which changes no comparison with an integer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from mxnum.modes import Rounding
 
 #: Bits that the significand of a factor may have.
 _DIGITS = 28
-#: The exponent used for a factor of zero. Every product with it is larger than |x|, so nothing rounds up.
+#: The exponent used for a factor of zero. Every product with it is larger than |x|, so nothing
+#: rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -98,12 +99,12 @@ def by_products(
 def make_goes_up(element: ElementFormat) -> Any:
     """Return `goes_up(x, code, significand, exponent, random)`, which returns 1 if |x| rounds up, else 0.
 
-    x holds the float32 bits of |x|, `code` the code of |x| rounded toward zero. The significand and the
-    exponent are those of the factor.
+    x holds the float32 bits of |x|, `code` the code of |x| rounded toward zero. The significand and
+    the exponent are those of the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: The constant part of the difference of the two exponents: the bias and the fraction of float32,
-    #: minus the fraction bits of the factor and the random bits.
+    #: The constant part of the difference of the two exponents: the bias and the fraction of
+    #: float32, minus the fraction bits of the factor and the random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect
