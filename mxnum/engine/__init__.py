@@ -1,17 +1,19 @@
 """Arrays: the scalar definition applied to whole arrays, as fast as hardware allows.
 
-A folder for each thing that is done; a folder imports those above it in this list, never those below
+Each folder does one thing. A folder imports only folders above it in this list
 (`tests/test_architecture.py` reads the imports):
 
-- `machine`: what compiles the dialect of `scalar` for this machine, and what is asked of the machine;
-- `rounding`: fast formulations of the definition, and where each is proved;
-- `traversal`: how arrays of any strides are gone through, and made contiguous;
+- `machine`: compiles the dialect of `definition` for this machine, and asks what the machine can
+  do;
+- `rounding`: fast formulations of the definition, and the table of what is proved about each;
+- `traversal`: splits arrays of any strides into contiguous parts;
 - `packing`: codes narrower than a byte as a bit stream;
-- `loops`: the compiled loops, of flat arrays;
+- `loops`: the compiled loops over flat arrays;
 - `quantizing`: the operations on arrays, the plan of a call, transforms of blocks;
 - `products`: dot and matrix products with defined sums;
 - `rotations`: the Hadamard transform;
 - `cuda`: the same operations for arrays on a GPU.
 
-`request` says what is asked for, `dispatch` which engine does it; `uncompiled` does it for few numbers, without numba.
+`request` describes a call, and `dispatch` chooses the engine that runs it. `uncompiled` runs calls
+on few numbers without numba.
 """

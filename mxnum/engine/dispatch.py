@@ -1,4 +1,4 @@
-"""Which engine runs an operation: the one for where its arrays live."""
+"""The choice of the engine that runs an operation, by the memory in which its arrays live."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy import ndarray
 
 from mxnum.memory.device import together
 
-#: What runs operations on arrays in host memory, where that is not `quantizing.host`.
+#: The engine for arrays in host memory if it is not `quantizing.host`, else None.
 _chosen: ContextVar[Any] = ContextVar("chosen", default=None)
 
 
 def engine(**arguments: Any) -> Any:
-    """`host_engine()`, or `cuda.passes` for arrays on a GPU; an error if the arrays given (not None) live apart.
+    """Return the engine for some arrays: `host_engine()`, or `cuda.passes` for arrays on a GPU.
 
-    The first argument is the one that the others have to be with.
+    Arguments may be None. Raises an error if an array lives elsewhere than the first one.
     """
     for argument in arguments.values():
         if argument is not None and type(argument) is not ndarray:
@@ -34,20 +34,27 @@ def engine(**arguments: Any) -> Any:
 
 
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
-    """The same for the arrays of a quantization; asked soonest for arrays in host memory."""
+    """Return the engine for the arrays of a quantization.
+
+    Fast path: if x is in host memory and there are no scales or random bits, this avoids the loop
+    of `engine`.
+    """
     if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
         return _chosen.get() or _compiled()
     return engine(x=x, scales=scales, random_bits=random_bits, out=out)
 
 
 def host_engine() -> Any:
-    """The engine of the host."""
+    """Return the engine for arrays in host memory."""
     return _chosen.get() or _compiled()
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Few numbers are quantized and read here without numba, which takes longer to load than all of that takes."""
+    """Run the operations on host arrays without numba inside this context.
+
+    For few numbers numba takes longer to load than numpy takes for all of the work.
+    """
     from mxnum.engine import uncompiled
 
     before = _chosen.set(uncompiled)
@@ -59,7 +66,7 @@ def uncompiled() -> Iterator[None]:
 
 @cache
 def _compiled() -> Any:
-    """Numba is loaded with it."""
+    """Import and return `quantizing.host`, which loads numba."""
     from mxnum.engine.quantizing import host
 
     return host

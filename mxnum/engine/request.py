@@ -1,4 +1,4 @@
-"""What is asked for, with every argument checked and resolved: a quantization, or the values of an MX array."""
+"""Descriptions of a call after every argument is checked and resolved: to quantize, or to decode an MX array."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Roundi
 
 @dataclass(frozen=True)
 class RandomBits:
-    """Where stochastic rounding takes its bits: an array of words, or a Philox seed and stream."""
+    """The source of random bits for stochastic rounding: an array of words, or a Philox seed and stream."""
 
     sr_bits: int
     words: Any = None
     seed: int = 0
     stream: int = 0
-    #: The index that the first element counts from.
+    #: The Philox index of the first element.
     first: int = 0
 
     @property
@@ -30,9 +30,10 @@ class RandomBits:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """A quantization of arrays of one shape and type, whatever their numbers.
+    """The shape, formats and modes of a quantization, without its arrays.
 
-    Calls that ask for the same share one object, by which the engine remembers what it prepared.
+    Calls with equal settings share one object. The engine uses that object as the key of its
+    caches.
     """
 
     format: MXFormat
@@ -40,13 +41,13 @@ class Settings:
     source: ElementFormat
     blocks: Blocks
     rounding: Rounding
-    #: The kind of rule that the scales of the format have.
+    #: A `ScaleRule` if the scales of the format are powers of two, else a `FloatScaleRule`.
     scale_rule: ScaleRule | FloatScaleRule
     overflow: Overflow
     nonfinite: Nonfinite
-    #: How the scale is found under asymmetric scaling; None without an offset.
+    #: How asymmetric scaling computes the scale; None without offsets.
     offset_range: OffsetRange | None
-    #: Whether the caller chooses the scale codes.
+    #: True if the caller gives the scale codes.
     scales_given: bool
 
     @cached_property
@@ -55,18 +56,18 @@ class Settings:
 
     @cached_property
     def by_powers_of_two(self) -> bool:
-        """Whether scales are powers of two; no format has a tensor scale beside these."""
+        """True if scales are powers of two. No format combines such scales with a tensor scale."""
         return self.format.scale.power_of_two
 
     @cached_property
     def power_rule(self) -> ScaleRule:
-        """The rule where scales are powers of two."""
+        """The scale rule, for formats whose scales are powers of two."""
         assert isinstance(self.scale_rule, ScaleRule)
         return self.scale_rule
 
     @cached_property
     def float_rule(self) -> FloatScaleRule:
-        """The rule where scales are floats."""
+        """The scale rule, for formats whose scales are floats."""
         assert isinstance(self.scale_rule, FloatScaleRule)
         return self.scale_rule
 
@@ -81,35 +82,39 @@ class Settings:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Settings and the arrays of one call."""
+    """The settings and the arrays of one quantization."""
 
     settings: Settings
     x: Any
-    #: Scale codes that the caller chose.
+    #: Scale codes that the caller gives; None if the engine computes them.
     scales: Any = None
     #: Bits for stochastic rounding.
     random: RandomBits | None = None
-    #: How many threads may work; None for as many as numba would use.
+    #: The largest number of threads; None for as many as numba would use.
     threads: int | None = None
-    #: Whether codes are to be packed.
+    #: True if the result holds packed codes.
     packed: bool = False
-    #: The tensor scale, where the format has one: a float32 array that broadcasts with x.
+    #: The tensor scale: a float32 array that broadcasts with x. None if the format has none.
     tensor_scale: Any = None
-    #: The largest magnitude of each block as a bit pattern, where they were looked at for the tensor scale.
+    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found
+    #: them.
     maxima: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class DecodingSettings:
-    """MX arrays of one shape whose values are asked for; calls that ask for the same share one object."""
+    """The shape and formats of MX arrays to decode, without the arrays.
+
+    Calls with equal settings share one object.
+    """
 
     element: ElementFormat
     blocks: Blocks
-    #: Of the codes, also where they are held packed.
+    #: The shape of the codes before packing.
     shape: tuple[int, ...]
     packed: bool
     has_offsets: bool
-    #: The type of the values.
+    #: The float type of the values.
     target: ElementFormat
     scale: ScaleFormat = E8M0
 
@@ -123,18 +128,18 @@ decoding_settings = lru_cache(maxsize=4096)(DecodingSettings)
 
 @dataclass(slots=True, eq=False)
 class DecodingRequest:
-    """Such settings and the arrays of one call."""
+    """The settings and the arrays of one call that decodes an MX array."""
 
     settings: DecodingSettings
-    #: Codes, a byte each or packed.
+    #: Codes, either one byte each or packed.
     stored: Any
     scales: Any
     offsets: Any = None
     threads: int | None = None
-    #: As in `Request`.
+    #: See `Request.tensor_scale`.
     tensor_scale: Any = None
 
 
 def must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:
-    """Whether all numbers are looked at first, since some may be refused."""
+    """Return True if inputs must be scanned for NaN and infinity before converting."""
     return nonfinite.by_error or (nonfinite.by_element and element.nan_code is None)

@@ -1,4 +1,4 @@
-"""Few numbers quantized, packed and read by the definition as numpy runs it; whatever else there is, `host` does."""
+"""An engine for few numbers: the definition on numpy arrays. It leaves all unusual calls to `host`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mxnum.memory.dtypes import Array, numpy_dtype
 
 
 def __getattr__(name: str) -> Any:
-    """Of the host's engine, which loads numba."""
+    """Return an attribute of the engine `host`, whose import loads numba."""
     from mxnum.engine.quantizing import host
 
     return getattr(host, name)
 
 
 def quantize(request: Request, out: Any = None) -> Any:
-    """As `host.quantize`."""
+    """Quantize an array as `host.quantize` does."""
     asked, random = request.settings, request.random
     if out is not None or asked.must_look or not asked.by_powers_of_two:
         return __getattr__("quantize")(request, out)
@@ -39,7 +39,7 @@ def quantize(request: Request, out: Any = None) -> Any:
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
-    """As `host.dequantize`."""
+    """Decode an MX array as `host.dequantize` does."""
     asked = request.settings
     if out is not None or asked.packed or asked.has_offsets or not asked.scale.power_of_two:
         values: Array = __getattr__("dequantize")(request, out)
@@ -51,7 +51,7 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 
 
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
-    """As `host.pack`."""
+    """Write codes as a bit stream as `host.pack` does."""
     if out is not None:
         packed: Array = __getattr__("pack")(codes, bits, out)
         return packed

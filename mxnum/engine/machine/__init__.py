@@ -1,5 +1,6 @@
-"""The machine: compiling the dialect, 32-bit lanes and vectors of them, float64 as words, compiled loops on disk,
-prefetch, threads, the float environment.
+"""Everything that depends on the processor: compiling the dialect, 32-bit lanes and vectors of them, float64
+arithmetic on bit patterns, compiled loops on disk, prefetching, threads, the floating-point
+environment.
 
-Knows nothing of formats, blocks or arrays. Imports nothing else of the engine.
+No module here knows of formats, blocks or strided arrays. Imports nothing else of the engine.
 """

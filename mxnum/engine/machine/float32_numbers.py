@@ -1,4 +1,7 @@
-"""float32 numbers for functions that compute with them as such, beside the bit patterns of `lanes`."""
+"""Conversions between float32 numbers and their bit patterns, for functions that compute with float32 itself.
+
+The functions of `lanes` take and return bit patterns instead.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from mxnum.engine.machine.lanes import LANE
 
 
 def number_of(bits: Any) -> Any:
-    """The float32 number of a bit pattern, which is a lane."""
+    """Return the float32 number of a bit pattern, which is a lane."""
     return np.int32(bits).view(np.float32)
 
 
 def bits_of(number: Any) -> Any:
-    """The inverse."""
+    """Return the bit pattern of a float32 number as a lane."""
     return int(np.float32(number).view(np.int32))
 
 
@@ -33,7 +36,7 @@ def _number_of(context, bits):
 
 @intrinsic
 def _bits_of(context, number):
-    if number != types.float32:  # nothing may be rounded on the way
+    if number != types.float32:  # A conversion from another type would round.
         raise TypeError(f"{number} is not float32")
 
     def generate(target, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""float64 arithmetic on bit patterns in 64-bit words, beside that of float32 in `lanes`."""
+"""float64 arithmetic on bit patterns in 64-bit words, as `lanes` has it for float32."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from mxnum.engine.machine.lanes import FLOAT_ARITHMETIC
 
 
 def add_float64(a: Any, b: Any) -> Any:
-    """Bits of the float64 sum of two bit patterns."""
+    """Return the bits of the float64 sum of two bit patterns."""
     return _arithmetic("add", a, b)
 
 
 def subtract_float64(a: Any, b: Any) -> Any:
-    """Bits of the float64 difference of two bit patterns."""
+    """Return the bits of the float64 difference of two bit patterns."""
     return _arithmetic("subtract", a, b)
 
 
 def multiply_float64(a: Any, b: Any) -> Any:
-    """Bits of the float64 product of two bit patterns."""
+    """Return the bits of the float64 product of two bit patterns."""
     return _arithmetic("multiply", a, b)
 
 
 def divide_float64(a: Any, b: Any) -> Any:
-    """Bits of the float64 quotient of two bit patterns."""
+    """Return the bits of the float64 quotient of two bit patterns."""
     return _arithmetic("divide", a, b)
 
 
@@ -44,7 +44,7 @@ def _arithmetic(operation: str, a: Any, b: Any) -> Any:
 
 
 def _compiled(function: Any, instruction: str) -> None:
-    """Calls with integers of 64 bits become one instruction."""
+    """Compile calls of a function with 64-bit integers to one LLVM instruction."""
 
     @intrinsic
     def operation(context, a, b):

@@ -17,9 +17,9 @@ from numba.extending import intrinsic, overload, register_jitable
 from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
 
-#: Options of what compiled code calls: it is never called from C.
+#: Options of functions that only compiled code calls. Nothing calls them from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
-#: Of what has registers of its own.
+#: Options of functions that are not inlined, so that they have all registers to themselves.
 NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 _registered: set[Callable[..., Any]] = set()
@@ -34,7 +34,7 @@ def _compile_select(condition, if_true, if_false):
 
 
 def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """The dialect functions that a function calls: from its closure and from its module's globals."""
+    """Yield the dialect functions that a function calls: from its closure and from its module's globals."""
     code = function.__code__
     for cell in function.__closure__ or ():
         if word.is_dialect(cell.cell_contents):
@@ -45,9 +45,10 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 
 
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a dialect function callable from compiled code, with everything it calls; the function itself comes back.
+    """Make a dialect function, and all dialect functions that it calls, callable from compiled code.
 
-    It stays the plain Python object: numba compiles that very object wherever compiled code calls it.
+    Returns the function itself. It stays a plain Python function; numba compiles it wherever
+    compiled code calls it.
     """
     if function not in _registered:
         _registered.add(function)
@@ -61,10 +62,10 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
 def compile_directly(
     function: Callable[..., Any], operation: Any, applies: Callable[..., bool] = lambda *arguments: True
 ) -> None:
-    """For the CPU: where `applies` says so of the argument types, calls become what an intrinsic makes of them.
+    """Compile calls of `function` on the CPU as the intrinsic `operation`, if `applies` accepts the argument types.
 
-    Overloads say the same for every machine. But each is a function that is compiled for each combination of types,
-    which took half of a first call without compiled code on disk.
+    numba's overloads do the same for every target. But numba compiles each overload for each
+    combination of types, which took half of a first call without compiled code on disk.
     """
 
     def definition(context, *arguments):
@@ -81,7 +82,10 @@ def compile_directly(
 def compile_everywhere(
     function: Callable[..., Any], operation: Any, applies: Callable[..., bool] = lambda *arguments: True, **options: Any
 ) -> None:
-    """The same for every machine: other targets look for overloads."""
+    """Compile calls of `function` as the intrinsic `operation` on every target.
+
+    The CPU uses `compile_directly`. Other targets look for overloads.
+    """
     compile_directly(function, operation, applies)
     given = ", ".join(inspect.signature(function).parameters)
     call = eval(f"lambda {given}: operation({given})", {"operation": operation})
@@ -91,27 +95,28 @@ def compile_everywhere(
 
 @cache
 def has_feature(name: str) -> bool:
-    """Whether the processor that is compiled for has what LLVM calls so."""
+    """Return True if the target processor has the feature that LLVM calls `name`."""
     if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
         return f"+{name}" in (numba.config.CPU_FEATURES or "").split(",")
     try:
         return bool(llvm.get_host_cpu_features().get(name, False))
-    except RuntimeError:  # LLVM does not know
+    except RuntimeError:  # LLVM does not know the features of this processor.
         return False
 
 
 def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a dialect function that calls `forbid_inlining` first: the innermost loops of a loop of many arrays.
+    """Mark a dialect function as not inlined. Its first statement must be a call of `forbid_inlining`.
 
-    Where it is inlined, what its innermost loop needs is fetched from memory again and again.
+    The innermost loops of a loop over many arrays use this. If LLVM inlined them, their values
+    would not fit in registers, and each iteration would load them from memory again.
     """
     function.__dict__["not_inlined"] = True
-    loop_cache.name_by_content(function)  # its code has a name in every loop that calls it
+    loop_cache.name_by_content(function)  # Its machine code has a symbol of its own in each loop that calls it.
     return word.dialect(function)
 
 
 def forbid_inlining() -> None:
-    """Compiled, the function that calls this is not inlined."""
+    """Stop LLVM from inlining the function that calls this; without compilation, do nothing."""
 
 
 @intrinsic
@@ -129,7 +134,10 @@ def _compile_forbid_inlining():
 
 
 def compile_loop(function: Callable[..., Any]) -> Any:
-    """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
+    """Return a compiled version of a loop over arrays that may call dialect functions.
+
+    The loop is compiled on its first call and cached on disk.
+    """
     loop_cache.name_by_content(function)
     loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     if not numba.config.DISABLE_JIT:
@@ -138,6 +146,6 @@ def compile_loop(function: Callable[..., Any]) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """What compiling begins with."""
+    """Make a loop's dialect functions callable before numba compiles it, and log that compiling takes time."""
     logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
     register(function)

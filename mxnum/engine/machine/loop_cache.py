@@ -1,4 +1,4 @@
-"""Compiled loops on disk: what names them, when they are stale, and how they are loaded without numba's compiler."""
+"""Compiled loops on disk: their names, when they are stale, and how they load without numba's compiler."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: From the first numba version whose compiled loops were loaded so in tests to the first for which that was not tried.
+#: The first numba version with which tests load compiled loops without the compiler, and the first
+#: untried version.
 TRIED = (0, 61), (0, 69)
 
 
 def name_by_content(function: Callable[..., Any]) -> None:
-    """Give a function a name of its own, by what it and all that it closes over are.
+    """Make the name of a function unique by adding a hash of its code and closure. Call this before numba sees it.
 
-    numba names machine code by the function's name, the types of its arguments and a number that it counts up in each
-    process. Two loops of one factory, compiled by two processes, can so have the same name, and a third process that
-    loads both from disk would call one for the other. To be called before numba sees the function.
+    numba names machine code by the function's name, the types of its arguments and a counter that
+    starts anew in each process. So two loops of one factory, compiled by two processes, can have
+    the same name. A third process that loads both from disk would call the wrong one.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -39,39 +40,40 @@ def name_by_content(function: Callable[..., Any]) -> None:
 def _made_of(function: Callable[..., Any]) -> bytes:
     try:
         return repr(description(function)).encode()
-    except (TypeError, RecursionError):  # closures as numba tells them apart
+    except (TypeError, RecursionError):  # Fallback: pickle the closure, as numba does.
         cells: bytes = dumps(tuple(cell.cell_contents for cell in function.__closure__ or ()))
         return repr(_of_code(function.__code__)).encode() + cells
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """Code with its constants, of whatever types."""
+    """Return a tuple that identifies a code object: bytecode, names and constants, those of nested code included."""
     constants = tuple(_of_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts)
     return code.co_code, code.co_names, code.co_freevars, constants
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
-    """Keep what a loop is compiled to on disk. Compiling begins with a call of `before_compiling` for its function.
+    """Store the machine code of a loop on disk, and call `before_compiling` with its function before compiling.
 
-    A loop that is found there needs nothing but the names of numba's run-time functions. numba would load its library
-    of functions, SciPy and extensions first, which takes most of a second process's first call. They are loaded when
-    something is compiled, by whomever.
+    A loop loaded from disk needs only the addresses of numba's run-time functions. numba would
+    first import its function library, SciPy and extensions, which takes most of the first call in a
+    second process. Here they load only when numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
-    except RuntimeError:  # numba finds no folder that it may write to
+    except RuntimeError:  # numba finds no folder to which it may write.
         before_compiling(loop.py_func)
         return
     if _is_tried():
-        loop._compilation_chain_init_hook = _nothing  # asks for extensions, as compiling does again
+        # numba's own hook imports extensions. Compiling imports them anyway.
+        loop._compilation_chain_init_hook = _nothing
         loop.typeof_pyval = partial(_type_of, loop)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's own, but an entry also expires when anything that compiled code is made of has changed.
+    """numba's cache, in which an entry also expires when any source file that compiled code depends on changes.
 
-    numba looks at the file of the loop and at its closure; what is reached through module globals (`select`, Philox)
-    would change unnoticed.
+    numba checks only the file of the loop and its closure. It would not notice changes of functions
+    that a loop reaches through module globals, such as `select` and Philox.
     """
 
     def __init__(self, function: Callable[..., Any], before_compiling: Callable[[Callable[..., Any]], object]) -> None:
@@ -80,7 +82,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._cache_file._source_stamp = (self._impl.locator.get_source_stamp(), source_hash())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature, or None."""
+        """Return the compiled loop for a signature, or None if there is none on disk."""
         found = self._load_alone(sig, target_context) if _is_tried() else None
         if found is None:
             self._before_compiling(self._py_func)
@@ -88,7 +90,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store what was compiled; where that cannot be, the next process compiles it again."""
+        """Store a compiled loop on disk. If that fails, the next process compiles it again."""
         with suppress(OSError):
             super().save_overload(sig, data)
 
@@ -96,7 +98,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         try:
             _define_runtime_functions()
             return self._load_overload(sig, target_context)
-        except Exception:  # the plain way may do, or has the better message
+        except Exception:  # numba's own way may succeed, or raises the better message.
             return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
@@ -113,7 +115,7 @@ def _nothing() -> None:
 
 @cache
 def _define_runtime_functions() -> None:
-    """Tell the linker where numba's run-time functions are, as numba does when it sets its compiler up."""
+    """Make the addresses of numba's run-time functions known to the linker, as numba's compiler setup does."""
     from numba.core.runtime import _nrt_python
 
     for name, address in _nrt_python.c_helpers.items():
@@ -121,7 +123,11 @@ def _define_runtime_functions() -> None:
 
 
 def _type_of(loop: Any, value: Any) -> Any:
-    """What numba takes an argument for; numba itself loads `numpy.ma` to ask whether an array is masked."""
+    """Return the numba type of an argument.
+
+    Fast path: for an array, numba itself would load `numpy.ma` to check whether the array is
+    masked.
+    """
     if type(value) is not np.ndarray:
         return type(loop).typeof_pyval(loop, value)
     from numba.np.numpy_support import from_dtype, map_layout
@@ -132,11 +138,12 @@ def _type_of(loop: Any, value: Any) -> Any:
 
 
 def description(value: Any) -> Any:
-    """A function with its closure as nested tuples of plain values, alike in every process; TypeError if it has others.
+    """Return a function and its closure as nested tuples of plain values, which are the same in every process.
 
-    numba pickles a closure instead, as is done here with those. That tells code that Python has just compiled from the
-    same code as Python has it in its own files, so that a second process would compile all loops again; and intrinsics
-    from themselves.
+    Raises TypeError if the closure holds a value of another kind. numba pickles closures instead. A
+    pickle of code just compiled from source differs from a pickle of the same code read from a
+    `.pyc` file, so a second process would compile all loops again. Pickles of one intrinsic differ
+    as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__
@@ -156,14 +163,14 @@ def description(value: Any) -> Any:
         cells = tuple(description(cell.cell_contents) for cell in value.__closure__ or ())
         defaults = description(value.__defaults__)
         return name, value.__module__, value.__qualname__, description(value.__code__), defaults, cells
-    if hasattr(value, "_defn"):  # an intrinsic
+    if hasattr(value, "_defn"):  # Only intrinsics have this attribute.
         return name, description(value._defn)
     raise TypeError(f"{kind} in a closure")
 
 
 @cache
 def source_hash() -> str:
-    """A hash over the sources of the package that compiled code depends on."""
+    """Return a hash of the source files of the package that compiled code depends on."""
     package = Path(__file__).parents[2]
     files = [path for name in ("*", "memory/*", "definition/*", "engine/**/*") for path in package.glob(f"{name}.py")]
     digest = hashlib.sha256()

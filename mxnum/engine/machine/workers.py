@@ -1,4 +1,4 @@
-"""Work in threads made for one call: they inherit its floating-point environment, and their errors are raised in it."""
+"""Threads made for one call: they inherit its floating-point environment, and the call raises their errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import numba
 
 
 def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
-    """What `work` returns for each piece, in order: the first in the thread of the caller, each other in its own."""
+    """Return the results of `work` for each piece, in order.
+
+    The first piece runs in the thread of the caller, and each other piece in a thread of its own.
+    """
     if len(pieces) == 1:
         return [work(pieces[0])]
     results: list[Any] = [None] * len(pieces)
@@ -19,7 +22,7 @@ def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[An
     def run(index: int) -> None:
         try:
             results[index] = work(pieces[index])
-        except BaseException as error:  # raised below
+        except BaseException as error:  # The caller raises it below.
             errors.append(error)
 
     workers = [Thread(target=run, args=(index,)) for index in range(1, len(pieces))]
@@ -34,27 +37,32 @@ def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[An
 
 
 def bounds(length: int, parts: int, step: int = 1) -> list[int]:
-    """Where to cut so many things into parts that differ by at most `step`, each but the last a multiple of it."""
+    """Return the `parts + 1` bounds that split `length` items into parts of nearly equal length.
+
+    All bounds but the last are multiples of `step`, and the lengths of parts differ by at most
+    `step`.
+    """
     steps = -(-length // step)
     return [min(length, steps * part // parts * step) for part in range(parts + 1)]
 
 
 def worth(work: int, least: int, threads: int | None) -> int:
-    """How many threads to use, of those allowed, if each should have at least so much work."""
+    """Return how many threads to use, at most `threads`, so that each has at least `least` units of `work`."""
     if work < 2 * least:
         return 1
     return min(threads or usual_threads(), work // least)
 
 
 def usual_threads() -> int:
-    """How many threads numba would use in this thread.
+    """Return how many threads numba would use if called from this thread.
 
-    To ask it starts its own, and those of OpenMP forget what other libraries set, such as `torch.set_num_threads`. So
-    it is asked only when they run already; nobody can have chosen another number before that.
+    Asking numba starts its own threads, and starting OpenMP threads undoes what other libraries
+    set, such as `torch.set_num_threads`. So this asks only if numba's threads already run. Before
+    that, nobody can have chosen another number than numba's default.
     """
     try:
         numba.threading_layer()
-    except ValueError:  # none run
+    except ValueError:  # numba has not started its threads.
         most: int = numba.config.NUMBA_NUM_THREADS
         return most
     return int(numba.get_num_threads())

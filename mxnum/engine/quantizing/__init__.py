@@ -1,9 +1,10 @@
-"""Quantizing and decoding arrays: the plan of a call, and the operations.
+"""Quantizing and decoding arrays: the operations, and the plan of a call.
 
-`host` has the operations, each of which runs a plan (`plan`). A plan goes through arrays part by part, and a block
-transform (`transforms`) says what is done with each: conversions by loops with marks (`conversion`). Scales that are
-floats are such a transform (`float_scales`), and `choosing` takes the better one of two; `by_stack` has the loops for
-the arithmetic of a stack.
+`host` has the operations, each of which runs a plan (`plan`). A plan splits arrays into contiguous
+parts and runs a block transform (`transforms`) on each part. Transforms convert elements by the
+loops of `conversion`. `float_scales` is the transform for scales that are floats. `choosing`
+chooses the better of two scales for each block. `by_stack` has the loops for the arithmetic of a
+software stack.
 
 Imports `machine`, `rounding`, `traversal`, `packing` and `loops`.
 """

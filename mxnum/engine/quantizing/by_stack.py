@@ -1,6 +1,7 @@
 """NVFP4 in the arithmetic of a software stack, as a transform of blocks.
 
-Where its loops leave a block, all is done `otherwise`, by numpy: `mxnum.stacks` has the definition.
+If the loops leave any block, the function `otherwise` of the caller converts the whole array with
+numpy: `mxnum.stacks` has the definition.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _BYTE = np.dtype(np.uint8)
 
 
 def may_run() -> bool:
-    """Whether there are loops, and hardware floats can be trusted."""
+    """Return True if numba compiles, and float arithmetic follows the defaults of IEEE 754 on this thread."""
     return float_environment.is_default()
 
 
 def largest(x: Array, threads: int | None) -> Any:
-    """The largest magnitude, of the type of x; NaN if there is one."""
+    """Return the largest magnitude of x, in the type of x; NaN if x holds one."""
     found = greatest(signed_bits(x).ravel(order="K"), FLOATS[x.dtype.name], threads)
     return np.array(found, f"u{x.itemsize}").view(x.dtype)[()]
 
@@ -45,7 +46,7 @@ def quantize(
     threads: int | None,
     otherwise: Callable[[], tuple[Array, Array]],
 ) -> tuple[Array, Array]:
-    """Codes and scales."""
+    """Return the codes and the scales of an array; `otherwise` makes them if loops leave a block."""
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
         codes, (scales,) = plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))
@@ -64,7 +65,11 @@ def fake_quantize(
     out: Array | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """What the codes of float32 numbers read as, in `out` unless it is done otherwise."""
+    """Return the float32 values of the codes of float32 numbers.
+
+    Writes to `out` if it is given. If loops leave a block, returns the result of `otherwise`
+    instead.
+    """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
         return plan.run(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
@@ -82,7 +87,7 @@ def dequantize(
     threads: int | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """What codes, a byte each, read as in float32."""
+    """Return the float32 values of codes of one byte each; `otherwise` makes them if loops leave a block."""
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)
     try:

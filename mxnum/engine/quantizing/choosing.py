@@ -1,4 +1,4 @@
-"""Four over six: the scale of each block, of two, by the errors of its elements."""
+"""Four over six: choose one of two scales for each block, the one under which its elements have smaller errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 
 def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:
-    """Fill the scales of a contiguous array."""
+    """Write the chosen scale code of each block of a contiguous array to `scales`.
+
+    Loops compare the two errors of a block in floats. For blocks that the loops leave undecided,
+    this function compares exact fractions.
+    """
     source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
     numbers = x.ravel().astype(source.name, copy=False)
     bits, codes, tensors = signed_bits(numbers), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
@@ -43,14 +47,17 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
 
 
 def _number(code: int, fmt: ElementFormat) -> Fraction:
-    """The number of a magnitude code, from its fields: a processor may be told to read a subnormal float as zero."""
+    """Return the number of a magnitude code as a fraction.
+
+    Made from the fields of the code: a processor may be set to read subnormal floats as zero.
+    """
     exponent, mantissa = divmod(code, 1 << fmt.mantissa_bits)
     significand = mantissa + (exponent > 0) * (1 << fmt.mantissa_bits)
     return significand * Fraction(2) ** (max(exponent, 1) - fmt.bias - fmt.mantissa_bits)
 
 
 def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
-    """The elements of a block, by its number."""
+    """Return the elements of the block with a given number."""
     _, columns, _, run, _ = shape
     band, at = divmod(place, -(-columns // run))
     first, last = rows_of(band, shape)
@@ -58,7 +65,7 @@ def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
 
 
 def _error(magnitudes: list[Fraction], factor: Fraction, element: ElementFormat, power: int) -> Fraction:
-    """The exact sum of the errors of rounding to nearest even, or of their squares."""
+    """Return the exact sum of the errors, to a power, of rounding magnitudes to nearest even under a factor."""
     values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
     total = Fraction(0)
     for x in magnitudes:

@@ -1,4 +1,4 @@
-"""Scales that are floats as a transform of blocks, and the tensor scale of an array."""
+"""The transform of blocks for scales that are floats, and the tensor scale of an array."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk, in_thre
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 
-#: The tensor scale of formats without one.
+#: The tensor scale used for formats that have none.
 _ONE = np.ones(1, np.float32)
-#: Scales and the tensor scale; the largest magnitudes of blocks, where they are not known.
+#: The number of side arrays without maxima, scales and tensor scale; and a dummy for unknown
+#: maxima.
 _SIDES, _NONE = 2, np.zeros(1, np.int32)
-#: Elements of rows whose largest are found at a time.
+#: The number of elements of which `_largest_of_rows` makes a temporary copy at a time.
 _PIECE = 1 << 18
 
 
 class FloatScales:
-    """A float for each block, times the tensor scale, if there is one; elements are divided by the product."""
+    """A transform that divides each element by the float scale of its block times the tensor scale, if there is one."""
 
     needs_room = False
 
@@ -59,12 +60,12 @@ class FloatScales:
         return by_loops(_decoding(asked))
 
     def apply_packed(self, asked: Settings) -> Any:
-        """As `apply`, to packed codes, along walks that allow it; None where codes have to have a byte each first."""
+        """Return `apply` for packed codes along the walks that allow it; None if codes must have a byte each first."""
         is_simple = asked.element.bits == 4 and (asked.scales_given or not asked.float_rule.error_power)
         return by_packed_loops(_quantizing(asked, None)) if is_simple else None
 
     def undo_packed(self, asked: DecodingSettings) -> Any:
-        """As `undo`, the same of packed codes."""
+        """Return `undo` for packed codes along the walks that allow it; None if codes must have a byte each first."""
         return by_packed_loops(_decoding(asked)) if asked.element.bits == 4 else None
 
 
@@ -72,21 +73,21 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 class Left(Exception):
-    """Loops are not right for some block, and there is no definition; what was written is of no use."""
+    """Raised if fast loops leave a block and there is no loop for the definition. The output is then incomplete."""
 
 
 class Conversion(NamedTuple):
-    """What becomes of elements, fast and by the definition, and how scales are found."""
+    """The functions of one conversion: for elements and for scales, each fast and by the definition."""
 
-    #: None where codes are read.
+    #: The float type of the input; None if the input holds codes.
     source: ElementFormat | None
     fast: Formulation | None
-    #: None where what is left to it is an error.
+    #: The formulation for blocks that `fast` leaves; if None, such a block raises `Left`.
     definition: Formulation | None
-    #: None where scales are there.
+    #: The functions that compute scales; None if scales are given.
     find_fast: Callable[..., Any] | None
     find: Callable[..., Any] | None
-    #: The scale of blocks that hold what is not finite; 0 where it does not matter.
+    #: The scale code of blocks that hold NaN or infinity; 0 if such blocks get no special code.
     nan_code: int
 
 
@@ -130,7 +131,10 @@ def _decoding(asked: DecodingSettings) -> Conversion:
 
 
 def by_packed_loops(conversion: Conversion) -> Any:
-    """The loops of a conversion that read or write packed codes of four bits; None along walks that have none."""
+    """Return a function of (walk, draw) that gives the loops of a conversion for packed codes of four bits.
+
+    It returns None along walks for which there are no such loops.
+    """
     in_vectors = conversion.fast is not None and conversion.fast.in_vectors and vectors.available()
 
     @lru_cache(maxsize=256)
@@ -142,7 +146,7 @@ def by_packed_loops(conversion: Conversion) -> Any:
 
 
 def by_loops(conversion: Conversion) -> Any:
-    """The loops of a conversion."""
+    """Return a function of (walk, draw) that gives the loops of a conversion."""
 
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
@@ -158,15 +162,17 @@ class Loops:
         self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
         done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
-        #: (whether codes are packed, whether the largest magnitudes of blocks are known) -> the fast loop.
+        #: `fast_loop(packed, knows_maxima)` returns the fast loop for packed codes, or for given
+        #: maxima.
         self.fast_loop = cache(
             partial(loops.convert, done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
         )
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-        """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block.
+        """Convert contiguous arrays.
 
-        After them the largest magnitudes of blocks may follow, where they are known.
+        The sides are the scales, the tensor scale (one number, or one for each block), and the
+        largest magnitudes of blocks if they are known.
         """
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.walk.groups, np.uint8)
@@ -177,12 +183,12 @@ class Loops:
             marks.fill(loops.LEFT)
         if done.definition is None:
             raise Left
-        # Compiled when something is left for it.
+        # Most calls leave no block, so this loop is compiled only when needed.
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
         self.run_loop(defined, arrays, marks, words, threads)
 
     def _flat(self, x: Array, out: Array, sides: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Contiguous arrays as the loops take them."""
+        """Return the arrays as loops take them: flat, and floats as integers of their size."""
         scales, tensor = (*sides, _ONE)[:2]
         read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
         maxima = sides[_SIDES] if len(sides) > _SIDES else _NONE
@@ -193,10 +199,13 @@ class Loops:
 
 
 class _PackedLoops(Loops):
-    """The same where codes of four bits are packed, in rows of whole bytes."""
+    """The loops of a conversion along one walk for packed codes of four bits, in rows of whole bytes."""
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-        """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
+        """Convert contiguous arrays.
+
+        If fast loops leave a block, convert all blocks again with a byte for each code in between.
+        """
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
             if self.run_loop(self.fast_loop(True, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
@@ -209,7 +218,7 @@ class _PackedLoops(Loops):
 
 
 def _after_choosing(asked: Settings, then: Any) -> Any:
-    """An operation with given scales, after they were chosen of two."""
+    """Return the operation that chooses scales with `choosing` and then runs `then`, which takes given scales."""
 
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
@@ -226,9 +235,9 @@ def _after_choosing(asked: Settings, then: Any) -> Any:
 
 
 def tensor_scale(request: Request, by_rows: bool) -> Array:
-    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1.
+    """Return the tensor scale of an array, or of each row along its last axis, which then has length 1.
 
-    Where blocks follow each other in memory, their largest magnitudes are kept in the request.
+    If blocks are contiguous in memory, this also stores their largest magnitudes in the request.
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
@@ -248,7 +257,7 @@ def tensor_scale(request: Request, by_rows: bool) -> Array:
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """The greatest magnitude of a flat array, and of each run."""
+    """Return the largest magnitude of a flat array, and write that of each block of `run` elements to `maxima`."""
     cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
     loop = loops.block_maxima(source, run)
     pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
@@ -256,19 +265,19 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 
 
 def greatest(bits: Array, source: ElementFormat, threads: int | None) -> int:
-    """The greatest magnitude as a bit pattern, of a flat array: that of a NaN, if there is one."""
+    """Return the bit pattern of the largest magnitude of a flat array; that of a NaN if it holds one."""
     cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
     return int(max(run_in_threads(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)])))
 
 
 def _finite(bits: Array, source: ElementFormat) -> Array:
-    """Magnitudes, with zeros for what is not finite."""
+    """Return the bit patterns of magnitudes, with 0 in place of NaN and infinity."""
     magnitude = bits & ((1 << (source.bits - 1)) - 1)
     return np.where(magnitude > source.max_code, 0, magnitude)
 
 
 def _largest_of_rows(bits: Array, source: ElementFormat) -> Array:
-    """The same of each row of the last axis."""
+    """Return the bit pattern of the largest finite magnitude of each row along the last axis."""
     rows = bits.reshape(prod(bits.shape[:-1]), bits.shape[-1])
     step = max(1, _PIECE // max(1, bits.shape[-1]))
     found = np.zeros(len(rows), np.int64)

@@ -1,4 +1,4 @@
-"""The operations on numpy arrays: each looks at what may be refused, and runs the plan of the call."""
+"""The operations on numpy arrays: each checks for numbers that raise an error, and runs the plan of the call."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ __all__ = [
 ]
 
 _BYTE = np.dtype(np.uint8)
-#: Codes, scales, and offsets with asymmetric scaling.
+#: Codes, scales, and offsets (None without asymmetric scaling).
 Quantized = tuple[Array, Array, Array | None]
 
 
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
-    """Codes, scales and offsets (None without asymmetric scaling) of an array of floats, in the order of its memory.
+    """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
 
-    Packed codes are as `pack` makes them, in C order.
+    New arrays are in the memory order of the input. Packed codes are in C order, as `pack` writes
+    them.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -72,7 +73,7 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
 
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
-    """The values of the quantized array in the type of the input."""
+    """Return the values of the quantized array in the type of the input."""
     asked, random = request.settings, request.random
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
@@ -83,7 +84,10 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """`fake_quantize` of the numbers that the array has when called, without random bits, offsets and given scales."""
+    """Return a function without arguments that quantizes the current numbers of an array, and fills and returns `out`.
+
+    The request must not have random bits, offsets or given scales.
+    """
     asked, x = request.settings, request.x
     loops = to_values_plan(asked, NO_DRAW).direct
     is_direct = x.flags.c_contiguous and out.flags.c_contiguous and not np.may_share_memory(x, out)
@@ -100,7 +104,7 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 
 
 def shared_scale(request: Request, out: Array | None = None) -> Array:
-    """The scale of each block: what `quantize` makes, but for the codes."""
+    """Return the scale code of each block, as `quantize` computes it."""
     asked = request.settings
     if asked.nonfinite.by_error:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
@@ -121,14 +125,14 @@ def encode(
     out: Array | None = None,
     threads: int | None = None,
 ) -> Array:
-    """Codes of `target` for the elements alone, at scale 1."""
+    """Return the codes of `target` for numbers without blocks, at scale 1."""
     check_finite(x, source, target, nonfinite)
     plan = encoding_plan(x.shape, source, target, (rounding, overflow), drawn(random))
     return plan.run(x, out, None, None, random, threads)[0]
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
-    """Values of an MX array; without `out` a new array in the order of the memory of the codes."""
+    """Return the values of an MX array, by default as a new array in the memory order of the codes."""
     asked, scales, offsets = request.settings, request.scales, request.offsets
     sides = (scales,) if offsets is None else (scales, offsets)
     plan, tensor = from_codes_plan(asked), request.tensor_scale
@@ -138,38 +142,41 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 def decode(
     codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
 ) -> Array:
-    """Values of element codes alone, at scale 1."""
+    """Return the values of element codes without blocks, at scale 1."""
     return decoding_plan(codes.shape, element, target).run(codes, out, threads=threads)[0]
 
 
 def beside(value: Array, like: Array) -> Array:
-    """A float32 number where an array lives."""
+    """Return a float32 number in the memory of an array, which is host memory here."""
     return value
 
 
 def copied(array: Array) -> Array:
-    """A copy."""
+    """Return a copy of an array."""
     return array.copy()
 
 
 def largest(codes: Array) -> int:
-    """The largest code."""
+    """Return the largest code."""
     return int(codes.max())
 
 
 def equal(a: Array, b: Array) -> bool:
-    """Whether shapes and bits are the same."""
+    """Return True if two arrays have the same shape and bits."""
     return np.array_equal(a.view(code_dtype(8 * a.itemsize)), b.view(code_dtype(8 * b.itemsize)))
 
 
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise where the policy, or an element that has no NaN, says so, naming the first index in C order."""
+    """Raise an error for NaN or infinity if the policy forbids it, or for NaN if the element has no NaN code.
+
+    The message names the first index in C order.
+    """
     if not must_look(element, nonfinite):
         return
     flat = signed_bits(x).ravel(order="K")
     if greatest_magnitude(source)(flat) <= source.max_code:
         return
-    is_any = nonfinite.by_error  # infinities as well
+    is_any = nonfinite.by_error  # This policy forbids infinities, too.
     magnitude = signed_bits(x) & ((1 << (source.bits - 1)) - 1)
     refused = magnitude > source.max_code + (0 if is_any else 1)
     if refused.any():
@@ -180,18 +187,18 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
 
 
-# Plans: made by the first of calls that ask for the same
+# Plans: the first call with given settings makes one, and later calls share it.
 
 
 def drawn(random: RandomBits | None) -> Draw:
-    """How random bits are drawn."""
+    """Return the way to draw random bits from a source."""
     if random is None:
         return NO_DRAW
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
-    """The scheme of an array: powers of two may have offsets before them."""
+    """Return the block transform for a scale format; only scales that are powers of two may have offsets."""
     if not scale.power_of_two:
         return float_scales.transform(scale)
     return OFFSETS if has_offsets else POWERS_OF_TWO
@@ -199,7 +206,7 @@ def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
 
 @lru_cache(maxsize=4096)
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
-    """Codes, a byte each or packed, and what is kept of each block."""
+    """Return the plan that makes codes, one byte each or packed, and the scales and offsets of blocks."""
     transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
     shape = _packed_shape(asked.shape, bits) if packed else asked.shape
     return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
@@ -207,7 +214,7 @@ def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
 
 @lru_cache(maxsize=4096)
 def to_values_plan(asked: Settings, draw: Draw) -> Plan:
-    """The values of codes in the type of the input."""
+    """Return the plan that quantizes and makes the values of the codes in the type of the input."""
     transform = transform_of(asked.format.scale, asked.offset_range is not None)
     out = asked.shape, numpy_dtype(asked.source)
     return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
@@ -227,7 +234,7 @@ def _quantizing(
 
 @lru_cache(maxsize=4096)
 def from_codes_plan(asked: DecodingSettings) -> Plan:
-    """Values of codes."""
+    """Return the plan that makes the values of an MX array."""
     transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
     sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
     reads_packed = asked.element.bits if asked.packed else 0
@@ -242,14 +249,14 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
 def encoding_plan(
     shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
 ) -> Plan:
-    """Codes of elements alone."""
+    """Return the plan that makes codes of numbers without blocks."""
     out = shape, code_dtype(target.bits)
     return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, out)
 
 
 @lru_cache(maxsize=4096)
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
-    """Values of such codes."""
+    """Return the plan that makes values of codes without blocks."""
     decode = at_scale_one(from_codes(element, target))
     return Plan(shape, (1,) * len(shape), decode, NO_DRAW, (shape, numpy_dtype(target)))
 

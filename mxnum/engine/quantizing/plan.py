@@ -1,8 +1,9 @@
-"""The plan of a call: what like calls share, made by the first of them, and the only way from arrays to loops.
+"""The plan of a call: it caches everything that calls with the same settings share.
 
-A plan knows the operation, and the loops for arrays of its shape that lie in memory as loops take them: those go to the
-loops as they are. All other arrays go there part by part, each made contiguous and written back (`traversal.parts`).
-Plans hold no arrays and no marks: threads share them.
+Every array reaches a loop through `Plan.run`. A plan has the loops for contiguous arrays of its
+shape, and passes such arrays to them directly. It splits all other arrays into parts, makes each
+part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
+so threads can share them.
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ from mxnum.layout import Blocks
 from mxnum.memory.dtypes import Array
 
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
-#: What random bits are drawn from where there are none.
+#: Passed to loops in place of the source of random bits if they draw none.
 NO_WORDS: Any = 0
 
-#: (what is read, what is written, sides, what random bits are drawn from, threads): one contiguous part.
+#: `run(x, out, sides, words, threads)` converts one contiguous part. The sides hold one item for
+#: each block, and `words` is the source of random bits.
 Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
-#: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
+#: Returns the `Run` for a walk and a way to draw random bits, with everything prepared but the
+#: arrays.
 Operation = Callable[[Walk, Draw], Run]
 
-#: The same, or None along walks that have no such loops.
+#: An `Operation` on packed codes, which returns None along walks for which there are no such loops.
 PackedOperation = Callable[[Walk, Draw], "Run | None"]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class Call(NamedTuple):
-    """What `Plan.run` is given, where it does not go to the loops as it is."""
+    """The arguments of a call of `Plan.run` whose arrays loops do not take directly."""
 
     x: Array
     out: Any
@@ -53,7 +56,7 @@ class Call(NamedTuple):
 
 
 class Plan:
-    """One operation on arrays of one shape, however they lie in memory."""
+    """One operation on arrays of one shape, with any strides."""
 
     def __init__(
         self,
@@ -72,21 +75,25 @@ class Plan:
         packed_operation: PackedOperation | None = None,
         order: Order | None = None,
     ) -> None:
-        """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
+        """Make the plan of `operation` for arrays of a shape.
 
-        A `packed_operation` does with packed codes without room for others, or is None along a walk.
-        `order` says which axis each is of the arrays that the caller has, where the plan is for those turned.
+        `out` and `sides` are the kinds of the result and of the arrays with one item for each
+        block. `reads_packed` and `writes_packed` are the bits of packed codes, or 0. A
+        `packed_operation` works on packed codes without a temporary array of bytes, and may be None
+        along a walk. A plan for transposed arrays has an `order`: for each of its axes, the axis of
+        the caller's arrays.
         """
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
         self.out, self.sides, self.writes_sides, self.needs_room = out, sides, writes_sides, needs_room
         self.reads_packed, self.writes_packed, self.order = reads_packed, writes_packed, order
         self.fills_with_zeros = fills_with_zeros
         self.size, walk = prod(shape), walk_of(shape, blocks)
-        self._has_one_side = len(sides) == 1  # (which is sooner made)
+        self._has_one_side = len(sides) == 1  # Fast path: avoids `starmap` for the common single array.
         self._turned: dict[Order, Plan] = {}
         self._at_once = CHUNK if needs_room or not (reads_packed or writes_packed) else 4 * CHUNK
         self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
-        #: What takes arrays in C order, which share no memory with what is written, as they are.
+        #: The loops for arrays in C order whose inputs share no memory with their outputs; None if
+        #: there are no such loops, so that every call works in parts.
         self.direct: Run | None = None
         if walk is not None and self.size > 0 and packed_operation is not None:
             self.direct = packed_operation(walk, draw)
@@ -104,11 +111,11 @@ class Plan:
         tensor_scale: Array | None = None,
         maxima: Array | None = None,
     ) -> tuple[Array, tuple[Array, ...]]:
-        """Fill arrays, new ones where none are given, and return them.
+        """Return the result and the sides, in arrays of the caller or in new ones.
 
-        New ones have their axes in the order of the memory of x, as numpy's own functions do it. A `tensor_scale` is
-        read as what belongs to blocks is, after that; it broadcasts with it. `maxima` are taken by loops that get x as
-        it is.
+        New arrays have their axes in the memory order of x, as those of numpy's own functions do.
+        The `tensor_scale` is passed to loops after the sides, and broadcasts with them. `maxima`
+        only reach loops that take x directly.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
@@ -149,7 +156,7 @@ class Plan:
         return out, sides
 
     def _run_turned(self, order: Order, call: Call) -> tuple[Array, tuple[Array, ...]]:
-        """The same by the plan for arrays whose axes are in the order that memory has them."""
+        """Run the call on transposed views of its arrays whose axes are in memory order, and return its results."""
         x, out, sides, given_scales, random, threads, tensor_scale = call
 
         def turned(array: Any) -> Any:
@@ -176,7 +183,7 @@ class Plan:
         return out, tuple(side.transpose(original) for side in of_blocks) if sides is None else sides
 
     def _run_in_parts(self, call: Call) -> None:
-        """Fill arrays that loops do not take as they are."""
+        """Run the call part by part, for arrays that loops do not take directly."""
         x, out, sides, given_scales, random, threads, tensor_scale = call
         if self.size == 0:
             return
@@ -225,7 +232,7 @@ class Plan:
         arrays.run(work, threads)
 
     def _around_packed(self, walk: Walk) -> Run:
-        """The operation on contiguous arrays, with a byte for each code in between."""
+        """Return the operation on contiguous arrays, with packed codes unpacked to temporary bytes, one per code."""
         run, reads, writes = self.operation(walk, self.draw), self.reads_packed, self.writes_packed
         if not (reads or writes):
             return run

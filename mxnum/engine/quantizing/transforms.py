@@ -1,8 +1,8 @@
-"""What an MX array keeps of each block, and what that does to its elements: found, applied, and undone.
+"""Block transforms: how an MX array computes the scales and offsets of blocks, applies them, and undoes that.
 
-A `BlockTransform` is one such scheme. A plan knows nothing of it but this: which arrays of one item for each block it
-has (`sides`), and its operations on contiguous parts. Scales that are powers of two are one, offsets that are
-taken away before another, which stands on the first.
+A plan knows two things of a `BlockTransform`: its `sides`, which are the arrays with one item for
+each block, and its operations on contiguous parts. `PowersOfTwo` has scales that are powers of two.
+`Offsets` subtracts an offset from each block first, and then uses `PowersOfTwo`.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array, numpy_dtype, signed_bits, stored_bits
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
-#: Elements alone are done as blocks of this length at scale 1.
+#: Loops convert elements without blocks as blocks of this length at scale 1.
 _RUN_OF_ELEMENTS = 4096
 
 
 class BlockTransform(Protocol):
-    """Operations on the blocks of contiguous parts: two that find and apply, one that undoes."""
+    """Operations on the blocks of contiguous parts: quantize, quantize and decode, decode."""
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The types of what is kept of each block."""
+        """The dtypes of the arrays with one item for each block."""
 
     @property
     def needs_room(self) -> bool:
-        """Whether parts are to be small, since there is room for another array of their size."""
+        """True if the operations allocate another array as large as a part, so that parts must be small."""
 
     def apply(self, asked: Settings) -> Operation:
-        """Find what is kept of each block, and make codes."""
+        """Return the operation that computes the sides of each block and makes codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Find that, and make the values of the codes in the type of the input."""
+        """Return the operation that computes the sides and makes the values of codes in the type of the input."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
-        """Values of codes and of what is kept."""
+        """Return the operation that makes values from codes and sides."""
 
     def apply_packed(self, asked: Settings) -> PackedOperation | None:
-        """`apply` to codes that are packed at once, along the walks where that can be; None if it never can."""
+        """Return `apply` for codes that loops write packed, along the walks that allow it; None if no walk does."""
 
     def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
-        """`undo` of such codes."""
+        """Return `undo` for codes that loops read packed, along the walks that allow it; None if no walk does."""
 
 
 def _by(conversion: Conversion) -> Operation:
@@ -74,19 +74,19 @@ def _by(conversion: Conversion) -> Operation:
 
 
 class ByBytes:
-    """Transforms whose codes have a byte each before they are packed."""
+    """A base for transforms whose loops need one byte for each code, before packing or after unpacking."""
 
     def apply_packed(self, asked: Settings) -> PackedOperation | None:
-        """None: there are no such loops."""
+        """Return None: there are no loops for packed codes."""
         return None
 
     def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
-        """None: there are no such loops."""
+        """Return None: there are no loops for packed codes."""
         return None
 
 
 class PowersOfTwo(ByBytes):
-    """A scale for each block, 2**(code - 127), which loops find and apply in one go."""
+    """A transform with the scale 2**(code - 127) for each block, which one loop computes and applies."""
 
     sides = (np.dtype(np.uint8),)
     needs_room = False
@@ -108,7 +108,10 @@ class PowersOfTwo(ByBytes):
 
 
 def _packed(operation: Operation, bits: int, shape: tuple[int, ...]) -> PackedOperation:
-    """An operation on packed codes along rows, where each of them and each of their blocks begins at a byte."""
+    """Return the operation on packed codes along rows.
+
+    It is None unless each row and each block begins at a byte.
+    """
     length = shape[-1] if shape else 1
     has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
 
@@ -120,7 +123,7 @@ def _packed(operation: Operation, bits: int, shape: tuple[int, ...]) -> PackedOp
 
 
 class Offsets(ByBytes):
-    """A float16 offset for each block, which is taken away first, and a power of two for what is left."""
+    """A transform that subtracts a float16 offset from each block, and scales the differences by a power of two."""
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
     needs_room = True
@@ -197,13 +200,13 @@ POWERS_OF_TWO, OFFSETS = PowersOfTwo(), Offsets()
 
 
 def _flat(sides: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Scales, and the bits of offsets."""
+    """Return the flat scales and the bits of the flat offsets."""
     scales, offsets = sides
     return scales.ravel(), offsets.ravel().view(np.uint16)
 
 
 def takes_half(offset_range: OffsetRange | None) -> bool:
-    """Whether scales are made of the ends of blocks, not of the largest difference."""
+    """Return True if a scale depends on the ends of its block's range, not on the largest difference."""
     match offset_range:
         case OffsetRange.HALF:
             return True
@@ -214,7 +217,7 @@ def takes_half(offset_range: OffsetRange | None) -> bool:
 
 
 def at_scale_one(conversion: Conversion) -> Operation:
-    """Elements alone, without blocks or sides."""
+    """Return the operation of a conversion on elements without blocks or sides, at scale 1."""
 
     def along(walk: Walk, draw: Draw) -> Run:
         flat = walk_of((walk.elements,), (_RUN_OF_ELEMENTS,))
@@ -233,5 +236,5 @@ def at_scale_one(conversion: Conversion) -> Operation:
 
 @lru_cache(maxsize=1024)
 def encoding(source: Any, target: Any, rounding: Rounding, overflow: Overflow) -> Operation:
-    """Codes of floats at scale 1."""
+    """Return the operation that makes codes of floats at scale 1."""
     return at_scale_one(to_codes(Modes(source, target, rounding, overflow, ScaleRule.FLOOR, Nonfinite.ELEMENT, True)))

@@ -1,10 +1,12 @@
-"""Every scale and every finite number, by products that bring them into the domain of `float_additions`.
+"""Rounding for every scale and every finite number, by products that bring them into the domain of `float_additions`.
 
-A number is multiplied by the power of two that takes the scale of its block to 1, rounded there, and a value multiplied
-back. What the first product would take below 2**-126, far below half of what any element is rounded to, becomes that:
-all other products are exact. None takes a subnormal number or makes one, for which processors are slow: additions turn
-such numbers into normal ones and back. The second product, or its addition, rounds a value once, to nearest even, as
-the definition does. Loops come here for the blocks that `float_additions` alone is not right for.
+These functions multiply a number by the power of two that takes the scale of its block to 1, and
+round it there. A second product takes a value back to the scale. A nonzero first product below
+2**-126 becomes 2**-126, which is far below half the quantum of every element; all other first
+products are exact. No product takes or makes a subnormal number, for which processors are slow:
+additions turn subnormal numbers into normal ones and back. The second product, or its addition,
+rounds a value once, to nearest even, as the definition does. Loops use these functions for blocks
+outside the domain of `float_additions`.
 """
 
 from __future__ import annotations
@@ -22,24 +24,27 @@ from mxnum.modes import Rounding
 UNIT = E8M0.bias
 _SIGN = -0x80000000
 _INFINITY = 0x7F800000
-#: The least normal number; 1, which a subnormal one is added to and taken from, which multiplies it by 2**126.
+#: The least normal number, and 1. Putting the fraction of a subnormal number behind 1 and
+#: subtracting 1 multiplies the number by 2**126.
 _NORMAL, _ONE = 1 << 23, UNIT << 23
-#: Below this scale values are made 2**126 times as large first; what is below 1 then is subnormal in its place.
+#: Below the scale `_LOW` values are first made 2**`_RAISED` times as large. If the product is below
+#: 1, the value itself is subnormal.
 _LOW, _RAISED = 64, 126
-#: The exponent field of the least magnitude that products make where the scale is above 1.
+#: The exponent field of the least magnitude that products make if the scale is above 1.
 _LEAST = 1
-#: Every element takes this magnitude for too large, as it does all beyond it.
+#: This magnitude and all above it are too large for every element.
 _GREATEST = (127 + 100) << 23
 
 
 @dialect
 def bring(x: Any, scale: Any) -> Any:
-    """x / 2**(scale - 127) for a finite float32 bit pattern, between limits that change no code."""
+    """Return x / 2**(scale - 127) for a finite float32 bit pattern, clamped to limits that change no code."""
     magnitude = x & 0x7FFFFFFF
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # 2**-127 would be subnormal: under the last scale numbers, which are not small there, are halved by their field.
+    # At scale 254 the factor 2**-127 would be subnormal. Numbers are not small there, so
+    # decrementing their exponent field halves them.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23
     y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))
@@ -48,7 +53,7 @@ def bring(x: Any, scale: Any) -> Any:
 
 @dialect
 def return_to(value: Any, scale: Any) -> Any:
-    """value * 2**(scale - 127), rounded once, for the float32 bit pattern of an element's value."""
+    """Return value * 2**(scale - 127), rounded once, for the float32 bit pattern of an element's value."""
     magnitude, is_low = value & 0x7FFFFFFF, scale < _LOW
     product = multiply_float32(magnitude, select(is_low, scale + _RAISED, scale) << 23)
     is_small = product < _ONE
@@ -58,7 +63,7 @@ def return_to(value: Any, scale: Any) -> Any:
 
 @cache
 def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """As `float_additions.make_code`, for every finite x and every scale but NaN."""
+    """Return the function of `float_additions.make_code`, extended to every finite x and every scale but NaN."""
     code = make_code(rounding, by_parity)
 
     @dialect
@@ -70,7 +75,7 @@ def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any
 
 @cache
 def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """As `float_additions.make_value`, for every finite x and every scale but NaN."""
+    """Return the function of `float_additions.make_value`, extended to every finite x and every scale but NaN."""
     value = make_value(rounding, by_parity)
 
     @dialect
@@ -82,5 +87,5 @@ def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., An
 
 @dialect
 def value_of_code_anywhere(code: Any, scale: Any, e: Any) -> Any:
-    """As `float_additions.value_of_code`, for every scale but NaN."""
+    """Return what `float_additions.value_of_code` returns, for every scale but NaN."""
     return return_to(value_of_code(code, UNIT, e), scale)

@@ -1,15 +1,19 @@
-"""Numbers of every float type as float32 bit patterns that round alike, and back.
+"""Conversions of numbers of every float type to float32 bit patterns that round alike, and back.
 
-bfloat16 and float16 numbers are float32 numbers. Of a float64 number rounding to odd keeps, in the last bit, that
-something was discarded. A float32 number so made rounds to any element as the float64 number does, in every mode that
-asks only on which side of a value or a middle it lies. Stochastic rounding asks for more bits: it takes the leading
-part, and gets the rest added to its random bits.
+Every bfloat16 or float16 number is a float32 number. Rounding a float64 number to odd records in
+the last bit that bits were discarded. The resulting float32 number rounds to any element as the
+float64 number does, in every mode that depends only on the side of a value or a midpoint on which
+the number lies. Stochastic rounding needs more bits: it rounds the leading part, and adds the rest
+to its random bits.
 
-What has no normal float32 number near it becomes the least normal one (zero in a leading part) or the largest: loops
-leave blocks alone whose scale does not make the first vanish, or whose largest element is the second.
+A float64 number outside the range of normal float32 numbers becomes the least normal one (zero in a
+leading part) or the largest one. Loops leave two kinds of block to the definition: those whose
+scale is so low that the least normal number matters, and those whose largest element is the largest
+number.
 
-Rounding to odd is written in integers, which the theorems about roundings are about, and by a conversion, which loops
-use: it takes half the instructions, and gives the same of every number.
+There are two formulations of rounding to odd, which agree for every number. Theorems about
+roundings use the one in integers. Loops use the one by a conversion, which takes half the
+instructions.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ _LEAST_WIDE = (FLOATS["float64"].bias - FLOATS["float32"].bias + 1) << FLOATS["f
 
 @dialect
 def to_odd(x: Any) -> Any:
-    """The float32 bit pattern of a float64 number, rounded to odd."""
+    """Return the float32 bit pattern of a float64 number, rounded to odd."""
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     narrowed = (magnitude >> _DISCARDED) - _REBIAS
     narrowed = narrowed | select((x & _REST) == 0, 0, 1)
@@ -49,7 +53,7 @@ def to_odd(x: Any) -> Any:
 
 @dialect
 def leading_part(x: Any) -> Any:
-    """The float32 bit pattern of a float64 number, rounded toward zero, and zero below the normal numbers."""
+    """Return the float32 bit pattern of a float64 number, rounded toward zero; zero below the normal numbers."""
     narrowed = ((x & 0x7FFFFFFFFFFFFFFF) >> _DISCARDED) - _REBIAS
     narrowed = select(narrowed < _LEAST, 0, narrowed)
     return low_word(select(narrowed > _LARGEST, _LARGEST, narrowed) | ((x >> 32) & -0x80000000))
@@ -57,7 +61,10 @@ def leading_part(x: Any) -> Any:
 
 @dialect
 def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
-    """What the leading part leaves, in units of 2**-SR_BITS of the element's quantum there, rounded down."""
+    """Return x minus its leading part in units of quantum * 2**-SR_BITS, rounded down.
+
+    The quantum is the distance between neighbouring values of the element at x.
+    """
     binade = leading & 0x7F800000
     least = (scale + e.emin) << 23
     below = select(binade < least, least - binade, 0) >> 23
@@ -67,7 +74,7 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 
 @dialect
 def to_odd_by_conversion(x: Any) -> Any:
-    """What `to_odd` gives of a number, by a conversion of the part that float32 has bits for."""
+    """Return what `to_odd` returns, by a float conversion of the bits that float32 can hold."""
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)
     kept = select(magnitude == 0, 0, kept)
@@ -78,7 +85,10 @@ def to_odd_by_conversion(x: Any) -> Any:
 
 @cache
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
-    """x -> float32 bit pattern of the same finite number; of a float64 number, of one that rounds alike."""
+    """Return `widen(x)`, which returns the float32 bit pattern of a finite number.
+
+    For a float64 number, it is the bit pattern of a float32 number that rounds alike.
+    """
 
     @dialect
     def widen_float32(x):
@@ -102,9 +112,9 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
-    """float32 bit pattern of a value that `value_of_code` made -> bit pattern in another float type.
+    """Return `convert(value)`, which converts the float32 bit pattern of a result of `value_of_code` to `target`.
 
-    bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
+    bfloat16 and float64 hold every such value. A conversion to float16 rounds to nearest even.
     """
 
     @dialect

@@ -1,15 +1,19 @@
-"""Scales that are floats, fast: by float64 products, quotients and comparisons.
+"""Fast formulations for scales that are floats: float64 products, quotients and comparisons.
 
-A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product
-with any value of an element, and with any place halfway between two.
+A *factor* is scale times tensor scale. It has at most 11 + 24 significant bits, so it is exact in
+float64. So is its product with any value of an element, or with any midpoint of two values. A
+*threshold* is a magnitude at which the result of rounding changes.
 
-- Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
-  exactly, once for a block, and |x| is compared with them: no division, and nothing is rounded. Of E2M1 three are twice
-  or four times another, and so are its values: there four products and two values do.
-- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
-  have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
-  last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
-  and a quotient is rounded by 2**-53 of itself. Then `as_float32` and `float_additions` do the rest at scale 1.
+- Elements of four bits have seven thresholds. Loops multiply each threshold by the factor, exactly
+  and once for a block, and compare |x| with the products: they divide nothing and round nothing. Of
+  the thresholds of E2M1 three are twice or four times another one, and so are its values. So four
+  products and two values suffice for E2M1.
+- Other elements take the quotient |x| / factor to 53 bits, which lies on the same side of every
+  threshold as the exact quotient. A threshold has at most 8 bits, so threshold * factor has at most
+  43. x has at most 48 bits: those of a float64 number are its leading 48, the last of which says
+  whether lower bits are set. If x is not threshold * factor, the two differ by at least 2**-48 of
+  either, and the quotient is rounded by at most 2**-53 of itself. `as_float32` and
+  `float_additions` then round the quotient at scale 1.
 """
 
 from __future__ import annotations
@@ -43,17 +47,19 @@ from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
 UNIT = 127
 _BIAS, _MANTISSA = 1023, 52
 _NEVER, _NEVER_WIDE = 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF
-#: Every element takes this quotient for too large.
+#: This quotient is too large for every element.
 _GREATEST = (UNIT + 100) << 23
-#: Above every factor that is a number, and every scale.
+#: Above every finite factor, and above every scale.
 _HUGE = (_BIAS + 700) << _MANTISSA
-#: In place of a factor that is zero: what is divided by it is zero.
+#: Divisor used instead of a factor that is zero, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
-#: In place of float64 numbers below it, of which every quotient is far below all places.
+#: Replaces smaller float64 numbers other than 0. Its quotient by every factor is far below all
+#: thresholds.
 _TINY = (_BIAS - 600) << _MANTISSA
-#: Sources that vectors have.
+#: Float types of inputs that loops convert in vectors.
 _IN_VECTORS = "float32", "bfloat16"
-#: What doubles a normal float32 number; from which factors on, and below which, places and values stay normal.
+#: `_DOUBLE` added to the bits of a normal float32 number doubles it. If the factor is at least
+#: `_DOUBLES_FROM` and less than `_DOUBLES_TO`, thresholds and values are normal numbers.
 _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
 
 
@@ -63,7 +69,10 @@ def _bits(number: float) -> int:
 
 @cache
 def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
-    """code -> float64 bits of a scale; of a special code, something."""
+    """Return `number_of_scale(code)`, which returns the float64 bits of a scale.
+
+    Its result for a code of NaN or infinity has no meaning.
+    """
     number = number_of(scale)
     MANTISSA, UP = number.mantissa_bits, _MANTISSA - number.mantissa_bits
     LEAST, REBIAS = (_BIAS + number.emin) << _MANTISSA, (_BIAS - number.bias) << _MANTISSA
@@ -79,7 +88,10 @@ def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
 
 @cache
 def make_number(source: ElementFormat) -> Callable[..., Any]:
-    """x -> float64 bits of its magnitude; of a float64 number its leading 48 bits, the last one rounded to odd."""
+    """Return `number(x)`, which returns the float64 bits of |x|.
+
+    It rounds a float64 number to odd, to its leading 48 bits.
+    """
 
     @dialect
     def of_float32(x):
@@ -106,7 +118,7 @@ def make_number(source: ElementFormat) -> Callable[..., Any]:
 def make_scale(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, aim: int | None = None
 ) -> Callable[..., Any]:
-    """As `scalar.float_scale.make_float_scale`: the quotient is rounded by an addition."""
+    """Return the function of `definition.float_scale.make_float_scale`, in which an addition rounds the quotient."""
     number, goal = number_of(scale), _bits(element.max if aim is None else element.value(aim))
     MANTISSA, MAX, EMIN = number.mantissa_bits, number.max_code, _BIAS + number.emin
     number_of_x, ROUNDS_UP = make_number(source), rule.rounds_up
@@ -115,7 +127,7 @@ def make_scale(
     def fast_float_scale(amax, tensor):
         divisor = multiply_float64(float32_to_float64(low_word(tensor)), goal)
         quotient = divide_float64(number_of_x(amax), divisor)
-        quotient = select(quotient > _HUGE, _HUGE, quotient)  # (so that `magic` is a number)
+        quotient = select(quotient > _HUGE, _HUGE, quotient)  # A larger one would make `magic` infinite or NaN.
         field = quotient >> _MANTISSA
         field = select(field < EMIN, EMIN, field)
         magic = (field + (_MANTISSA - MANTISSA)) << _MANTISSA
@@ -129,7 +141,11 @@ def make_scale(
 
 
 def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
-    """Above which magnitudes (or from which on, if True) the code is at least 1, 2, ..."""
+    """Return `(threshold, inclusive)` for each code above 0.
+
+    Magnitudes above the threshold round to that code or a larger one. So does the threshold itself
+    if `inclusive`.
+    """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
     )
@@ -147,7 +163,10 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Elements of four bits by comparisons: codes, or values in `target`, which is the source."""
+    """Return the formulation for elements of four bits by comparisons.
+
+    It makes codes, or values in `target`, which is the source.
+    """
     make = by_doublings if element.mantissa_bits == 1 and source.name in _IN_VECTORS else by_seven_places
     return make(source, element, scale, rounding, target)
 
@@ -156,7 +175,7 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """The same of any element: with a product for each place, and each value."""
+    """Return the formulation for any element of four bits: a product for each threshold and each value."""
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
     p1, p2, p3, p4, p5, p6, p7 = (_bits(place) for place, _ in _places(element, rounding))
     f1, f2, f3, f4, f5, f6, f7 = (from_on for _, from_on in _places(element, rounding))
@@ -213,7 +232,8 @@ def by_seven_places(
     def to_code(x, c, random):
         x = x if IS_WIDE else widen(x)
         magnitude = x & MAGNITUDE
-        low = magnitude < c[3]  # (places ascend: three comparisons with the right ones do for seven)
+        # Thresholds ascend, so a binary search needs three comparisons instead of seven.
+        low = magnitude < c[3]
         lower = magnitude < select(low, c[1], c[5])
         lowest = magnitude < select(low, select(lower, c[0], c[2]), select(lower, c[4], c[6]))
         code = select(low, 0, 4) + select(lower, 0, 2) + select(lowest, 0, 1)
@@ -247,9 +267,11 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """The same of an element with one mantissa bit: from its least normal number on, places and values double.
+    """Return the formulation for an element of four bits with one mantissa bit.
 
-    Of normal numbers that is an addition to the exponent, before or after rounding; other blocks are left.
+    Above its least normal number, thresholds and values double from binade to binade. Doubling a
+    normal number is an addition to its exponent, before or after rounding. Blocks whose thresholds
+    or values may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p1, f1), (p2, f2), (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[:4])
@@ -292,7 +314,8 @@ def by_doublings(
 
     @dialect
     def compared(magnitude, c):
-        low = magnitude < c[3]  # (places ascend: three comparisons with the right ones do for seven)
+        # Thresholds ascend, so a binary search needs three comparisons instead of seven.
+        low = magnitude < c[3]
         lower = magnitude < select(low, c[1], c[4])
         doubled = select(low, 0, select(lower, _DOUBLE, 2 * _DOUBLE))
         third = c[2] + doubled
@@ -326,7 +349,10 @@ def by_quotients(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation | None:
-    """Any element but by stochastic rounding; None where it is not proved."""
+    """Return the formulation by quotients for any element.
+
+    Returns None for stochastic rounding, and for elements without a proof.
+    """
     if not reaches(element) or rounding.is_stochastic:
         return None
     overflow = overflow.of(element.specials)
@@ -357,7 +383,7 @@ def by_quotients(
 
 
 def reaches(element: ElementFormat) -> bool:
-    """Whether `float_additions` may round quotients to an element, and its codes have values, at scale 1."""
+    """Return True if `float_additions` is proved to round to an element and to decode its codes at scale 1."""
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
     least, greatest, _ = float_additions.domain(element, Rounding.RNE)
@@ -370,13 +396,13 @@ _FLOAT32 = FLOATS["float32"]
 
 @cache
 def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation | None:
-    """Values of codes; None where it is not proved."""
+    """Return the formulation that decodes codes, or None without a proof."""
     if not reaches(element):
         return None
     if element.bits == 4 and not element.integer and target.name == "float32":
         return _by_values(element, scale)
     factor_of, value_of = _make_factor(scale), _make_value_of(element, target)
-    LEAST = 0 if element.infinity_code is None else 1  # (zero times infinity is no number)
+    LEAST = 0 if element.infinity_code is None else 1  # An infinity times a factor of 0 is NaN: left to the definition.
 
     @dialect
     def prepare(code, tensor, tables, b, room):
@@ -392,7 +418,7 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
 
 
 def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
-    """Of codes of four bits: the seven values are made for each block, and chosen."""
+    """Return the formulation that decodes codes of four bits: it makes seven values per block and selects one."""
     v1, v2, v3, v4, v5, v6, v7 = (_bits(element.value(code)) for code in range(1, 8))
     factor_of = _make_factor(scale)
 
@@ -432,22 +458,27 @@ def _factor_at(tables, b, room):
 
 @cache
 def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
-    """(code, tensor scale) -> float64 bits of the factor; above `_HUGE` where either is no number."""
+    """Return `factor(code, tensor)`, which returns the float64 bits of scale times tensor scale.
+
+    The bits are above `_HUGE` if the scale or the tensor scale is not finite.
+    """
     number, LIMIT = make_number_of_scale(scale), number_of(scale).max_code
 
     @dialect
     def factor(code, tensor):
         product = multiply_float64(number(code), float32_to_float64(low_word(tensor)))
-        return select(code > LIMIT, _NEVER_WIDE, select(product < 0, _NEVER_WIDE, product))  # (a NaN may have a sign)
+        # A NaN with a sign is a negative integer.
+        return select(code > LIMIT, _NEVER_WIDE, select(product < 0, _NEVER_WIDE, product))
 
     return factor
 
 
 @cache
 def _first_from(is_wide: bool) -> Callable[..., Any]:
-    """(place as float64 bits, from_on) -> the least bit pattern of a magnitude that is not below it, or above it.
+    """Return `first(threshold, inclusive)`, which returns the least magnitude at or above a float64 threshold.
 
-    Patterns are of float32, or `is_wide`.
+    If not `inclusive`, the magnitude is above the threshold. Magnitudes are bit patterns of
+    float32, or of float64 if `is_wide`.
     """
 
     @dialect
@@ -465,7 +496,10 @@ def _first_from(is_wide: bool) -> Callable[..., Any]:
 
 @cache
 def make_narrow(target: ElementFormat) -> Callable[..., Any]:
-    """float64 bits of a number that is not negative -> its bits in a float type, rounded once to nearest even."""
+    """Return `narrow(number)`, which rounds a nonnegative float64 number once, to nearest even, to `target`.
+
+    It takes and returns bit patterns.
+    """
 
     @dialect
     def to_odd(number):
@@ -496,7 +530,10 @@ def make_narrow(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
-    """(code, factor) -> the bits of its value in `target`; the code itself without."""
+    """Return `value(code, factor)`, which returns the bits of the code's value in `target`.
+
+    Without a `target`, the function returns the code.
+    """
 
     @dialect
     def unchanged(code, factor):

@@ -1,8 +1,10 @@
-"""NVFP4 by the float32 operations of a software stack, which are functions of float32 numbers, in loops.
+"""NVFP4 in the float32 arithmetic of a software stack, for loops.
 
-`definition.stack_arithmetic` has them, and they are compiled as they are. Here are the bit patterns around them, and
-the two roundings, to E4M3 and to E2M1, by float additions at scale 1. A block is left to others where a NaN or an
-infinity could come up: where its largest number is not finite, or its factor, or what its largest element reads as.
+`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers.
+Loops compile these functions unchanged. This module converts bit patterns to numbers and back, and
+rounds to E4M3 and E2M1 by float additions at scale 1. Loops leave a block to the caller if a NaN or
+an infinity could come up: if its largest number, its factor or the value of its largest element is
+not finite, or if its factor is 0.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from mxnum.modes import Rounding
 
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 _INFINITY, _NAN_SCALE = 0x7F800000, 0x7F
-#: Every element takes this number for too large.
+#: This number is too large for both E4M3 and E2M1.
 _GREATEST = (UNIT + 100) << 23
 _OF_SCALE, _OF_ELEMENT = float_additions.constants(E4M3), float_additions.constants(E2M1)
 _to_code = float_additions.make_code(Rounding.RNE, False)
@@ -43,7 +45,7 @@ _value_of: Callable[..., Any] = _decoding.element
 
 
 class Arithmetic(Protocol):
-    """The float32 operations of a stack; see `mxnum.definition.stack_arithmetic.Stack`, which is one."""
+    """The float32 operations of a stack; `mxnum.definition.stack_arithmetic.Stack` implements this protocol."""
 
     @property
     def block_scale(self) -> Callable[..., Any]: ...
@@ -63,7 +65,7 @@ class Arithmetic(Protocol):
 
 
 def tensor_word(global_scale: Any, largest: Any) -> Any:
-    """What is known of the tensor, in one word: the global scale low, the largest magnitude high."""
+    """Return one 64-bit word with the global scale in its low half and the largest magnitude in its high half."""
     return np.array([global_scale, largest], np.float32).view(np.int64).reshape(())
 
 
@@ -74,7 +76,7 @@ def _global_scale(tensor):
 
 @dialect
 def _encoded(bits, constants):
-    """Code of a float32 bit pattern that is no NaN."""
+    """Return the code of a float32 bit pattern that is not a NaN."""
     magnitude = bits & 0x7FFFFFFF
     magnitude = select(magnitude > _GREATEST, _GREATEST, magnitude)
     return _to_code(magnitude | (bits & -0x80000000), UNIT, low_word(0), constants)
@@ -87,7 +89,11 @@ def _number_of_scale(code):
 
 @cache
 def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
-    """(largest finite magnitude of a block in `source`, tensor word) -> scale code."""
+    """Return `stack_scale(amax, tensor)`, which returns the scale code of a block.
+
+    `amax` is the largest finite magnitude of the block in `source`, `tensor` a word of
+    `tensor_word`.
+    """
     widen, narrowed, FOR_ZERO = as_float32.make_widen(source), make_narrowed(source), arithmetic.for_zero
     in_type = arithmetic.block_scale_in
     block_scale = arithmetic.block_scale if in_type is None else in_type(narrowed)
@@ -103,7 +109,7 @@ def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., A
 
 @cache
 def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
-    """A float32 number that is not negative, rounded to a float type of at most 32 bits."""
+    """Return a function that rounds a nonnegative float32 number to a float type of at most 32 bits."""
 
     @dialect
     def to_float32(x):
@@ -123,7 +129,7 @@ def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
-    """Codes of floats, or (of float32) what they read as."""
+    """Return the formulation that makes codes of floats; if `makes_values`, the float32 values of these codes."""
     factor_of, widen, read = arithmetic.factor, as_float32.make_widen(source), decoding(arithmetic)
     prepare_values: Any = read.prepare
     DIVIDES, KEEPS, VALUES = arithmetic.divides, arithmetic.keeps_negative_zero, makes_values
@@ -172,13 +178,13 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
 
 @cache
 def decoding(arithmetic: Arithmetic) -> Formulation:
-    """What codes read as, in float32: of the seven magnitudes once for a block."""
+    """Return the formulation that decodes codes to float32: it computes the seven magnitudes once per block."""
     decoded = arithmetic.decoded
 
     @dialect
     def prepare(code, tensor, tables, b, room):
         d, S, largest = _number_of_scale(code), _global_scale(tensor), number_of(low_word(tensor >> 32))
-        for magnitude in range(1, 8):  # (constants, as compilers see it)
+        for magnitude in range(1, 8):  # Compilers unroll this loop, so codes are constants.
             value = number_of(value_of_code(low_word(magnitude), UNIT, _OF_ELEMENT))
             store(tables, (magnitude - 1) * room + b, bits_of(decoded(value, d, S, largest)))
         largest_value = load(tables, 6 * room + b)

@@ -1,13 +1,18 @@
 """Rounding with float32 additions: the fast formulation of every conversion from float32 to an element.
 
-Adding to |x| a power of two whose last place is the element's quantum makes the hardware round x to that quantum, to
-nearest even; taking it away again leaves the rounded value. One exact subtraction more tells on which side of x it
-lies, or how far. Every other rounding is that value or the one beside it, which has one more or less in the bits of the
-sum. All this holds inside a domain only, and only while the hardware rounds to nearest even, which loops check. There
-the functions here equal encode, decode after encode, and shared_scale of `mxnum.definition`: theorems.
+Add to |x| a power of two whose last bit is worth the element's quantum: the hardware rounds the sum
+to that quantum, to nearest even. Subtracting the power of two leaves the rounded value. One more
+exact subtraction gives the side of x on which the rounded value lies, and how far away. Every other
+rounding is that value or a neighbour of it; the bits of the neighbour's sum are one more or one
+less.
 
-They are written in the dialect, with the float primitives of `lanes` besides. The element is given at run time, as
-`Constants`, so that one compiled loop serves all elements, overflows and scale rules.
+This holds only inside a domain, and only while the hardware rounds to nearest even; loops check
+both. Theorems say that there the functions of this module equal encode, decode after encode, and
+shared_scale of `mxnum.definition`.
+
+The functions are written in the dialect and use the float primitives of `lanes`. They take the
+element at run time, as `Constants`, so that one compiled loop serves all elements, overflows and
+scale rules.
 """
 
 from __future__ import annotations
@@ -32,44 +37,50 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
-#: float32: its first NaN, and the power of two whose last place is 1.
+#: The first NaN of float32, and the float32 power of two whose last bit is worth 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: float16 beside float32: how much less its bias is, and its fraction; and what scales its smallest normal number to 1.
+#: By how much the bias and the fraction of float16 are smaller than those of float32; and the
+#: exponent of the power of two that scales the least normal float16 number to 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
 class Constants(NamedTuple):
-    """What the functions below need to know: of the element, and of how it is to be used."""
+    """The numbers that describe an element, a rounding, an overflow and a scale rule to the functions below."""
 
     mantissa: int
-    #: Fraction bits of float32 that the element has not.
+    #: Fraction bits of float32 minus those of the element.
     discarded: int
     emin: int
-    #: From the binade of x to the power of two that is added: `discarded` in the exponent field.
+    #: Added to the bits of x's binade, this gives the power of two to add to x: `discarded` in the
+    #: exponent field.
     up: int
     max_code: int
-    #: Magnitude codes of what a positive and a negative finite number becomes that is too large.
+    #: Magnitude codes of the results for a positive and for a negative finite number that is too
+    #: large.
     above: int
     below: int
-    #: The same as float32 bits where that is no number, else 0; and the sign that it may keep.
+    #: The same results as float32 bits if they are NaN or infinity, else 0; and the mask of the
+    #: sign that such a result keeps.
     value_above: int
     value_below: int
     special_sign: int
-    #: The mask of a code, its sign bit (0 in two's complement), and -1 in two's complement, else 0.
+    #: The mask of a code, its sign bit (0 in two's complement), the shift that moves bit 31 to the
+    #: top bit of a code, and -1 in two's complement, else 0.
     mask: int
     sign: int
     sign_down: int
     flip: int
-    #: Largest value under a scale, as bits above those of the least normal value; the sign that a zero may keep.
+    #: Bits of the largest value minus bits of the least normal value, which are the same under
+    #: every scale; and the mask of the sign that a zero keeps.
     largest: int
     zero_sign: int
-    #: Magnitude codes: the infinity, and the first NaN.
+    #: Magnitude codes of the infinity and of the first NaN.
     infinity: int
     first_nan: int
-    #: Shared scale of a: (bits of a + scale_bump) >> 23, plus scale_bias.
+    #: The shared scale for a magnitude is ((bits + scale_bump) >> 23) + scale_bias.
     scale_bias: int
     scale_bump: int
 
@@ -80,7 +91,7 @@ def constants(
     overflow: Overflow = Overflow.SATURATE,
     rule: ScaleRule = ScaleRule.FLOOR,
 ) -> Constants:
-    """The constants of an element in these modes."""
+    """Return the constants of an element in these modes."""
     mantissa, bits = element.mantissa_bits, element.bits
     discarded = FLOAT32.mantissa_bits - mantissa
     one = 1 << FLOAT32.mantissa_bits
@@ -122,7 +133,7 @@ def constants(
 
 
 class Domain(NamedTuple):
-    """Scales and magnitudes for which a formulation is right, all bounds included."""
+    """Scales and magnitudes for which a formulation is right, bounds included."""
 
     least_scale: int
     greatest_scale: int
@@ -131,10 +142,10 @@ class Domain(NamedTuple):
 
 
 def domain(element: ElementFormat, rounding: Rounding) -> Domain:
-    """Where `make_code` and `make_value` are right.
+    """Return the domain in which the functions of `make_code` and `make_value` are right.
 
-    The quantum stays above the subnormals by enough that flushing them changes nothing, nothing becomes infinite, and
-    what stochastic rounding makes of a subnormal rest is zero.
+    Inside this domain the quantum is so far above the subnormals that flushing them changes no
+    result, no sum becomes infinite, and stochastic rounding turns a subnormal rest into zero.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -144,9 +155,9 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
 
 @dialect
 def fast_scale(amax: Any, e: Constants) -> Any:
-    """E8M0 code of a block from the float32 bits of its largest magnitude, which is zero or normal.
+    """Return the E8M0 code of a block from the float32 bits of its largest magnitude, which is zero or normal.
 
-    The code that another magnitude gives is below every domain.
+    For a subnormal magnitude the result is a code below every domain.
     """
     code = ((amax + e.scale_bump) >> 23) + e.scale_bias
     code = select(amax == 0, 0, code)
@@ -155,9 +166,10 @@ def fast_scale(amax: Any, e: Constants) -> Any:
 
 @cache
 def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """(x, scale, random, constants) -> element code of x / 2**(scale - 127), rounded once; x a float32 bit pattern.
+    """Return `fast_code(x, scale, random, constants)`, which rounds x / 2**(scale - 127) once to an element code.
 
-    `by_parity` is for elements without mantissa bits: see `breaks_ties_by_parity`.
+    x is a float32 bit pattern. `by_parity` is for elements without mantissa bits: see
+    `breaks_ties_by_parity`.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -178,9 +190,10 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
 @cache
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """(x, scale, random, constants) -> float32 bit pattern of the value of `make_code`'s code under that scale.
+    """Return `fast_value(x, scale, random, constants)`, which returns the value of the code of `make_code`.
 
-    It saves the making of a code and the decoding.
+    The value is a float32 bit pattern and includes the scale. The function makes no code, so there
+    is nothing to decode.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -189,7 +202,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # with mantissa bits a binade has an even number of steps
+        if by_parity:  # With mantissa bits a binade has an even number of steps, so their parity is 0.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -197,19 +210,23 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # an integer has no -0, a NaN no sign
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # An integer has no -0, and a NaN has no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
 
 
 def breaks_ties_by_parity(element: ElementFormat) -> bool:
-    """Whether nearest even needs the code: the hardware goes by the last bit of a significand that has no bits here."""
+    """Return True if rounding to nearest even must break ties by the parity of the code.
+
+    The hardware breaks ties by the last bit of the significand. Without mantissa bits that bit says
+    nothing about the code.
+    """
     return element.mantissa_bits == 0
 
 
 def decoding_domain(element: ElementFormat) -> tuple[int, int]:
-    """(least, greatest) scale at which values are zero or normal float32 numbers."""
+    """Return the least and the greatest scale at which values are zero or normal float32 numbers."""
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
     return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
@@ -217,10 +234,11 @@ def decoding_domain(element: ElementFormat) -> tuple[int, int]:
 
 @dialect
 def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
-    """float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
+    """Return the float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
 
-    The fields of a normal value move into place; a subnormal one is put behind a leading one, which an exact
-    subtraction takes away. No rounding happens, so this holds in every floating-point environment.
+    Shifts move the fields of a normal value to those of float32. For a subnormal value, the
+    fraction is put behind a leading one, which an exact subtraction takes away. Nothing is rounded,
+    so the result is right in every floating-point environment.
     """
     half = e.mask >> 1
     sign = 0 - ((code >> (31 - e.sign_down)) & 1)
@@ -236,18 +254,22 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
 
 def product_domain(element: ElementFormat) -> tuple[int, int]:
-    """(least, greatest) scale at which `make_value_by_product` is right: both factors are normal as well."""
+    """Return the least and the greatest scale at which the function of `make_value_by_product` is right.
+
+    At these scales both factors of its product are normal, too.
+    """
     least, greatest = decoding_domain(element)
     return least, greatest if element.integer else min(greatest, 254 - _TO_ONE - element.emin)
 
 
 @cache
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
-    """(code, scale, constants) -> what `value_of_code` gives, for a scale in `product_domain`.
+    """Return a function of (code, scale, constants) that equals `value_of_code` for scales in `product_domain`.
 
-    The number of a code by itself, times a power of two. An integer is the difference of two numbers whose last place
-    is 1. For others the fields of the code go where float16 has them, subnormal ones as well, and the processor
-    converts that. No rounding happens.
+    It multiplies the value of the code at scale 1 by a power of two. An integer is the difference
+    of two numbers whose last bit is worth 1. For other elements it moves the fields of the code,
+    also of a subnormal one, to those of float16, and the processor converts the float16 number.
+    Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -273,7 +295,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Bits of the power of two whose last place is the quantum at that magnitude."""
+    """Return the bits of the power of two whose last bit is worth the quantum at that magnitude."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up
@@ -281,10 +303,11 @@ def _magic_of(magnitude, scale, e):
 
 @cache
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """(x, magnitude, magic, steps, random) -> bits of magic plus the magnitude rounded to the quantum.
+    """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds the magnitude to the quantum.
 
-    The last place of that sum is the quantum, so that a step to the next multiple adds 1 to its bits. `steps` is the
-    code that the binade of these additions begins at, less one binade of significands.
+    It returns the bits of magic plus the rounded magnitude. The last bit of that sum is worth the
+    quantum, so a step to the next multiple adds 1 to its bits. `steps` is the code at which the
+    binade of these additions begins, less one binade of significands.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR
@@ -302,7 +325,8 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         if SR or RNE or RNA:
             rest, quantum = subtract_float32(magnitude, nearest), magic - LAST_PLACE
             if SR:
-                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))  # 2**SR_BITS in a quantum
+                # A quantum has 2**SR_BITS parts.
+                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))
                 return total + ((parts + random) >> SR_BITS)
             twice = add_float32(rest, rest)
             if RNA:

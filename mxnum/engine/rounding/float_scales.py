@@ -1,6 +1,7 @@
-"""What loops compute under scales that are floats: the definition.
+"""Formulations for scales that are floats, and the one that follows the definition.
 
-A formulation makes a few constants of the scale of a block and the tensor scale, and its elements with them.
+A formulation computes a few constants from the scale of a block and the tensor scale. With these it
+converts the elements of the block.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from mxnum.modes import Overflow, Rounding
 
 
 class Formulation(NamedTuple):
-    """How elements are made under the scales of their blocks."""
+    """The functions with which a loop converts elements under the scales of their blocks."""
 
-    #: (scale code, tensor scale, tables, block, room) -> whether this is right for them: writes the constants of a
-    #: block, the i-th to place i * room + block. The scale and the tensor scale are words of 64 bits.
+    #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
+    #: and returns True if the formulation is right for the two scales. It writes constant i to
+    #: `tables[i * room + block]`. The scale and the tensor scale are words of 64 bits.
     prepare: Callable[..., Any]
-    #: (tables, block, room) -> the constants.
+    #: `at(tables, block, room)` returns the constants of a block.
     at: Callable[..., Any]
-    #: (what is read, constants, random bits) -> what is written.
+    #: `element(item, constants, random bits)` converts one float or code.
     element: Callable[..., Any]
-    #: How many constants there are, and whether they have 64 bits.
+    #: The number of constants, and True if constants have 64 bits.
     constants: int
     is_wide: bool
-    #: Whether elements and random bits are taken in words of 64 bits.
+    #: True if `element` takes items and random bits as words of 64 bits.
     in_wide_words: bool
-    #: Whether elements may be done by vectors of lanes.
+    #: True if `element` also accepts vectors of lanes.
     in_vectors: bool = False
-    #: As `prepare`, for the rest of many constants.
+    #: A second function like `prepare`, which computes the constants that are left; None if there
+    #: are none.
     prepare_more: Callable[..., Any] | None = None
 
 
@@ -46,7 +49,7 @@ def quantizing(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """By the definition, from a float to a code, or to its value in `target`."""
+    """Return the definition's formulation from floats to codes, or to their values in `target`."""
     encode = make_encode_over(source, element, scale, rounding, overflow)
     if target is None:
 
@@ -66,7 +69,7 @@ def quantizing(
 
 @cache
 def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """By the definition, from a code to its value."""
+    """Return the definition's formulation from codes to values."""
     decode = make_decode_over(element, scale, target)
 
     @dialect
@@ -77,7 +80,7 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Exponent, significand and kind of the factor are the constants."""
+    """Return a formulation whose constants are the exponent, the significand and the kind of the factor."""
     factor = make_factor(scale)
 
     @dialect

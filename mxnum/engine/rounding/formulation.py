@@ -1,4 +1,7 @@
-"""What loops compute for each element of an array: fast formulations for all elements, the definition for each."""
+"""The functions that loops compute for each element of an array: fast formulations and the definition.
+
+One fast formulation serves all elements; the definition has one function per conversion.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding, ScaleRule
 
-#: Conversions to codes and to values, by source and rounding, that are compiled for each element.
+#: Sources and roundings whose loops are also compiled with the constants of one element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
 
 
 @cache
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
-    """The function of one element: those that its loop gives it, for the scale, are not looked at."""
+    """Return `function` with the constants of one element compiled in.
+
+    It ignores the constants that its loop passes; the loop needs these for the scale.
+    """
 
     @dialect
     def with_constants(x, scale, random, unused):
@@ -35,7 +41,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Limits:
-    """Of scale codes, never that of NaN."""
+    """Return limits between these scales, clipped to the scale codes that are not NaN."""
     return Limits(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -52,7 +58,7 @@ def fast_quantizing(
     rule: ScaleRule,
     target: ElementFormat | None,
 ) -> Fast | None:
-    """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
+    """Return the fast formulation from floats to codes, or to their values in `target`; None if `paths` has none."""
     can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
         return None
@@ -78,7 +84,7 @@ def fast_quantizing(
 
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
-    """From an element's code to its value under the scale; None where `paths` has none."""
+    """Return the fast formulation from codes to their values under the scale; None if `paths` has none."""
     if not paths.DECODING.covers(target, element):
         return None
     function, constants, domain = (
@@ -103,7 +109,7 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """What `fast_quantizing` does, for finite x and every scale but NaN; None where `paths` has none."""
+    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN; None if `paths` has none."""
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
         return None
@@ -115,7 +121,7 @@ def quantizing_anywhere(
 
 @cache
 def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
-    """What `fast_decoding` does, for every scale but NaN; None where `paths` has none."""
+    """Return `fast_decoding`'s conversion for every scale but NaN; None if `paths` has none."""
     if target.name != "float32" or not paths.BEYOND.covers(target, element):
         return None
 
@@ -133,8 +139,8 @@ def _anywhere(function: Callable[..., Any], constants: float_additions.Constants
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
-    """From a float to a code."""
-    overflow = overflow.of(target.specials)  # (where both are one, one kernel)
+    """Return the definition's conversion from floats to codes."""
+    overflow = overflow.of(target.specials)  # Overflow modes that are the same for `target` share one kernel.
     encode = make_encode(source, target, rounding, overflow)
 
     @dialect
@@ -148,7 +154,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """From a float to the value of its code in `target`."""
+    """Return the definition's conversion from floats to the values of their codes in `target`."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -161,7 +167,7 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """From an element's code to its value under the scale; random bits are not looked at."""
+    """Return the definition's conversion from codes to their values under the scale; it ignores random bits."""
     decode = make_decode(element, target)
 
     @dialect
@@ -173,7 +179,10 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 
 @cache
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
-    """From the largest magnitude of a block to its scale; what is there as scale is not looked at."""
+    """Return the definition's conversion from the largest magnitude of a block to its scale code.
+
+    It ignores the scale code that the array holds already.
+    """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
     return Definition(_scaling(source, width), word_bits(source, element) == 32, numbers)
@@ -192,7 +201,7 @@ def _scaling(source: ElementFormat, width: int) -> Callable[..., Any]:
 
 @cache
 def keeping_scales(source: ElementFormat) -> Definition:
-    """The scale that is there already."""
+    """Return a conversion that keeps the scale code of a block, for scales that the caller gives."""
     return Definition(_keep_scale, source.bits <= 32, np.zeros(2, np.int64))
 
 
@@ -203,7 +212,7 @@ def _keep_scale(amax, scale, bias, first_bumped):
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`make_code` or `make_value` for another float type."""
+    """Return a function of `make_code` or `make_value` extended to inputs of the float type `source`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -220,7 +229,7 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
-    """From what `_rounding` gives, codes or values, to values in another float type."""
+    """Return a function of `_rounding`, whose results are codes or values, extended to make values in `target`."""
     convert, decode = as_float32.make_convert_value(target), _decoding(target)
 
     @dialect

@@ -1,4 +1,4 @@
-"""Offsets of blocks taken away and added by float32 additions: theorems say that they give what the definition does."""
+"""Subtraction and addition of the offsets of blocks in float32. Theorems say that both equal the definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.formats import ElementFormat
 
 @cache
 def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
-    """`make_fast_difference` where x is finite."""
+    """Return the function of `make_fast_difference`, restricted to finite x."""
     widen = make_widen(source)
 
     @dialect
@@ -27,9 +27,10 @@ def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
-    """(x, offset) -> float32 bit pattern of x - offset, for a finite offset given as float32 bits.
+    """Return `fast_difference(x, offset)`, which returns the float32 bit pattern of x - offset.
 
-    What stands in a NaN beside its sign is not looked at by what comes next.
+    The offset is finite and given as float32 bits. A NaN keeps only its sign: the functions that
+    take the difference ignore the payload.
     """
     finite_difference = make_finite_difference(source)
     MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1
@@ -48,6 +49,6 @@ def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def fast_sum(value, offset):
-    """float32 bit pattern of value + offset, for an offset that is finite; NaN and infinities stay what they are."""
+    """Return the float32 bit pattern of value + offset for a finite offset; keep NaN and infinity unchanged."""
     magnitude = value & 0x7FFFFFFF
     return select(magnitude < 0x7F800000, add_float32(value, offset), value)

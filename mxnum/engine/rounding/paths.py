@@ -1,6 +1,6 @@
-"""The fast formulations: what each covers, and the evidence that ties it to the definition.
+"""The table of fast formulations: what each covers, and the theorems that tie it to the definition.
 
-Dispatch reads this table; whatever no row covers is done by the definition.
+The engine uses a fast formulation only for what a row of this table covers, else the definition.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: Width of codes that loops store in a byte.
+#: The greatest width of a code. Loops store each code in a byte.
 MOST_BITS = 8
-#: What there are theorems about. What is new is not in it, and done by the definition.
+#: The formats that the theorems are about. A format added later is not listed, so the definition
+#: converts it until there are theorems.
 _ELEMENTS = "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4"
 _FLOATS = "float64", "float32", "bfloat16", "float16"
 _FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
@@ -26,19 +27,19 @@ RULES = (
 
 @dataclass(frozen=True)
 class FastPath:
-    """One formulation. Its loop uses it inside the domain that its module states, and the definition elsewhere."""
+    """One fast formulation. Loops use it inside the domain that its module states, and the definition elsewhere."""
 
     name: str
     #: Float types of the input of a quantization, or of the result of a decoding.
     float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    #: Names of the theorems in proofs/LEDGER.md; what is in braces stands for every case.
+    #: Names of the theorems in proofs/LEDGER.md. A name in braces stands for every case.
     evidence: tuple[str, ...]
-    #: Those about every element of at most `MOST_BITS`, by its mantissa bits; empty where there are none.
+    #: Theorems about every element of at most `MOST_BITS` bits, by its mantissa bits; may be empty.
     evidence_for_any: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = ROUNDINGS
     roundings_for_any: tuple[Rounding, ...] = ROUNDINGS
-    #: Scales that are floats; and the rules of scales that are found.
+    #: The scales that are floats; and the rules by which scales are computed.
     scales: tuple[str, ...] = ()
     rules: tuple[ScaleRule | FloatScaleRule, ...] = ()
 
@@ -51,7 +52,11 @@ class FastPath:
         scale: ScaleFormat | None = None,
         rule: ScaleRule | FloatScaleRule | None = None,
     ) -> bool:
-        """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
+        """Return True if the formulation is proved for these formats and modes.
+
+        A user's own format that has the name of a standard format, but differs from it, is not
+        covered by that name.
+        """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False
         if scale is not None and (scale.name not in self.scales or scale != SCALES[scale.name]):
@@ -190,5 +195,5 @@ PATHS = (
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding, rule: ScaleRule) -> bool:
-    """Whether `float_additions` may make scales and codes, after `make_widen` or what `as_float32` has."""
+    """Return True if `float_additions` may compute scales and codes, after `as_float32` converts the input."""
     return any(path.covers(source, element, rounding=rounding, rule=rule) for path in (ROUNDING, WIDENED, NARROWED))

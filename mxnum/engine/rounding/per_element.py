@@ -1,6 +1,6 @@
-"""What a loop is given to compute for each element: a function, and the numbers that make it one conversion.
+"""The types that tell a loop how to convert each element: a function, and the numbers that select one conversion.
 
-Which functions there are, `formulation` says.
+`formulation` makes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mxnum.memory.dtypes import Array
 
 
 class Limits(NamedTuple):
-    """Where a fast formulation is right: scale codes, and bit patterns of |x| in float32. Bounds are included."""
+    """The scale codes and the float32 bit patterns of |x| for which a fast formulation is right, bounds included."""
 
     least_scale: int
     greatest_scale: int
@@ -26,43 +26,44 @@ class Limits(NamedTuple):
 
 
 class Fast(NamedTuple):
-    """A fast formulation: a function that serves all elements, and the numbers that make it one of them."""
+    """A fast formulation: a function that serves all elements, and the numbers that select one element."""
 
-    #: (x, scale, random, constants) -> result.
+    #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The limits, then the constants: what a loop is given.
+    #: The `Limits`, then the `Constants`, as a loop takes them.
     numbers: Array
-    #: The same with its constants compiled in, for the commonest conversions and loops: a fifth faster or more.
+    #: The function with its constants compiled in, for the most common conversions: at least a
+    #: fifth faster.
     special: Callable[..., Any] | None = None
 
 
-#: Where a function looks at no constants.
+#: The numbers of a function that ignores limits and constants.
 NO_NUMBERS = np.zeros(len(Limits._fields) + len(Constants._fields), np.int32)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One conversion, (x, scale, random, constants) -> result: as it is defined, for every x and every scale.
+    """One conversion, `function(x, scale, random, constants)`, by the definition, for every x and every scale.
 
-    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN. Two
-    are equal that one loop serves.
+    The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite
+    x and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
     """
 
     function: Callable[..., Any]
-    #: Whether every intermediate fits 32 bits, so that a loop may run in lanes.
+    #: True if every intermediate result fits 32 bits, so that a loop may run in lanes.
     in_lanes: bool
-    #: Of what the loop makes the constants.
+    #: The array from which the loop makes the constants.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS, compare=False)
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """What turns a scale or random bits into a word beside the loaded x."""
+        """The function that turns a scale or random bits into a word of the type of the loaded x."""
         return lane if self.in_lanes else wide
 
 
 @dialect
 def numbers_given(numbers):
-    """Limits and constants from the array that a loop is given."""
+    """Return the limits and constants that an array of `Fast.numbers` holds."""
     limits = Limits(int(numbers[0]), int(numbers[1]), int(numbers[2]))
     n = numbers
     return limits, Constants(

@@ -1,14 +1,16 @@
-"""Stochastic rounding of elements of four bits under scales that are floats: by one product of integers.
+"""Stochastic rounding of elements of four bits under scales that are floats, by one product of integers.
 
-|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a power of two and v a
-small multiple of it; comparisons say which (`by_factors.by_seven_places`, toward zero). It goes up if
-floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w; that is if
+|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a
+power of two and v a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward
+zero). |x| rounds up if floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w and R
+are the random bits. That is equivalent to
 
-    |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R),
+    |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-where what is in brackets has 32 bits, and f 28 of significand under scales of eight bits; a block with another factor
-is left. Nothing is divided or rounded: both sides are integers of 60 bits, held as two words, once they have a common
-exponent. What that takes from |x| below its last place changes no comparison with an integer.
+The bracket has 32 bits. Under scales of eight bits, the significand of f has at most 28 bits; a
+block with a longer significand is left to the definition. Nothing is divided or rounded: with a
+common exponent both sides are integers of 60 bits, held as two words. Bits of |x| below the last
+bit of that integer are dropped, which changes no comparison with an integer.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
 
-#: Bits of the significand of a factor.
+#: Bits that the significand of a factor may have.
 _DIGITS = 28
-#: In place of the exponent of a factor that is zero: nothing reaches it.
+#: The exponent used for a factor of zero. Every product with it is larger than |x|, so nothing
+#: rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -36,7 +39,7 @@ _HALF = 1 << 31
 def by_products(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, target: ElementFormat | None
 ) -> Formulation:
-    """Codes of elements, or their values in `target`, which is the source."""
+    """Return the formulation that makes codes, or their values in `target`, which is the source."""
     places = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, target)
     codes = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, None)
     prepare_places, code_toward_zero = places.prepare, codes.element
@@ -94,9 +97,14 @@ def by_products(
 
 @cache
 def make_goes_up(element: ElementFormat) -> Any:
-    """(|x| as float32 bits, code toward zero, significand and exponent of the factor, random bits) -> 1 or 0."""
+    """Return `goes_up(x, code, significand, exponent, random)`, which returns 1 if |x| rounds up, else 0.
+
+    x holds the float32 bits of |x|, `code` the code of |x| rounded toward zero. The significand and
+    the exponent are those of the factor.
+    """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: The exponent fields of both sides, less what is in them: of float32, of the factor, of the random bits.
+    #: The constant part of the difference of the two exponents: the bias and the fraction of
+    #: float32, minus the fraction bits of the factor and the random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect
@@ -110,13 +118,13 @@ def make_goes_up(element: ElementFormat) -> Any:
         high, low = multiply_32x32(significand, ((multiple + 1) << SR_BITS) - random)
         up = field - BIAS - exponent - step
         up = select(up < -31, -31, select(up > 63, 63, up))
-        # x * 2**up as two words
+        # x * 2**up as two words.
         back = 0 - up
         x_high = select(up < 0, 0, x >> 1 >> ((31 - up) & 31))
         x_high = select(up < 32, x_high, x << (up & 31))
         x_low = select(up < 0, x >> (back & 31), (x << (up & 31)) & 0xFFFFFFFF)
         x_low = select(up < 32, x_low, 0)
-        reaches = select(x_low - _HALF < low - _HALF, 0, 1)  # (words without sign)
+        reaches = select(x_low - _HALF < low - _HALF, 0, 1)  # Subtracting 2**31 compares words as unsigned.
         reaches = select(x_high == high, reaches, select(x_high < high, 0, 1))
         return select(random == 0, 0, reaches)
 
