@@ -1,4 +1,5 @@
-"""Packing: codes narrower than a byte as a bit stream, and such arrays as what parts are taken of.
+"""Packing: convert codes narrower than a byte to a bit stream and back, array by array or part by
+part.
 
 Imports `machine` and `traversal`.
 """

@@ -1,4 +1,5 @@
-"""The way through an array: the walk over blocks, memory order, contiguous parts, blocked copies.
+"""How loops visit the blocks of an array: walks over blocks, memory order, contiguous parts,
+blocked copies.
 
-Knows shapes, strides and blocks, not what is computed. Imports `machine`.
+The modules know shapes, strides and blocks, but not what a loop computes. Imports `machine`.
 """
