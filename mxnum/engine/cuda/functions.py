@@ -46,7 +46,7 @@ def stored(target: ElementFormat) -> int:
 
 
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Return True if `scaled` can round to `element`, provided that blocks without NaN scale are finite."""
+    """Return True if `scaled` can round to `element`, if blocks with NaN or infinity have scale NaN."""
     return (
         source.name in scaled.SOURCES
         and element.name in scaled.ELEMENTS
