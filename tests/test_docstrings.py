@@ -27,6 +27,15 @@ FOLDERS = (
     "proofs",
     "benchmarks",
     "mxnum/lab",
+    "mxnum/engine/products",
+    "mxnum/engine/cuda",
+    "mxnum/engine/packing",
+    "mxnum/engine/traversal",
+    "mxnum/engine/rotations",
+    "mxnum/engine/loops/offsets.py",
+    "mxnum/engine/loops/four_over_six.py",
+    "mxnum/engine/loops/philox.py",
+    "mxnum/engine/loops/__init__.py",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
