@@ -42,7 +42,7 @@ VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Compare", "Compile",
     "Compute", "Continue", "Convert", "Count", "Decode", "Describe", "Disable", "Draw", "Encode", "Execute",
     "Find", "Fit", "Handle", "Import", "Judge", "Keep", "Label", "Limit", "List", "Lock", "Make", "Mark",
-    "Measure", "Minimize", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove",
+    "Measure", "Minimize", "Multiply", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove",
     "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Stop", "Store", "Subtract", "Summarize",
     "Train", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip

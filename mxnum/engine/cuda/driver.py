@@ -113,7 +113,7 @@ def stream_of(handle: int | None) -> Any:
 
 @cache
 def _external_stream(handle: int) -> Any:
-    """Return the numba stream for a handle, one object each, since kernels cache launches by stream object."""
+    """Return one numba stream object per handle, since kernels cache launches by that object."""
     return cuda.external_stream(handle)
 
 
@@ -139,10 +139,10 @@ def synchronize(stream: int | None) -> None:
 
 
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
-    """Return all memory of a view as a vector of integers, and the index of the view's first
-    element in it.
+    """Return all memory of a view as a vector of integers, and where the view begins in it.
 
-    The integers have the width of the view's elements.
+    The second result is the index of the view's first element in the vector. The integers have the
+    width of the view's elements.
     """
     width = view.dtype.itemsize
     kind = f"{'i' if signed else 'u'}{width}"
@@ -342,11 +342,11 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 
 
 def _float_operation(name: str) -> Any:
-    """Return a function of bit patterns that compiles to one instruction, never contracted with
-    another.
+    """Return a function of bit patterns that compiles to one instruction.
 
-    NVVM translates plain operations to ``add.f32`` and ``mul.f32``, which ptxas may contract. It
-    may not contract instructions that name their rounding.
+    The instruction is never contracted with another.     NVVM translates plain operations to
+    ``add.f32`` and ``mul.f32``, which ptxas may contract. It may not contract instructions that
+    name their rounding.
     """
 
     def generate(target, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""Quantization with float scales on a GPU: the definition in integers, with one block or element per thread."""
+"""Quantization with float scales on a GPU: the definition in integers, for single elements."""
 
 from __future__ import annotations
 

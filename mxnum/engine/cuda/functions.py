@@ -46,7 +46,10 @@ def stored(target: ElementFormat) -> int:
 
 
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Return True if `scaled` can round to `element`, if blocks with NaN or infinity have scale NaN."""
+    """Return True if `scaled` can round to `element`.
+
+    It can do that only if blocks with NaN or infinity have scale NaN.
+    """
     return (
         source.name in scaled.SOURCES
         and element.name in scaled.ELEMENTS
@@ -63,7 +66,10 @@ def decodes_by_float32(element: ElementFormat, target: ElementFormat) -> bool:
 
 @cache
 def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `scale_of(amax)`, which returns the scale code for the largest finite magnitude of a block."""
+    """Return `scale_of(amax)`, which returns a scale code.
+
+    `amax` is the largest finite magnitude of a block.
+    """
     by_float32 = scaled.covers_scale(source, element)
     word, plain = words(word_bits(source, element))
     shared_scale = (scaled.make_scale if by_float32 else make_shared_scale)(source, element, rule)
@@ -77,7 +83,7 @@ def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule
 
 @cache
 def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `power_of_two(amax, tensor)`, which calls `scale_of(amax)` and ignores the tensor scale."""
+    """Return `power_of_two(amax, tensor)`, which returns `scale_of(amax)`."""
     scale_of = make_scale_of(source, element, rule)
 
     @dialect
@@ -199,7 +205,7 @@ def make_offset_quantized(
 
 @cache
 def make_offset_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `offset_dequantized(code, scale, offset)`, which returns the bits of a value in `target`."""
+    """Return `offset_dequantized(code, scale, offset)`, which returns a value in `target`."""
     STORED = stored(target)
     word, plain = words(word_bits(element, target))
     decode_offset = make_decode_offset(element, target)

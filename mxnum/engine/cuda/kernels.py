@@ -126,7 +126,7 @@ def quantize_with_offset(
 def fake_quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Return a kernel that quantizes elements minus the offset of their block, and computes their values."""
+    """Return a kernel that quantizes and dequantizes elements minus the offset of their block."""
     quantized = make_offset_quantized(source, element, rounding, overflow)
     dequantized = make_offset_dequantized(element, source)
 
@@ -182,7 +182,7 @@ def _elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
 
 @cache
 def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
-    """Return a kernel that computes out = function(x, scale, tensor scale, random) for every element."""
+    """Return a kernel that computes out = function(x, scale, tensor, random) for every element."""
     return _elements(function, how, sr_bits)
 
 
@@ -214,7 +214,7 @@ def find_first(source: ElementFormat, above_infinity: int) -> Any:
 
 @cache
 def fill() -> Any:
-    """Return a kernel `run(count, vector, value)` that stores a value in all elements of a vector."""
+    """Return a kernel `run(count, vector, value)`, which fills a vector with a value."""
 
     def run(count, vector, value):
         index, step = cuda.grid(1), cuda.gridsize(1)
@@ -254,12 +254,12 @@ def largest() -> Any:
 def block_scales(
     source: ElementFormat, scale_of: Callable[..., Any], nan_code: int, given: bool, asymmetric: Asymmetric | None
 ) -> Any:
-    """Return a kernel that computes the scale of every block, and its offset if `asymmetric` is
-    given.
+    """Return a kernel that computes the scale of every block.
 
-    `scale_of` computes a scale code from the largest finite magnitude and the tensor scale.
-    `nan_code` is the scale code of blocks that hold NaN or infinity, or -1 if such blocks are not
-    marked. If `given`, scales are read from `given_scales` instead.
+    If `asymmetric` is given, the kernel computes offsets too. `scale_of` computes a scale code from
+    the largest finite magnitude and the tensor scale. `nan_code` is the scale code of blocks that
+    hold NaN or infinity, or -1 if such blocks are not marked. If `given`, scales are read from
+    `given_scales` instead.
 
     The axis with the longest blocks is the last of `shape`. `counts` are the numbers of blocks
     along each axis. Given scales, tensor scales and the results have strides for these axes;
@@ -446,7 +446,7 @@ def pack_rows(bits: int) -> Any:
         index, step = cuda.grid(1), cuda.gridsize(1)
         while index < count:
             row = index // row_bytes
-            first = (index - row * row_bytes) * 8  # The first bit of the byte in the row's bit stream.
+            first = (index - row * row_bytes) * 8  # The byte's first bit in the row's stream.
             byte = 0
             code = first // bits
             while code * bits < first + 8 and code < length:
@@ -461,8 +461,7 @@ def pack_rows(bits: int) -> Any:
 
 @cache
 def unpack_rows(bits: int) -> Any:
-    """Return `unpack(count, row_bytes, length, packed, codes)`, a kernel that unpacks rows of
-    codes.
+    """Return `unpack(count, row_bytes, length, packed, codes)`, a kernel that unpacks rows.
 
     A row has `row_bytes` bytes and `length` codes. A thread makes one of the `count` codes after
     another.

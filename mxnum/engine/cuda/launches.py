@@ -105,14 +105,17 @@ def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
 
 
 def flat(view: DeviceArray, signed: bool | None = None) -> Any:
-    """Return a contiguous array as a vector of integers, by default unsigned up to 32 bits and signed of 64 bits."""
+    """Return a contiguous array as a vector of integers.
+
+    By default, integers of 64 bits are signed, and narrower ones unsigned.
+    """
     width = view.dtype.itemsize
     as_signed = width == 8 if signed is None else signed
     return driver.at_address(view.pointer, view.size, f"{'i' if as_signed else 'u'}{width}", view.owner)
 
 
 def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]]:
-    """Return the source of random bits, the number of bits per element, and the key made of a seed."""
+    """Return the source of random bits, the bits per element, and the key of a seed."""
     if random is None:
         return kernels.NOWHERE, 0, NO_KEY
     if random.words is not None:

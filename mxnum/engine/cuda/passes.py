@@ -1,9 +1,9 @@
-"""The operations on arrays in GPU memory: kernels run the same checked requests as
-`engine.quantizing.host`.
+"""The operations on arrays in GPU memory, run by kernels.
 
-All work is queued on the stream of the first array, after the work on the other arrays' streams.
-The host waits only where it must read data: for policies that can raise, and for checks of given
-codes. A `Request` and its `RandomBits` hold descriptions of device arrays in place of numpy arrays.
+The operations take the same checked requests as `engine.quantizing.host`. All work is queued on the
+stream of the first array, after the work on the other arrays' streams. The host waits only where it
+must read data: for policies that can raise, and for checks of given codes. A `Request` and its
+`RandomBits` hold descriptions of device arrays in place of numpy arrays.
 """
 
 from __future__ import annotations
@@ -254,10 +254,10 @@ def largest(codes: DeviceArray) -> int:
 def _check(
     x: DeviceArray, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite, stream: int | None
 ) -> None:
-    """Raise ValueError if the policy forbids an element of `x`, and name its first index in C
-    order.
+    """Raise ValueError if the policy forbids an element of `x`.
 
-    The host waits for the stream if the policy can raise.
+    The error names the first such index in C order. The host waits for the stream if the policy can
+    raise.
     """
     if nonfinite.by_error:
         what = "finite everywhere with nonfinite='raise'", "a NaN or infinity"
@@ -286,7 +286,10 @@ def _signed(target: ElementFormat) -> bool:
 
 
 def _are_quads(blocks: Blocks, source: ElementFormat | None, *views: DeviceArray) -> bool:
-    """Return True if the kernels of `vectors` apply: whole blocks along contiguous, aligned rows."""
+    """Return True if the kernels of `vectors` apply.
+
+    They need whole blocks along contiguous, aligned rows.
+    """
     if source is not None and source.bits > 32:
         return False
     return (

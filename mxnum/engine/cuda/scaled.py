@@ -1,4 +1,4 @@
-"""Rounding to nearest even with one float32 multiplication and two additions: the formulation of the CUDA kernels.
+"""The formulation of the CUDA kernels: rounding to nearest even by three float32 operations.
 
 An element is first multiplied by the inverse of its block's scale. Two additions then round it as
 in `rounding.float_additions`, but with constants in place of the scale. The result is right for
@@ -117,10 +117,10 @@ def make_code(source: ElementFormat, element: ElementFormat) -> Callable[..., An
 
 
 def make_value(element: ElementFormat) -> Callable[..., Any]:
-    """Return `scaled_value(x, down, up)`, which returns the float32 value of the code of
-    `make_code`.
+    """Return `scaled_value(x, down, up)`, which returns a quantized value in float32.
 
-    `x` is a finite float32, `down` is `down(scale)`, and `up` is `up(scale)`.
+    The value is that of the code of `make_code`. `x` is a finite float32, `down` is `down(scale)`,
+    and `up` is `up(scale)`.
     """
     LARGEST = int(np.float32(element.max).view(np.int32))
     INTEGER = element.integer
@@ -149,11 +149,10 @@ def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
 
 
 def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `scaled_scale(amax)`, which returns the scale code for a block's largest finite
-    magnitude.
+    """Return `scaled_scale(amax)`, which returns a scale code.
 
-    The code is made from the exponent field, after an addition that carries into it where the rule
-    increments it.
+    `amax` is the largest finite magnitude of a block. The code is made from the exponent field,
+    after an addition that carries into it where the rule increments it.
     """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
@@ -180,10 +179,10 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
 
 
 def make_decoded(element: ElementFormat) -> Callable[..., Any]:
-    """Return `scaled_decoded(code, up)`, which returns the float32 bits of value * 2**(scale -
-    127).
+    """Return `scaled_decoded(code, up)`, which returns the float32 bits of a value.
 
-    `value` is the value of the element code, and `up` is `up(scale)` for a scale that is not NaN.
+    The value is that of the element code times 2**(scale - 127). `up` is `up(scale)` for a scale
+    that is not NaN.
     """
     MANTISSA, BITS, MAX = element.mantissa_bits, element.bits, element.max_code
     UP = FLOAT32.mantissa_bits - MANTISSA

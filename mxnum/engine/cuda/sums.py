@@ -1,8 +1,7 @@
-"""Matrix products on a GPU with a defined accumulation. A thread computes one element of the result
-after another.
+"""Matrix products on a GPU with a defined accumulation.
 
-The kernels are simple rather than fast: they read operands from global memory, and sum blocks
-exactly by integers.
+A thread computes one element of the result after another. The kernels are simple rather than fast:
+they read operands from global memory, and sum blocks exactly by integers.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        for i, block in enumerate(reversed(x.blocks[:-1])):  # from the axis of rows to the first axis
+        # From the axis of rows to the first axis, as `_along` does for strides.
+        for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)
         side, side_at = driver.memory(scales, signed=False)
@@ -99,8 +99,8 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    In a copy, the rows of the operand are contiguous. If `by_columns`, its last axis has the
-    longest stride instead, since neighbouring threads read the same index of neighbouring rows.
+    In a copy, the rows of the operand are contiguous. If `by_columns`, numbers of neighbouring
+    rows at the same index are adjacent instead, since neighbouring threads read them together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -169,7 +169,7 @@ def _as_int32(bits):
 
 
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
-    """Return `term(code)`, which returns (signed significand, exponent, class) as in `terms.Term`."""
+    """Return `term(code)`, which returns (significand, exponent, class) as in `terms.Term`."""
     width = element.mantissa_bits
     unpack = make_unpack(element, width)
 

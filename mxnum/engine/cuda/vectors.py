@@ -1,10 +1,9 @@
-"""Kernels for blocks along contiguous rows. Each thread processes four elements, with one aligned
-load and one store.
+"""Kernels for blocks along contiguous rows.
 
-The threads that hold a block are neighbours in a warp. They find its largest magnitude by
-exchanging their own, so that an array is read once and written once. The block length is a power of
-two from 4 to 128, and no block is short. A quad is four consecutive elements. All quads of a block
-belong to one warp.
+Each thread processes four elements, with one aligned load and one store. The threads that hold a
+block are neighbours in a warp. They find its largest magnitude by exchanging their own, so that an
+array is read once and written once. The block length is a power of two from 4 to 128, and no block
+is short. A quad is four consecutive elements. All quads of a block belong to one warp.
 """
 
 from __future__ import annotations
@@ -129,7 +128,8 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
         @dialect
         def draw_randoms(quad, words, key):
-            a, b, c, d = draw(quad + (key[4] >> 2), key)  # `passes` checks that key[4] is a multiple of 4.
+            # `passes` checks that key[4] is a multiple of 4.
+            a, b, c, d = draw(quad + (key[4] >> 2), key)
             return align_random(a), align_random(b), align_random(c), align_random(d)
 
         return draw_randoms

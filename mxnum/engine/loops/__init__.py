@@ -1,5 +1,4 @@
-"""The compiled loops over rows, columns and tiles, over marked groups, and for offsets, float
-scales and random bits.
+"""The compiled loops that quantize and dequantize arrays.
 
 Each loop takes flat arrays, and numbers that describe its walk through them. Imports `machine`,
 `rounding`, `traversal` and `packing`.

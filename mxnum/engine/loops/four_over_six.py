@@ -1,11 +1,11 @@
-"""A loop that chooses the better one of two scales for each block, by the sums of their rounding
-errors.
+"""A loop that chooses the better one of two scales for each block.
 
-The difference of a number and its rounded value is exact in float64, since both are within a factor
-of two, or the value is zero. The square of the difference is exact as a sum of two float64 numbers.
-The loop keeps each sum of errors as two numbers, and records whether an addition lost bits. If one
-did, the two sums must differ by far more than they can have lost. Otherwise the loop leaves the
-block undecided, and its caller sums the errors exactly.
+The better scale has the lower sum of rounding errors. The difference of a number and its rounded
+value is exact in float64, since both are within a factor of two, or the value is zero. The square
+of the difference is exact as a sum of two float64 numbers. The loop keeps each sum of errors as two
+numbers, and records whether an addition lost bits. If one did, the two sums must differ by far more
+than they can have lost. Otherwise the loop leaves the block undecided, and its caller sums the
+errors exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. A factor and each of its multiples
 are computed with a relative error of 2**-23 at most. The value of an element is at most twice as
@@ -186,7 +186,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
                     term = _SQUARE * largest * largest if SQUARES else _TERM * largest
                     if is_clear and abs(balance) > (stop - column) * term:
-                        store(scales, place, four if balance < 0.0 else six)  # No branch: half would be mispredicted.
+                        # No branch: half would be mispredicted.
+                        store(scales, place, four if balance < 0.0 else six)
                         continue
                 h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
                 is_exact, elements = True, np.float64((last_row - first_row) * (stop - column))

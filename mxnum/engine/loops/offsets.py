@@ -38,10 +38,9 @@ from mxnum.modes import ScaleRule
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
-    """Return True if all values are exact in float32 or NaN, and all offsets finite, as `fast_sum`
-    needs.
+    """Return True if `fast_sum` is right for these scales and offsets.
 
-    Offsets are float16 bits.
+    It needs values that are exact in float32 or NaN, and finite offsets. Offsets are float16 bits.
     """
     least, greatest = decoding_domain(element)
     inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
@@ -55,12 +54,11 @@ def ordered_type(source: ElementFormat) -> Any:
 
 @cache
 def find_offsets(source: ElementFormat) -> Any:
-    """Return `loop(x, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest,
-    smallest)`.
+    """Return `loop(x, offsets, shape, bounds, largest, smallest)`, which finds offsets.
 
-    The loop stores the offset of each block as float16 bits, and its largest and smallest finite
-    element as ordered integers of `make_to_ordered`. Both are zero for a block without finite
-    elements.
+    `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
+    stores the offset of each block as float16 bits, and its largest and smallest finite element as
+    ordered integers of `make_to_ordered`. Both are zero for a block without finite elements.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
     to_ordered, from_ordered = make_to_ordered(source), make_from_ordered(source)
@@ -124,10 +122,10 @@ def find_offsets(source: ElementFormat) -> Any:
 
 @cache
 def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
-    """Return `loop(largest, smallest, scales)`, which stores the scale of half the range of each
-    block.
+    """Return `loop(largest, smallest, scales)`, which computes scales.
 
-    `largest` and `smallest` are the ordered integers that `find_offsets` stores.
+    The scale of a block is that of half its range. `largest` and `smallest` are the ordered
+    integers that `find_offsets` stores.
     """
     from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
     word: Any = lane if word_bits(source, element) == 32 else wide
@@ -156,13 +154,12 @@ def add_offsets() -> Any:
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return a loop of `convert` that decodes codes with offsets to any float type, by the definition."""
+    """Return a loop of `convert` that decodes codes and offsets to `target`, by the definition."""
     return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 
 
 def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return a function of `(x, scale, offset)` that calls `function(x, offset)` and ignores the
-    scale.
+    """Return a function of `(x, scale, offset)` that calls `function(x, offset)`.
 
     If `widen` is given, it converts the offset to float32 first.
     """
@@ -182,8 +179,7 @@ def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -
 
 
 def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Any:
-    """Return `loop(x, out, scales, offsets, shape, bounds)`, which applies a function to each
-    element.
+    """Return `loop(x, out, scales, offsets, shape, bounds)`, which converts elements.
 
     The loop stores `function(x, scale, offset)` in `out`. If `in_place`, it reads `out` instead of
     `x`: compilers must know that both are one array.

@@ -31,11 +31,10 @@ def counters_at_once() -> int:
 
 
 def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
-    """Write aligned random bits to `buffer` from index `place` on, for `count` counters, starting
-    at `first`.
+    """Write aligned random bits for `count` counters, starting at `first`, to `buffer`.
 
-    Each counter yields four words in order. The key is (seed low, seed high, stream low, stream
-    high, ...). `sr_bits` and `count` are constants.
+    `place` is the first index that is written. Each counter yields four words in order. The key is
+    (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` are constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -64,12 +63,12 @@ class _Vector:
         return self.builder.and_(a, self.all(random._WORD))
 
     def upper(self, a: Any) -> Any:
-        """Return the upper halves, moved to the lower halves by a shuffle: shifts would block a multiplier."""
+        """Return the upper halves as lower halves. A shift would block a multiplier, a shuffle not."""
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
     def words(self, first: Any, key: list[Any]) -> list[Any]:
-        """Return the four words of each counter, in lower halves, as `random.philox4x32` computes them."""
+        """Return the four words of each counter, in lower halves, as `random.philox4x32` does."""
         builder = self.builder
         c0 = builder.add(self.spread(first), ir.Constant(self.kind, list(range(self.count))))
         c1 = self.upper(c0)
@@ -84,7 +83,7 @@ class _Vector:
         return [c0, c1, c2, c3]
 
     def in_line(self, words: list[Any]) -> Any:
-        """Return the lower halves of the four words as a vector of 32-bit words, counter by counter."""
+        """Return the lower halves of four words as a vector of 32-bit words, counter by counter."""
         first, second, third, fourth = words
         low = self.builder.or_(self.lower(first), self.builder.shl(second, self.all(32)))
         high = self.builder.or_(self.lower(third), self.builder.shl(fourth, self.all(32)))

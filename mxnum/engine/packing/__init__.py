@@ -1,5 +1,6 @@
-"""Packing: convert codes narrower than a byte to a bit stream and back, array by array or part by
-part.
+"""Converts codes narrower than a byte to a bit stream and back.
+
+Arrays are packed as a whole or part by part.
 
 Imports `machine` and `traversal`.
 """

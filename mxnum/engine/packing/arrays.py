@@ -90,7 +90,10 @@ def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]
 
 @cache
 def _rows_of(run: Callable[..., Any]) -> Any:
-    """Return `loop(read, written, codes, rows)`, which calls `run` for each row of contiguous arrays."""
+    """Return `loop(read, written, codes, rows)`, which calls `run` for each row.
+
+    The arrays are contiguous.
+    """
 
     def loop(read, written, codes, rows):
         length, step, step_written = codes // rows, read.size // rows, written.size // rows

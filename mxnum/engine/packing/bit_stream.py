@@ -18,9 +18,9 @@ def codes_in_whole_bytes(bits: int) -> int:
 
 @cache
 def make_pack_run(bits: int) -> Callable[..., Any]:
-    """Return `pack_run(codes, first, count, packed, into)`, which packs `count` consecutive codes.
+    """Return `pack_run(codes, first, count, packed, into)`, which packs consecutive codes.
 
-    The function reads codes from index `first` on, and writes bytes from index `into` on.
+    The function reads `count` codes from index `first` on, and writes bytes from index `into` on.
     """
     rest, CODES, BYTES, in_word = _pack_rest(bits), *_together(bits)
 
@@ -40,10 +40,9 @@ def make_pack_run(bits: int) -> Callable[..., Any]:
 
 @cache
 def make_unpack_run(bits: int) -> Callable[..., Any]:
-    """Return `unpack_run(packed, first, count, codes, into)`, which unpacks `count` consecutive
-    codes.
+    """Return `unpack_run(packed, first, count, codes, into)`, which unpacks consecutive codes.
 
-    The function reads bytes from index `first` on, and writes codes from index `into` on.
+    The function reads bytes from index `first` on, and writes `count` codes from index `into` on.
     """
     rest, CODES, BYTES, in_word = _unpack_rest(bits), *_together(bits)
     MASK = (1 << bits) - 1
@@ -63,10 +62,9 @@ def make_unpack_run(bits: int) -> Callable[..., Any]:
 
 
 def _together(bits: int) -> tuple[int, int, Any]:
-    """Return the least number of codes that fill whole bytes, the number of bytes, and a
-    conversion.
+    """Return (codes, bytes, in_word) for the least number of codes that fill whole bytes.
 
-    The conversion makes words that are wide enough for these codes.
+    `in_word` makes words that are wide enough for these codes.
     """
     codes = codes_in_whole_bytes(bits)
     return codes, codes * bits // 8, lane if codes * bits <= 32 else wide
@@ -98,10 +96,9 @@ def _pack_rest(bits: int) -> Any:
 
 @cache
 def _unpack_rest(bits: int) -> Any:
-    """Return `unpack_rest(codes, start, stop, packed, place)`, which unpacks codes `start` to
-    `stop`.
+    """Return `unpack_rest(codes, start, stop, packed, place)`, which unpacks codes.
 
-    The function makes one code at a time, and reads bytes from index `place` on.
+    The function makes codes `start` to `stop` one at a time, and reads bytes from index `place` on.
     """
     MASK = (1 << bits) - 1
 

@@ -3,10 +3,11 @@
 Imports `machine`, `rounding`, `traversal` and `packing`; the caller passes the function that
 decodes operands.
 
-- `sums` chooses the implementation of each accumulation. `operands` represents arrays as rows that are summed over, and
-  iterates over a batch.
-- `by_definition` computes sums by integers, in any floating-point environment. `terms` splits values into integers,
-  `exact` is the accumulator, and `float32_by_integers` rounds and adds its sums.
-- `by_floats` computes the same bits by float hardware. `exactness` decides where floats hold the sums, `panels` packs
-  operands, `register_tile` multiplies panels, and `row_by_row` computes sums that do not suit tiles.
+- `sums` chooses the implementation of each accumulation. `operands` represents arrays as rows that
+  are summed over, and iterates over a batch.
+- `by_definition` computes sums by integers, in any floating-point environment. `terms` splits
+  values into integers, `exact` is the accumulator, and `float32_by_integers` rounds and adds sums.
+- `by_floats` computes the same bits by float hardware. `exactness` decides where floats hold the
+  sums, `panels` packs operands, `register_tile` multiplies panels, and `row_by_row` computes sums
+  that do not suit tiles.
 """

@@ -53,7 +53,10 @@ def _exact_sums(
 
 
 def add_to_rows(x: Array, row: Array) -> None:
-    """Add `row`, a contiguous vector, to each row of the contiguous matrix `x` in place, in float32."""
+    """Add the vector `row` to each row of the matrix `x`, in place and in float32.
+
+    Both are contiguous.
+    """
     add_loop()(stored_bits(x), signed_bits(row))
 
 

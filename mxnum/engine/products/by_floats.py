@@ -99,7 +99,7 @@ class _Side:
         return new_panels(rows, blocks * run, width, word), new_panels(rows, blocks, width, word)
 
     def pack(self, some: slice, panels: Array, scales: Array | None) -> None:
-        """Write some rows to `panels`, as elements if there are panels for scales, else as values."""
+        """Write rows to `panels`: elements if there are panels for scales, else values."""
         if self.scales is None:
             pack(self.rows(some), panels)
         elif scales is not None:
@@ -120,7 +120,8 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
     """Compute one matrix product by blocks of `run` elements, or in sequence if `run` is None."""
     height, width = out.shape
     rows, columns = SHAPES[word].rows, SHAPES[word].columns
-    if width < height and width <= columns // 2:  # Exchange the operands so that vectors are filled.
+    # With few columns, exchange the operands so that vectors are filled.
+    if width < height and width <= columns // 2:
         turned = np.empty((width, height), np.float32)
         _multiply(right, left, word, run, turned, threads)
         out[...] = turned.T

@@ -69,10 +69,9 @@ def carry(limbs):
 
 @dialect
 def rounded(limbs, position):
-    """Return the float32 bit pattern of limbs * 2**position, rounded once, and reset the
-    accumulator to zero.
+    """Return the float32 bit pattern of limbs * 2**position, rounded once.
 
-    A sum of zero is +0.
+    A sum of zero is +0. The function resets the accumulator to zero.
     """
     carry(limbs)
     last = limbs.size - 1

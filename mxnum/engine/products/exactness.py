@@ -95,10 +95,9 @@ def is_normal_float32(element: ElementFormat) -> bool:
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int) -> bool:
-    """Return True if the product of any scale of `a` with any scale of `b` is a float32 number, NaN
-    aside.
+    """Return True if float32 holds the product of any scale of `a` with any scale of `b`.
 
-    Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
+    NaN is ignored. Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
     """
     if _reach([x.scales for x in (a, b)]):
         return True

@@ -1,8 +1,7 @@
-"""float32 addition and fused multiply-add on bit patterns, by integers, with one rounding to
-nearest even.
+"""float32 addition and fused multiply-add on bit patterns, by integers.
 
-The results are those of hardware in its default floating-point environment, bit for bit, except
-that NaN is always canonical here.
+A result is rounded once, to nearest even. The results are those of hardware in its default
+floating-point environment, bit for bit, except that NaN is always canonical here.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Operand:
         return self.viewed(lambda x: x.swapaxes(-1, -2), (*self.blocks[:-2], *self.blocks[:-3:-1]))
 
     def by_rows(self) -> Operand:
-        """Return this operand with scales and offsets repeated for every row, so that rows can be sliced."""
+        """Return this operand with scales and offsets for every row, so that rows can be sliced."""
         if all(block == 1 for block in self.blocks[:-1]):
             return self
         scales, offsets = (None if part is None else self._for_each_row(part) for part in (self.scales, self.offsets))

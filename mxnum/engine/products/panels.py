@@ -35,8 +35,9 @@ def new_panels(rows: int, length: int, width: int, word: str) -> Array:
 def pack(
     rows: Array, panels: Array, decoder: Decoder | None = None, scales: Array | None = None, run: int = _SIDE
 ) -> None:
-    """Store the rows of a matrix of float32 numbers or codes in panels, and pad the panels with
-    zeros.
+    """Store the rows of a matrix in panels, padded with zeros.
+
+    The matrix holds float32 numbers or codes.
 
     `scales` are panels too, with one scale for `run` indices. If they are given, each number is
     multiplied by its scale and rounded once.
@@ -112,8 +113,7 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 
 
 def _moving(turning: bool) -> Any:
-    """Return `move(memory, start, pitch, ...)`, which copies a tile of eight lines of eight
-    numbers.
+    """Return `move(memory, start, pitch, ...)`, which copies a tile of eight by eight numbers.
 
     `move` reads lines `pitch` apart from index `start` of `memory` on. It writes lines `width`
     apart from index `place` of `panel` on, and transposes the tile if `turning`. If `scales` is not

@@ -136,7 +136,7 @@ class _Builder:
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), self.word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return the sums of all cells, starting from `initial`, with one fma for each cell and index."""
+        """Return `initial` plus the sums of all cells, with one fma for each cell and index."""
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
             right, row = self.columns(self.at(b, k, self.shape.columns)), self.at(a, k, self.shape.rows)
@@ -197,8 +197,7 @@ def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run,
 
 @compile_loop
 def multiply(a, b, scales_a, scales_b, run, out, first):
-    """Store the product of all panels, as `_tile` defines it, in the columns of `out` from `first`
-    on.
+    """Store the product of all panels, as `_tile` defines it, in `out` from column `first` on.
 
     NaN is canonical. `out` is a C-contiguous float32 matrix. `run` is the length of blocks, or 1 if
     scales are None. Panels of columns may extend beyond the edge of `out`.

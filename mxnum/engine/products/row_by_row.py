@@ -1,4 +1,4 @@
-"""Sums that do not suit tiles: one row with one row, and block sums that float64 holds only in two parts."""
+"""Sums that do not suit tiles: of two rows, or of blocks that float64 holds only in two parts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                if not is_split or not math.isfinite(exact):  # A part can be zero and make NaN of infinity.
+                # A part can be zero and make NaN of an infinity, where the sum itself is infinite.
+                if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
             out[i, j] = np.float32(np.nan) if np.isnan(total) else total

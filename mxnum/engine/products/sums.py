@@ -1,4 +1,4 @@
-"""Matrix products with a defined accumulation: every row of one operand with every row of the other.
+"""Matrix products with a defined accumulation, of every row of one operand with each of the other.
 
 The products run on float hardware if the floating-point environment is the default and floats hold
 the sums, and else by integers, as the definition does.

@@ -103,7 +103,8 @@ def _look(values, limit, lost, signs):
         sign = signs[j]
         for k in range(lanes):
             value = values[j * lanes + k]
-            lost[k] += abs((value + limit[k]) - limit[k] - value)  # NaN stays NaN, which is not 0.
+            # NaN stays NaN, which is not 0.
+            lost[k] += abs((value + limit[k]) - limit[k] - value)
             values[j * lanes + k] = value * sign
 
 

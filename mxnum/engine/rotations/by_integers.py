@@ -40,7 +40,7 @@ def butterflies(values):
 
 @dialect
 def place(digits, index, significand, position):
-    """Write significand * 2**position, with |significand| < 2**53, to column `index` of `digits`."""
+    """Write significand * 2**position to column `index` of `digits`; |significand| < 2**53."""
     first, shift = position // _DIGIT, position % _DIGIT
     sign = -1 if significand < 0 else 1
     magnitude = abs(significand)

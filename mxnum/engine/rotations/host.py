@@ -1,4 +1,4 @@
-"""The Hadamard transform of numpy arrays: makes them contiguous, and shares their blocks among threads."""
+"""The Hadamard transform of numpy arrays of any strides, with blocks shared among threads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How loops visit the blocks of an array: walks over blocks, memory order, contiguous parts,
-blocked copies.
+"""Walks of loops over the blocks of an array, contiguous parts of arrays, and blocked copies.
 
 The modules know shapes, strides and blocks, but not what a loop computes. Imports `machine`.
 """

@@ -1,4 +1,4 @@
-"""The walk of a loop through a contiguous array: the shape that the loop receives, and the share of each thread."""
+"""Walks of loops through contiguous arrays: the shape a loop receives, and each thread's share."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Walk:
 
     @cached_property
     def along_rows(self) -> bool:
-        """True if the loops of `rows` process this walk; the loops of `columns` process other walks."""
+        """True if the loops of `rows` process this walk, False if those of `columns` do."""
         return self.k == 1 and self.run >= SHORT_RUN and not self.fixed_panel
 
     @cached_property
@@ -181,7 +181,8 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     """
     clipped = tuple(min(block, max(1, length)) for block, length in zip(blocks, shape, strict=True))
     lengths, sizes = (list(axes) for axes in collapse(shape, clipped))
-    if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:  # No block is short, so that rows can be joined.
+    # If blocks lie in rows and none is short, rows can be joined.
+    if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:
         lengths[-2:], sizes[-2:] = [lengths[-2] * lengths[-1]], [sizes[-1]]
     while len(lengths) < 3:
         lengths.insert(0, 1)
@@ -215,6 +216,9 @@ def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
 
 
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """Return the items cut into a share for each thread that saves time; the items hold `elements` elements."""
+    """Return the items cut into a share for each thread that saves time.
+
+    All items together have `elements` elements.
+    """
     count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
     return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]

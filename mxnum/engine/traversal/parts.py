@@ -55,7 +55,7 @@ class Plain(NamedTuple):
         return self.array[where]
 
     def put(self, where: Where, part: Array) -> None:
-        """Keep the array as it is: `room` returned a view of it, so that the part is stored already."""
+        """Keep the array as it is, since `room` returned a view of it."""
 
 
 class Chunk(NamedTuple):
@@ -85,7 +85,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrays:
-    """An array that is processed part by part, with the arrays that belong to its elements and to its blocks."""
+    """An array to process part by part, with arrays for its elements and for its blocks."""
 
     shape: tuple[int, ...]
     blocks: Blocks
@@ -204,7 +204,8 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))
     in_all = -(-shape[axis] // sizes[axis])
-    step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]  # All chunks have about the same size.
+    # All chunks have about the same size.
+    step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]
     steps = [*sizes[:axis], max(step, 1)]
     strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])
     made = []
