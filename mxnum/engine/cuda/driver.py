@@ -344,7 +344,7 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 def _float_operation(name: str) -> Any:
     """Return a function of bit patterns that compiles to one instruction.
 
-    The instruction is never contracted with another.     NVVM translates plain operations to
+    The instruction is never contracted with another. NVVM translates plain operations to
     ``add.f32`` and ``mul.f32``, which ptxas may contract. It may not contract instructions that
     name their rounding.
     """

@@ -3,9 +3,9 @@
 The better scale has the lower sum of rounding errors. The difference of a number and its rounded
 value is exact in float64, since both are within a factor of two, or the value is zero. The square
 of the difference is exact as a sum of two float64 numbers. The loop keeps each sum of errors as two
-numbers, and records whether an addition lost bits. If one did, the two sums must differ by far more
-than they can have lost. Otherwise the loop leaves the block undecided, and its caller sums the
-errors exactly.
+numbers, and records whether an addition lost bits. If one did, the loop decides a block only if the
+two sums differ by far more than they can have lost. It leaves other blocks undecided, and its
+caller sums their errors exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. A factor and each of its multiples
 are computed with a relative error of 2**-23 at most. The value of an element is at most twice as

@@ -63,7 +63,7 @@ class _Vector:
         return self.builder.and_(a, self.all(random._WORD))
 
     def upper(self, a: Any) -> Any:
-        """Return the upper halves as lower halves. A shift would block a multiplier, a shuffle not."""
+        """Return the upper halves as lower halves, by a shuffle since shifts block a multiplier."""
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
