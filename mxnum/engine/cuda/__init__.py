@@ -1,4 +1,4 @@
-"""Arrays that live on a GPU: the kernels of mxnum for CUDA. Only `driver` imports numba.cuda.
+"""The kernels of mxnum for CUDA, and arrays in GPU memory. Only `driver` imports numba.cuda.
 
-Imports `machine`, and of `products` what is done with the integers of a sum.
+Imports `machine`, and those modules of `products` that compute sums by integers.
 """

@@ -1,7 +1,7 @@
-"""Making, viewing and copying arrays of the libraries whose arrays live on a GPU.
+"""Makes, views and copies arrays in GPU memory, for each library that has such arrays.
 
-Results are of the library that the input is of. A library is never imported here: whoever passed one of its arrays has
-done that.
+Results are arrays of the input's library. This module never imports a library: a caller with one of
+its arrays has imported it already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mxnum.memory.dtypes import Array
 
 
 def empty(like: DeviceArray, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-    """A new contiguous array beside another one: of its library, on its GPU, for use on its stream."""
+    """Return a new contiguous array of the same library, GPU and stream as `like`."""
     dtype = np.dtype(dtype)
     if like.library == TORCH:
         torch = sys.modules["torch"]
@@ -30,7 +30,7 @@ def empty(like: DeviceArray, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
 
 
 def owner_of(view: DeviceArray) -> Any:
-    """An array of the view's library that shows what the view does."""
+    """Return an array of the view's library that shares the memory and strides of the view."""
     if view.library == TORCH:
         torch = sys.modules["torch"]
         base = view.owner
@@ -45,14 +45,14 @@ def owner_of(view: DeviceArray) -> Any:
 
 
 def to_host(view: DeviceArray) -> Array:
-    """A copy in host memory. The host waits for the array's stream."""
+    """Return a copy in host memory. The host waits for the array's stream."""
     if view.size == 0:
         return np.empty(view.shape, view.dtype)
     if view.is_contiguous:
         width = view.dtype.itemsize
         flat = driver.copied_to_host(view.pointer, view.size, f"u{width}", view.owner, view.stream)
         return flat.view(view.dtype).reshape(view.shape)
-    # All memory from the first to the last element; a view of it on the host.
+    # Copy all memory from the first to the last element, and view it on the host.
     memory, first = driver.memory(view, signed=False)
     whole = driver.copied_to_host(
         view.pointer - first * view.dtype.itemsize, memory.size, f"u{view.dtype.itemsize}", view.owner, view.stream
@@ -63,7 +63,7 @@ def to_host(view: DeviceArray) -> Array:
 
 
 def scalar(like: DeviceArray, value: int) -> DeviceArray:
-    """One int64 in device memory."""
+    """Return an array with one int64 in device memory."""
     from mxnum.engine.cuda.kernels import fill
 
     made = empty(like, (1,), np.int64)
@@ -72,10 +72,10 @@ def scalar(like: DeviceArray, value: int) -> DeviceArray:
 
 
 def read_scalar(view: DeviceArray) -> int:
-    """Its value; the host waits."""
+    """Return the value of an array with one element. The host waits."""
     return int(to_host(view)[0])
 
 
 def steps_of(view: DeviceArray) -> tuple[int, ...]:
-    """Strides of a view, those of a contiguous array for axes that have one element or none."""
+    """Return the strides of a view, or those of a contiguous array if the view has no elements."""
     return contiguous_strides(view.shape) if view.size == 0 else view.strides

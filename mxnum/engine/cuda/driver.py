@@ -1,7 +1,8 @@
-"""numba.cuda, and what its simulator does in another way: the only module that imports it.
+"""The interface to numba.cuda, which only this module imports, and to its simulator.
 
-Kernels are written once. What the simulator (NUMBA_ENABLE_CUDASIM=1) lacks is chosen here: vector loads and stores,
-exchange between the lanes of a warp, fused multiplication-addition, and memory at an address.
+Each kernel has one source. This module provides substitutes for what the simulator
+(NUMBA_ENABLE_CUDASIM=1) lacks: vector loads and stores, exchange between the lanes of a warp, fused
+multiply-add, and memory at an address.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma
 
 _NO_COMPILER = "its compiler (NVVM) was not found; CUDA_HOME can say where CUDA is"
 
-#: Whether kernels run as Python in numba's simulator.
+#: True if kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-#: Threads of a block. Kernels loop over what there is, whatever the number of threads.
+#: Threads of a block. Kernels loop over all work, for any number of threads.
 THREADS = 1 if SIMULATED else 256
 WARP = 32
-#: numba warns of fewer blocks than this; those that find nothing to do cost nothing.
+#: The least number of blocks. numba warns of fewer, and blocks without work cost nothing.
 LEAST_BLOCKS = 1 if SIMULATED else 128
-#: Blocks that are made for each multiprocessor at most: enough to fill it several times over.
+#: The greatest number of blocks for each multiprocessor, enough to fill it several times over.
 BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
@@ -51,9 +52,10 @@ BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel that calls dialect functions, compiled on first use.
+    """Return a kernel that may call dialect functions. It is compiled on first use.
 
-    Subnormals are kept. It is linked from PTX, not optimized again when linked: what runs is what tests read.
+    The kernel keeps subnormals. Optimization at link time is off, so that the code that runs is the
+    PTX that tests read.
     """
     register(function)
     return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
@@ -69,13 +71,16 @@ def launch(kernel: Any, count: int, stream: int | None, *arguments: Any) -> None
 
 @cache
 def check() -> None:
-    """RuntimeError unless there is a GPU to use; looked for until it is found."""
+    """Raise RuntimeError unless there is a usable GPU.
+
+    Once a GPU is found, further calls return at once.
+    """
     if SIMULATED:
         return
     try:
         available = cuda.is_available()
         reason = "no GPU was found" if available else cuda.cuda_error() or _NO_COMPILER
-    except Exception as problem:  # whatever the driver's bindings raise
+    except Exception as problem:  # The driver's bindings raise many types of errors.
         available, reason = False, problem
     if not available:
         raise errors.no_driver(reason)
@@ -83,7 +88,7 @@ def check() -> None:
 
 @contextmanager
 def on_gpu(number: int | None) -> Iterator[None]:
-    """Make a GPU the current one."""
+    """Make a GPU the current one within a context."""
     if SIMULATED or number is None:
         yield
     else:
@@ -92,7 +97,7 @@ def on_gpu(number: int | None) -> Iterator[None]:
 
 
 def multiprocessors() -> int:
-    """Of the current GPU."""
+    """Return the number of multiprocessors of the current GPU."""
     return 1 if SIMULATED else _multiprocessors(cuda.get_current_device().id)
 
 
@@ -102,18 +107,18 @@ def _multiprocessors(number: int) -> int:
 
 
 def stream_of(handle: int | None) -> Any:
-    """A stream of numba for a handle as the array interface has it."""
+    """Return the numba stream for a handle of the CUDA array interface."""
     return 0 if SIMULATED or not handle else _external_stream(handle)
 
 
 @cache
 def _external_stream(handle: int) -> Any:
-    """One object for each: kernels remember how they are launched by it."""
+    """Return one numba stream object per handle, since kernels cache launches by that object."""
     return cuda.external_stream(handle)
 
 
 def wait(stream: int | None, other: int | None) -> None:
-    """Let a stream go on only after what is in another one now; the host does not wait."""
+    """Make a stream wait for the work that is now queued on another. The host does not wait."""
     if stream != other:
         event = cuda.event(timing=False)
         event.record(stream_of(other))
@@ -121,7 +126,7 @@ def wait(stream: int | None, other: int | None) -> None:
 
 
 def synchronize(stream: int | None) -> None:
-    """Wait, on the host, for a stream."""
+    """Make the host wait for a stream."""
     if SIMULATED:
         return
     if stream:
@@ -134,7 +139,11 @@ def synchronize(stream: int | None) -> None:
 
 
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
-    """All memory of a view as a vector of integers of its width, and the place in it of the element at 0, ..., 0."""
+    """Return all memory of a view as a vector of integers, and where the view begins in it.
+
+    The second result is the index of the view's first element in the vector. The integers have the
+    width of the view's elements.
+    """
     width = view.dtype.itemsize
     kind = f"{'i' if signed else 'u'}{width}"
     if view.size == 0:
@@ -146,7 +155,7 @@ def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
 
 
 def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
-    """A vector of device memory; the owner keeps it alive."""
+    """Return a vector of device memory at an address. `owner` keeps the memory alive."""
     dtype = np.dtype(typestr)
     if not SIMULATED:
         interface = {
@@ -161,13 +170,13 @@ def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
 
 
 def _host_memory(address: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """What the simulator has for device memory."""
+    """Return host memory at an address, which the simulator uses as device memory."""
     memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
     return np.frombuffer(memory, dtype)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> Any:
-    """A new device array of numba."""
+    """Return a new device array of numba."""
     if SIMULATED:
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
         return type(fake)(np.empty(shape, dtype))
@@ -175,7 +184,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> A
 
 
 def view(owner: Any, view: DeviceArray) -> Any:
-    """Part of a numba device array (or of one from a library that is not known) as a device array of numba."""
+    """Return a view of a device array as a device array of numba.
+
+    The owner is a numba device array, or an array of an unknown library.
+    """
     width = view.dtype.itemsize
     steps = tuple(stride * width for stride in view.strides)
     if SIMULATED:
@@ -190,7 +202,7 @@ def view(owner: Any, view: DeviceArray) -> Any:
 
 
 def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: int | None) -> np.ndarray[Any, Any]:
-    """A contiguous vector of device memory, copied; the host waits for the stream."""
+    """Return a copy in host memory of a contiguous vector. The host waits for the stream."""
     vector = at_address(address, count, typestr, owner)
     result = np.empty(count, typestr)
     if count:
@@ -203,13 +215,19 @@ def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: i
 
 
 def load4(vector: Any, quad: Any) -> Any:
-    """Elements 4 * quad and the three after it, by as few loads as there can be. The vector is aligned to 16 bytes."""
+    """Return element 4 * quad and the next three, by as few loads as possible.
+
+    The vector is aligned to 16 bytes.
+    """
     first = 4 * quad
     return vector[first], vector[first + 1], vector[first + 2], vector[first + 3]
 
 
 def store4(vector: Any, quad: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """The inverse of `load4`, for integers that the elements hold."""
+    """Store four integers in element 4 * quad of a vector and the next three.
+
+    The elements must hold the integers.
+    """
     first = 4 * quad
     vector[first], vector[first + 1], vector[first + 2], vector[first + 3] = a, b, c, d
 
@@ -270,10 +288,11 @@ def _compile_store4(vector, quad, a, b, c, d):
 
 
 def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Callable[..., Any]:
-    """(own, vector, quad) -> the largest non-negative int32 among the `lanes` neighbouring threads that hold a block.
+    """Return `largest(own, vector, quad)`, which returns the largest magnitude of a block.
 
-    `own` is what the thread at `quad` found with `largest_of_quad` in its four elements. The lanes of a warp exchange
-    theirs; the simulator, which cannot, looks at all quads of the block.
+    A block is held by `lanes` neighbouring threads, four elements each. `own` is the non-negative
+    int32 that `largest_of_quad` returned for the four elements at `quad`. The lanes of a warp
+    exchange these numbers. The simulator cannot do that, and reads all quads of the block.
     """
     if SIMULATED:
 
@@ -285,7 +304,8 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     @dialect
     def by_exchange(own, vector, quad):
-        # Blocks begin at multiples of `lanes`: the lanes that hold this one are here, whatever the others do.
+        # Blocks begin at multiples of `lanes`. So the lanes that hold this block all get here,
+        # whatever other lanes do.
         members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
         if lanes > 16:
             own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))
@@ -306,12 +326,15 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
 
 def fma_float32(a: Any, b: Any, c: Any) -> Any:
-    """Bits of a * b + c in float32, rounded once; of NaN any bits. Integers in the simulator, one instruction else."""
+    """Return the bits of a * b + c in float32, rounded once; the bits of NaN are not defined.
+
+    The simulator computes the sum by integers, a GPU by one instruction.
+    """
     return _fma_by_definition(int(a), int(b), int(c))
 
 
 def sum_float32(a: Any, b: Any) -> Any:
-    """Bits of a + b in float32; of NaN any bits."""
+    """Return the bits of a + b in float32; the bits of NaN are not defined."""
     return _sum_by_definition(int(a), int(b))
 
 
@@ -319,10 +342,11 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 
 
 def _float_operation(name: str) -> Any:
-    """A function of bit patterns that becomes one instruction which is never contracted with another.
+    """Return a function of bit patterns that compiles to one instruction.
 
-    NVVM makes plain operations ``add.f32`` and ``mul.f32``, which ptxas may contract; those that name their rounding
-    it may not.
+    The instruction is never contracted with another. NVVM translates plain operations to
+    ``add.f32`` and ``mul.f32``, which ptxas may contract. It may not contract instructions that
+    name their rounding.
     """
 
     def generate(target, builder, signature, arguments):

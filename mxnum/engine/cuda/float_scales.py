@@ -1,4 +1,4 @@
-"""Scales that are floats, on a GPU: the definition in integers, for one block or element a thread."""
+"""Quantization with float scales on a GPU: the definition in integers, for single elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from mxnum.modes import FloatScaleRule, Overflow, Rounding
 def make_scale_of(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule
 ) -> Callable[..., Any]:
-    """(largest finite magnitude of a block, tensor scale) -> its scale code."""
+    """Return `scale_of(amax, tensor)`, which returns the scale code of a block.
+
+    `amax` is the largest finite magnitude of the block, `tensor` the tensor scale.
+    """
     float_scale = make_float_scale(source, element, scale, rule)
 
     @dialect
@@ -37,7 +40,10 @@ def make_scale_of(
 
 @cache
 def make_tensor_scale_of(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
-    """(largest finite magnitude, nothing) -> tensor scale, as float32 bits."""
+    """Return `tensor_scale_of(amax, tensor)`, which returns the float32 bits of a tensor scale.
+
+    `amax` is the largest finite magnitude. The function ignores `tensor`.
+    """
     tensor_scale = make_tensor_scale(source, element, scale)
 
     @dialect
@@ -51,7 +57,10 @@ def make_tensor_scale_of(source: ElementFormat, element: ElementFormat, scale: S
 def make_quantized(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, scale, tensor scale, random) -> code."""
+    """Return `quantized(x, code, tensor, random)`, which returns the code of an element.
+
+    `code` is the scale code of the block, `tensor` the tensor scale.
+    """
     STORED = stored(element)
     factor, encode = make_factor(scale), make_encode_over(source, element, scale, rounding, overflow)
 
@@ -65,7 +74,11 @@ def make_quantized(
 
 @cache
 def make_dequantized(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, scale, tensor scale, nothing) -> bit pattern of the value in `target`."""
+    """Return `dequantized(x, code, tensor, random)`, which returns the bits in `target` of a value.
+
+    `x` is the code of the element, `code` the scale code of its block. The function ignores
+    `random`.
+    """
     STORED = stored(target)
     factor, decode = make_factor(scale), make_decode_over(element, scale, target)
 
@@ -81,7 +94,10 @@ def make_dequantized(element: ElementFormat, scale: ScaleFormat, target: Element
 def make_fake_quantized(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, scale, tensor scale, random) -> bit pattern in `source` of the value of the code."""
+    """Return `fake_quantized(x, code, tensor, random)`, which quantizes and dequantizes an element.
+
+    The result is a bit pattern in `source`. `code` is the scale code of the block.
+    """
     quantized = make_quantized(source, element, scale, rounding, overflow)
     dequantized = make_dequantized(element, scale, source)
 
@@ -94,7 +110,10 @@ def make_fake_quantized(
 
 @cache
 def largest_magnitude(source: ElementFormat) -> Any:
-    """The largest finite magnitude as a bit pattern; `found` holds one number, which is raised."""
+    """Return a kernel that finds the largest finite magnitude, as a bit pattern.
+
+    `found` holds one number. The kernel stores the magnitude there if it is larger.
+    """
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     def run(count, shape, source, source_at, source_by, found):
@@ -118,7 +137,7 @@ def largest_magnitude(source: ElementFormat) -> Any:
 
 @cache
 def apply_once(function: Callable[..., Any]) -> Any:
-    """out[0] = function(found[0], 0), by one thread."""
+    """Return a kernel that computes out[0] = function(found[0], 0) in one thread."""
 
     def run(count, found, out):
         if cuda.grid(1) < count:

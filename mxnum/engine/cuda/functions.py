@@ -1,7 +1,8 @@
-"""What kernels do to one element: the definition in `mxnum.definition`, or a formulation that is proved equal to it.
+"""Functions that kernels apply to one element.
 
-A function here takes integers as kernels read them and returns what they store. Where the word of the definition has 32
-bits it runs on 32-bit lanes.
+Each follows the definition in `mxnum.definition`, or a formulation that is proved equal to it. The
+functions take the integers that a kernel reads, and return the integers that it stores. If the word
+of the definition has 32 bits, they run on 32-bit lanes.
 """
 
 from __future__ import annotations
@@ -24,28 +25,31 @@ NAN_SCALE = E8M0.nan_code
 
 @dialect
 def wide(value):
-    """An integer as a word of 64 bits."""
+    """Return an integer as a word of 64 bits."""
     return int(value)
 
 
 @dialect
 def same(value):
-    """A word that is an integer already."""
+    """Return a word unchanged, since it is an integer already."""
     return value
 
 
 def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(integer -> word of that many bits, the inverse)."""
+    """Return the function that makes a word of 32 or 64 bits of an integer, and its inverse."""
     return (lane, integer) if bits == 32 else (wide, same)
 
 
 def stored(target: ElementFormat) -> int:
-    """The mask that turns a signed bit pattern into what is stored; a pattern of 64 bits stays signed."""
+    """Return the mask that makes a signed bit pattern unsigned. Patterns of 64 bits stay signed."""
     return -1 if target.bits > 32 else (1 << target.bits) - 1
 
 
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Whether `scaled` rounds so, where every element of a block that is not NaN is finite."""
+    """Return True if `scaled` can round to `element`.
+
+    It can do that only if blocks with NaN or infinity have scale NaN.
+    """
     return (
         source.name in scaled.SOURCES
         and element.name in scaled.ELEMENTS
@@ -56,13 +60,16 @@ def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: R
 
 
 def decodes_by_float32(element: ElementFormat, target: ElementFormat) -> bool:
-    """Whether `scaled` decodes so."""
+    """Return True if `scaled` can decode `element` to `target`."""
     return target.name == "float32" and ELEMENTS.get(element.name) == element
 
 
 @cache
 def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """(largest finite magnitude of a block) -> its scale code."""
+    """Return `scale_of(amax)`, which returns a scale code.
+
+    `amax` is the largest finite magnitude of a block.
+    """
     by_float32 = scaled.covers_scale(source, element)
     word, plain = words(word_bits(source, element))
     shared_scale = (scaled.make_scale if by_float32 else make_shared_scale)(source, element, rule)
@@ -76,7 +83,7 @@ def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule
 
 @cache
 def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """The same with a tensor scale, which there is none of."""
+    """Return `power_of_two(amax, tensor)`, which returns `scale_of(amax)`."""
     scale_of = make_scale_of(source, element, rule)
 
     @dialect
@@ -90,7 +97,7 @@ def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: Scale
 def make_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:
-    """(x, scale, random) -> code."""
+    """Return `quantized(x, scale, random)`, which returns the code of an element."""
     STORED = stored(element)
     if not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow):
         code_of = scaled.make_code(source, element)
@@ -114,7 +121,7 @@ def make_quantized(
 
 @cache
 def make_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, scale) -> bit pattern of the value in `target`."""
+    """Return `dequantized(code, scale)`, which returns the bit pattern of a value in `target`."""
     STORED = stored(target)
     if decodes_by_float32(element, target):
         decoded, up = scaled.make_decoded(element), scaled.up
@@ -140,7 +147,7 @@ def make_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[
 def make_fake_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:
-    """(x, scale, random) -> bit pattern in `source` of the value of the code."""
+    """Return `fake_quantized(x, scale, random)`, which returns the quantized value in `source`."""
     fast = not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow)
     if fast and source.name == "float32":
         value_of, down, up = scaled.make_value(element), scaled.down, scaled.up
@@ -164,7 +171,10 @@ def make_fake_quantized(
 
 @cache
 def make_difference_of(source: ElementFormat) -> Callable[..., Any]:
-    """(x, offset) -> bit pattern of x - offset in `difference_format(source)`, signed."""
+    """Return `difference_of(x, offset)`, which returns the signed bit pattern of x - offset.
+
+    The difference has the format `difference_format(source)`.
+    """
     word, plain = words(word_bits(source, difference_format(source)))
     difference = make_difference(source)
 
@@ -179,7 +189,10 @@ def make_difference_of(source: ElementFormat) -> Callable[..., Any]:
 def make_offset_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, scale, offset, random) -> code of x - offset. (A difference may be infinite: the definition encodes it.)"""
+    """Return `offset_quantized(x, scale, offset, random)`, which returns the code of x - offset.
+
+    A difference may be infinite. The definition encodes it.
+    """
     difference_of = make_difference_of(source)
     quantized = make_quantized(difference_format(source), element, rounding, overflow, Nonfinite.ELEMENT)
 
@@ -192,7 +205,7 @@ def make_offset_quantized(
 
 @cache
 def make_offset_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, scale, offset) -> bit pattern of the value in `target`."""
+    """Return `offset_dequantized(code, scale, offset)`, which returns a value in `target`."""
     STORED = stored(target)
     word, plain = words(word_bits(element, target))
     decode_offset = make_decode_offset(element, target)

@@ -1,8 +1,8 @@
-"""Kernels for arrays of any layout: a thread takes one element, or one block, after another.
+"""Kernels for arrays of any layout. A thread processes one element, or one block, after another.
 
-Arrays come as vectors of all their memory, the place of their first element, and the strides of their axes in elements;
-`shape` is that of the elements, `blocks` how many of them share a scale along each axis. Blocks may lie along any axes
-in any order of memory.
+An array is passed as a vector of all its memory, the index of its first element, and the strides of
+its axes in elements. `shape` is the shape of the elements, and `blocks` the number of elements that
+share a scale along each axis. Blocks may extend along any axes, in any memory order.
 """
 
 from __future__ import annotations
@@ -36,34 +36,41 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Asymmetric(NamedTuple):
-    """How scales are made beside offsets."""
+    """How the scales of asymmetric quantization are computed."""
 
     element: ElementFormat
     rule: ScaleRule
-    #: Of half the range of a block, not of the largest difference.
+    #: True if a scale is that of half the range of a block, not of the largest difference.
     is_half: bool
 
 
 E2M1 = ELEMENTS["e2m1"]
-#: Where random words come from.
+#: Sources of random words.
 NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
 
 
 @dialect
 def draw(counter, key):
-    """Four random words, in lanes; the key is (seed low, seed high, stream low, stream high, first index)."""
+    """Return the four random words of a counter, in lanes.
+
+    The key is (seed low, seed high, stream low, stream high, first index).
+    """
     low, high = lane(counter & 0xFFFFFFFF), lane(counter >> 32)
     return philox4x32(low, high, lane(key[2]), lane(key[3]), lane(key[0]), lane(key[1]))
 
 
 @dialect
 def ignore_random(index, words, place, key):
-    """Nothing stochastic is asked for."""
+    """Return 0, since rounding is not stochastic."""
     return 0
 
 
 def make_random_of(how: str, sr_bits: int) -> Callable[..., Any]:
-    """(C-order index, words, place, key) -> what stochastic rounding takes."""
+    """Return `random_of(index, words, place, key)`, which returns the random bits of an element.
+
+    `index` is the C-order index of the element, `place` the index of its word in `words`. The bits
+    are aligned for stochastic rounding.
+    """
     if how == NOWHERE:
         return ignore_random
     align_random = make_align_random(sr_bits)
@@ -87,7 +94,7 @@ def make_random_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
 @cache
 def map_elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
-    """out = function(x, scale, random) for every element."""
+    """Return a kernel that computes out = function(x, scale, random) for every element."""
 
     @dialect
     def ignore_offset(x, scale, offset, random):
@@ -98,7 +105,7 @@ def map_elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
 
 @cache
 def map_values(function: Callable[..., Any]) -> Any:
-    """out = function(code, scale) for every element."""
+    """Return a kernel that computes out = function(code, scale) for every element."""
 
     @dialect
     def ignore_both(x, scale, offset, random):
@@ -111,7 +118,7 @@ def map_values(function: Callable[..., Any]) -> Any:
 def quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Codes of elements less the offset of their block."""
+    """Return a kernel that computes the codes of elements minus the offset of their block."""
     return _elements(make_offset_quantized(source, element, rounding, overflow), how, sr_bits)
 
 
@@ -119,7 +126,7 @@ def quantize_with_offset(
 def fake_quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """The values of those codes."""
+    """Return a kernel that quantizes and dequantizes elements minus the offset of their block."""
     quantized = make_offset_quantized(source, element, rounding, overflow)
     dequantized = make_offset_dequantized(element, source)
 
@@ -132,7 +139,7 @@ def fake_quantize_with_offset(
 
 @cache
 def dequantize_with_offset(element: ElementFormat, target: ElementFormat) -> Any:
-    """Values of codes plus the offset of their block."""
+    """Return a kernel that computes the values of codes plus the offset of their block."""
     dequantized = make_offset_dequantized(element, target)
 
     @dialect
@@ -175,15 +182,16 @@ def _elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
 
 @cache
 def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
-    """out = function(x, scale, tensor scale, random) for every element."""
+    """Return a kernel that computes out = function(x, scale, tensor, random) for every element."""
     return _elements(function, how, sr_bits)
 
 
 @cache
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
-    """The least C-order index of an element beyond infinity by so much in magnitude code (0: infinities too).
+    """Return a kernel that finds the first element, in C order, that is not finite.
 
-    `found` holds one number, which is lowered.
+    If `above_infinity` is 0, infinities and NaN are found; if it is 1, NaN only. `found` holds one
+    number. The kernel stores the index there if it is lower.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     LAST = source.max_code + above_infinity
@@ -206,7 +214,7 @@ def find_first(source: ElementFormat, above_infinity: int) -> Any:
 
 @cache
 def fill() -> Any:
-    """(count, vector, value)"""
+    """Return a kernel `run(count, vector, value)`, which fills a vector with a value."""
 
     def run(count, vector, value):
         index, step = cuda.grid(1), cuda.gridsize(1)
@@ -219,7 +227,10 @@ def fill() -> Any:
 
 @cache
 def largest() -> Any:
-    """The largest of small unsigned integers; `found` holds one number, which is raised."""
+    """Return a kernel that finds the largest element of an array of unsigned integers.
+
+    `found` holds one number. The kernel stores the element there if it is larger.
+    """
 
     def run(count, shape, source, source_at, source_by, found):
         index, step = cuda.grid(1), cuda.gridsize(1)
@@ -243,12 +254,16 @@ def largest() -> Any:
 def block_scales(
     source: ElementFormat, scale_of: Callable[..., Any], nan_code: int, given: bool, asymmetric: Asymmetric | None
 ) -> Any:
-    """The scale of every block, and its offset if one is asked for.
+    """Return a kernel that computes the scale of every block.
 
-    `scale_of` makes it of the largest finite magnitude and the tensor scale; `nan_code` is that of blocks that hold
-    what is not finite, -1 where they have none of their own. The axis with the longest blocks is the last of `shape`;
-    `counts` are numbers of blocks, of which `scales` and `offsets` hold one each, in C order but for `given` scales and
-    tensor scales, which have places of their own.
+    If `asymmetric` is given, the kernel computes offsets too. `scale_of` computes a scale code from
+    the largest finite magnitude and the tensor scale. `nan_code` is the scale code of blocks that
+    hold NaN or infinity, or -1 if such blocks are not marked. If `given`, scales are read from
+    `given_scales` instead.
+
+    The axis with the longest blocks is the last of `shape`. `counts` are the numbers of blocks
+    along each axis. Given scales, tensor scales and the results have strides for these axes;
+    `offsets` has those of `scales`.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     MAX, NAN_CODE = source.max_code, nan_code
@@ -269,7 +284,7 @@ def block_scales(
         last = len(shape) - 1
         number, step = cuda.grid(1), cuda.gridsize(1)
         while number < total:
-            # Where the block begins, and how many runs along the last axis it has.
+            # Find where the block begins, and how many rows along the last axis it has.
             rest, corner, of_given, of_tensor, of_scales, runs = number, source_at, given_at, tensor_at, 0, 1
             for back in range(len(shape)):
                 axis = last - back
@@ -330,7 +345,10 @@ def block_scales(
 
 @dialect
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
-    """Place of the first element of a block's run number `which`."""
+    """Return the index of the first element of row number `which` of a block.
+
+    A row lies along the last axis.
+    """
     place, rest, outer = corner, which, number // counts[len(shape) - 1]
     for back in range(1, len(shape)):
         axis = len(shape) - 1 - back
@@ -344,7 +362,11 @@ def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
 
 
 def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
-    """(largest, smallest) as ordered integers -> float16 bits of the midpoint; 0 where there is no finite element."""
+    """Return `offset_of(high, low)`, which returns the float16 bits of a block's midpoint.
+
+    `high` and `low` are the largest and the smallest finite element as ordered integers. The result
+    is 0 if a block has no finite element.
+    """
     word, plain = words(word_bits(source, OFFSET))
     from_ordered, midpoint = make_from_ordered(source), make_midpoint(source)
 
@@ -358,7 +380,10 @@ def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
 
 
 def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """(largest, smallest) as ordered integers -> scale code of half their difference."""
+    """Return `half_scale_of(high, low)`, which returns the scale code of half the difference.
+
+    `high` and `low` are the largest and the smallest finite element as ordered integers.
+    """
     word, plain = words(word_bits(source, element))
     from_ordered, half_range_scale = make_from_ordered(source), make_half_range_scale(source, element, rule)
 
@@ -376,7 +401,7 @@ def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: Sca
 
 @cache
 def copy_elements() -> Any:
-    """out = x."""
+    """Return a kernel that copies every element."""
 
     @dialect
     def same(x, scale, offset, random):
@@ -387,7 +412,10 @@ def copy_elements() -> Any:
 
 @cache
 def first_difference() -> Any:
-    """The least C-order index at which two arrays of integers differ; `found` holds one number, which is lowered."""
+    """Return a kernel that finds the least C-order index at which two arrays of integers differ.
+
+    `found` holds one number. The kernel stores the index there if it is lower.
+    """
 
     def run(count, shape, a, a_at, a_by, b, b_at, b_by, found):
         index, step = cuda.grid(1), cuda.gridsize(1)
@@ -408,13 +436,17 @@ def first_difference() -> Any:
 
 @cache
 def pack_rows(bits: int) -> Any:
-    """(bytes, codes of a row, bytes of a row, codes, packed): a thread makes one byte after another."""
+    """Return `pack(count, length, row_bytes, codes, packed)`, a kernel that packs rows of codes.
+
+    A row has `length` codes and `row_bytes` bytes. A thread makes one of the `count` bytes after
+    another.
+    """
 
     def pack(count, length, row_bytes, codes, packed):
         index, step = cuda.grid(1), cuda.gridsize(1)
         while index < count:
             row = index // row_bytes
-            first = (index - row * row_bytes) * 8  # of the row's bit stream
+            first = (index - row * row_bytes) * 8  # The byte's first bit in the row's stream.
             byte = 0
             code = first // bits
             while code * bits < first + 8 and code < length:
@@ -429,7 +461,11 @@ def pack_rows(bits: int) -> Any:
 
 @cache
 def unpack_rows(bits: int) -> Any:
-    """(codes, bytes of a row, codes of a row, packed, codes): a thread makes one code after another."""
+    """Return `unpack(count, row_bytes, length, packed, codes)`, a kernel that unpacks rows.
+
+    A row has `row_bytes` bytes and `length` codes. A thread makes one of the `count` codes after
+    another.
+    """
     MASK = (1 << bits) - 1
 
     def unpack(count, row_bytes, length, packed, codes):

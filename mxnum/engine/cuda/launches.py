@@ -1,4 +1,4 @@
-"""Queues of work on a GPU, and how arrays become the arguments of kernels."""
+"""Queues work on a GPU, and converts arrays to the arguments of kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ NO_KEY = (0, 0, 0, 0, 0)
 
 @contextmanager
 def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
-    """The stream to work on: that of the leader, after what others' streams hold; those then wait for it."""
+    """Yield the leader's stream, to queue work on it.
+
+    The work starts after all work on the streams of `others`, and these streams wait for it.
+    """
     driver.check()
     streams = {other.stream for other in others if other is not None and other.stream is not None}
     with driver.on_gpu(leader.gpu):
@@ -27,7 +30,7 @@ def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | No
 
 
 def refuse(**options: Any) -> None:
-    """Raise for what only the engine of the host has, and is asked for."""
+    """Raise ValueError if an option that only the host's engine supports is not None."""
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
@@ -46,7 +49,7 @@ def map_over(
     key: tuple[int, int, int, int, int] = NO_KEY,
     signed: bool | None = None,
 ) -> None:
-    """Run one of the kernels that take an element at a time."""
+    """Run a kernel of `kernels` that processes one element at a time."""
     others = scales if offsets is None else offsets, source if words is None else words
     shape = padded(source.shape, 1)
     is_float = source.dtype.itemsize > 1 or signed is True
@@ -71,8 +74,8 @@ def by_blocks(
     offsets: DeviceArray | None,
     stream: int | None,
 ) -> None:
-    """Run a kernel that takes a block at a time."""
-    # The axis with the longest blocks last: a thread follows it.
+    """Run a kernel that processes one block at a time."""
+    # The axis with the longest blocks comes last, since a thread iterates along it.
     axes = padded_axes(x.ndim)
     order = sorted(range(len(axes)), key=lambda axis: padded(blocks, 1)[axis])
     shape, blocks, counts = (
@@ -92,24 +95,27 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """At least two axes."""
+    """Return the axes of an array, at least two."""
     return range(max(rank, 2))
 
 
 def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """At least two axes."""
+    """Return `values`, one per axis, with `filling` in front for at least two axes."""
     return (*(filling,) * (2 - len(values)), *values)
 
 
 def flat(view: DeviceArray, signed: bool | None = None) -> Any:
-    """A contiguous array as a vector of what kernels store: unsigned, but for 64 bits."""
+    """Return a contiguous array as a vector of integers.
+
+    By default, integers of 64 bits are signed, and narrower ones unsigned.
+    """
     width = view.dtype.itemsize
     as_signed = width == 8 if signed is None else signed
     return driver.at_address(view.pointer, view.size, f"{'i' if as_signed else 'u'}{width}", view.owner)
 
 
 def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]]:
-    """Where random bits come from, how many, and the key of a seed."""
+    """Return the source of random bits, the bits per element, and the key of a seed."""
     if random is None:
         return kernels.NOWHERE, 0, NO_KEY
     if random.words is not None:
@@ -118,5 +124,5 @@ def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]
 
 
 def words_of(random: Any) -> Any:
-    """The array of random words, if there is one."""
+    """Return the array of random words, or None."""
     return None if random is None else random.words

@@ -1,8 +1,9 @@
-"""The operations on arrays that live on a GPU: the same checked requests as `engine.quantizing.host`, run by kernels.
+"""The operations on arrays in GPU memory, run by kernels.
 
-Everything is queued on the stream of the first array; other arrays' streams are waited for there, and the host waits
-only where it must look at data: for the policies that can raise, and for checks of given codes. A `Request` and its
-`RandomBits` hold descriptions of device arrays in place of numpy's.
+The operations take the same checked requests as `engine.quantizing.host`. All work is queued on the
+stream of the first array, after the work on the other arrays' streams. The host waits only where it
+must read data: for policies that can raise, and for checks of given codes. A `Request` and its
+`RandomBits` hold descriptions of device arrays in place of numpy arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 
 
 def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
-    """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
+    """Return codes, scales and offsets as arrays of the input's library.
+
+    Without asymmetric scaling, offsets are None.
+    """
     refuse(out=out)
     with queue(request.x, request.scales, words_of(request.random), request.tensor_scale) as stream:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
@@ -40,7 +44,7 @@ def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
 
 
 def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
-    """The values of the quantized array in the type of the input."""
+    """Return the values of the quantized array in the type of the input, in `out` if given."""
     with queue(request.x, request.scales, words_of(request.random), out, request.tensor_scale) as stream:
         result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
         if out is not None and _overlap(request.x, out) and not _in_place(request.x, out):
@@ -55,7 +59,11 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
 def _run(
     request: Request, out: DeviceArray, stream: int | None, *, values: bool
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
-    """Fill `out` with codes or values; the scales, where they were kept, and the offsets."""
+    """Store codes or values in `out`, and return scales and offsets.
+
+    The scales are None if the kernel does not store them. The offsets are None without asymmetric
+    scaling.
+    """
     asked, x, random = request.settings, request.x, request.random
     source, element, blocks, nonfinite = asked.source, asked.element, asked.blocks, asked.nonfinite
     _check(x, source, element, nonfinite, stream)
@@ -96,7 +104,7 @@ def _run(
 
 
 def copied(array: DeviceArray) -> DeviceArray:
-    """A contiguous copy."""
+    """Return a contiguous copy."""
     with queue(array) as stream:
         made = arrays.empty(array, array.shape, array.dtype)
         copy(array, made, stream)
@@ -104,7 +112,7 @@ def copied(array: DeviceArray) -> DeviceArray:
 
 
 def shared_scale(request: Request, out: None = None) -> Any:
-    """The scale of each block."""
+    """Return the scale of each block."""
     refuse(out=out, threads=request.threads)
     asked, x = request.settings, request.x
     with queue(x, request.tensor_scale) as stream:
@@ -125,7 +133,7 @@ def encode(
     nonfinite: Nonfinite,
     random: Any,
 ) -> Any:
-    """Codes of `target` for the elements alone, at scale 1."""
+    """Return the codes of elements in the format `target`, without scales."""
     with queue(x, words_of(random)) as stream:
         _check(x, source, target, nonfinite, stream)
         overflow = overflow.of(target.specials)
@@ -140,7 +148,7 @@ def encode(
 
 
 def dequantize(request: DecodingRequest, out: DeviceArray | None = None) -> Any:
-    """Values of an MX array; without `out` a new contiguous array."""
+    """Return the values of an MX array, in `out` or in a new contiguous array."""
     refuse(threads=request.threads)
     asked, codes = request.settings, request.stored
     if asked.packed:
@@ -166,7 +174,7 @@ def values_of(
     target: ElementFormat,
     out: DeviceArray | None,
 ) -> Any:
-    """The same of codes that are not packed."""
+    """Return the values of codes that are not packed, in `out` or in a new contiguous array."""
     with queue(codes, scales, offsets, out) as stream:
         result = arrays.empty(codes, codes.shape, numpy_dtype(target)) if out is None else out
         if offsets is not None:
@@ -185,14 +193,14 @@ def values_of(
 
 
 def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, out: DeviceArray | None = None) -> Any:
-    """Values of element codes alone, at scale 1."""
+    """Return the values of element codes, without scales."""
     with queue(codes, out) as stream:
         unit = _unit_scale(codes, stream)
         return values_of(codes, unit, None, element, _whole(codes), target, out)
 
 
 def pack(codes: DeviceArray, bits: int) -> Any:
-    """Each row along the last axis as a little-endian bit stream."""
+    """Return the codes with each row along the last axis packed as a little-endian bit stream."""
     with queue(codes) as stream:
         length = codes.shape[-1]
         packed = arrays.empty(codes, (*codes.shape[:-1], packed_length(length, bits)), np.uint8)
@@ -201,7 +209,7 @@ def pack(codes: DeviceArray, bits: int) -> Any:
 
 
 def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
-    """The inverse of `pack` for rows of `length` codes."""
+    """Return the rows of `length` codes that `pack` packed."""
     with queue(packed) as stream:
         codes = arrays.empty(packed, (*packed.shape[:-1], length), np.uint8)
         _by_rows(kernels.unpack_rows(bits), codes, packed, codes, stream)
@@ -209,7 +217,7 @@ def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
 
 
 def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
-    """A kernel whose units of work are the elements of `counted`."""
+    """Run a kernel over rows. Its units of work are the elements of `counted`."""
     if not source.is_contiguous:
         source, strided = arrays.empty(source, source.shape, source.dtype), source
         copy(strided, source, stream)
@@ -218,19 +226,19 @@ def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: Device
 
 
 def copy(source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
-    """Elements of one array into another of the same type and shape, on the device."""
+    """Store the elements of one array in another of the same type and shape, on the device."""
     map_elements(kernels.copy_elements(), source, out, stream, signed=True)
 
 
 def map_elements(
     kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
 ) -> None:
-    """One of the kernels that take an element at a time, at scale 1."""
+    """Run a kernel that processes one element at a time, with scale 1."""
     map_over(kernel, _whole(source), source, _unit_scale(source, stream), None, out, stream, signed=signed)
 
 
 def largest(codes: DeviceArray) -> int:
-    """The largest code; the host waits."""
+    """Return the largest code. The host waits."""
     with queue(codes) as stream:
         found = arrays.scalar(codes, 0)
         memory, at = driver.memory(codes, signed=False)
@@ -246,7 +254,11 @@ def largest(codes: DeviceArray) -> int:
 def _check(
     x: DeviceArray, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite, stream: int | None
 ) -> None:
-    """Raise where the policy says so, naming the first index in C order: then the host waits for the stream."""
+    """Raise ValueError if the policy forbids an element of `x`.
+
+    The error names the first such index in C order. The host waits for the stream if the policy can
+    raise.
+    """
     if nonfinite.by_error:
         what = "finite everywhere with nonfinite='raise'", "a NaN or infinity"
         above_infinity = 0
@@ -274,7 +286,10 @@ def _signed(target: ElementFormat) -> bool:
 
 
 def _are_quads(blocks: Blocks, source: ElementFormat | None, *views: DeviceArray) -> bool:
-    """Whether the kernels of `vectors` apply: whole blocks along contiguous, aligned rows."""
+    """Return True if the kernels of `vectors` apply.
+
+    They need whole blocks along contiguous, aligned rows.
+    """
     if source is not None and source.bits > 32:
         return False
     return (
@@ -291,14 +306,14 @@ def _whole(x: DeviceArray) -> Blocks:
 
 
 def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
-    """The scale code of 1 as the only block of an array."""
+    """Return scales for an array that is a single block: the scale code of 1."""
     unit = arrays.empty(like, (1,) * like.ndim, np.uint8)
     driver.launch(kernels.fill(), 1, stream, 1, flat(unit), E8M0.bias)
     return unit
 
 
 def _overlap(x: DeviceArray, out: DeviceArray) -> bool:
-    """Whether two arrays may share memory."""
+    """Return True if two arrays may share memory."""
     (low_x, high_x), (low_out, high_out) = _ends(x), _ends(out)
     return low_x < high_out and low_out < high_x
 
@@ -313,13 +328,16 @@ def _ends(view: DeviceArray) -> tuple[int, int]:
 
 
 def _in_place(x: DeviceArray, out: DeviceArray) -> bool:
-    """Whether each element of `out` lies exactly over that of `x`, and neither over itself."""
+    """Return True if each element of `out` overlaps exactly the element of `x` at its index.
+
+    Elements of one array must not overlap each other.
+    """
     same = (x.pointer, x.strides_matter) == (out.pointer, out.strides_matter)
     return same and all(stride != 0 or length <= 1 for stride, length in zip(x.strides, x.shape, strict=True))
 
 
 def equal(a: DeviceArray, b: DeviceArray) -> bool:
-    """Whether two arrays of integers have the same shape and elements; the host waits."""
+    """Return True if two arrays of integers have the same shape and elements. The host waits."""
     if a.shape != b.shape:
         return False
     with queue(a, b) as stream:

@@ -1,4 +1,4 @@
-"""Scales on a GPU, those that are floats among them, and what is done under these."""
+"""Computes scales and tensor scales on a GPU, and quantizes with float scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mxnum.memory.dtypes import Array, scale_dtype
 def fill_scales(
     request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
 ) -> None:
-    """The scale of each block, and its offset."""
+    """Store the scale of each block in `scales`, and its offset in `offsets` if given."""
     asked, source, element = request.settings, request.settings.source, request.settings.element
     scale, nan_code, asymmetric = asked.format.scale, -1, None
     if asked.nonfinite.by_block:
@@ -39,7 +39,7 @@ def fill_scales(
 
 
 def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: bool) -> DeviceArray:
-    """The same under scales that are floats."""
+    """Store codes or values in `out` for a format with float scales, and return the scales."""
     asked, x, (how, sr_bits, key) = request.settings, request.x, random_source(request.random)
     scale = asked.format.scale
     make = float_scales.make_fake_quantized if values else float_scales.make_quantized
@@ -54,7 +54,10 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
 
 
 def tensor_scale(request: Request, by_rows: bool) -> DeviceArray:
-    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1."""
+    """Return the tensor scale of an array, or that of each row along the last axis if `by_rows`.
+
+    With `by_rows`, the last axis of the result has length 1.
+    """
     x, asked = request.x, request.settings
     source, element, scale = asked.source, asked.element, asked.format.scale
     function = float_scales.make_tensor_scale_of(source, element, scale)
@@ -78,7 +81,7 @@ def tensor_scale(request: Request, by_rows: bool) -> DeviceArray:
 
 
 def beside(value: Array, like: DeviceArray) -> DeviceArray:
-    """A float32 number where an array lives."""
+    """Return a float32 number on the GPU of `like`, as an array without axes."""
     with queue(like) as stream:
         made = arrays.empty(like, (), np.float32)
         driver.launch(kernels.fill(), 1, stream, 1, flat(made), int(value.view(np.uint32)))
@@ -86,7 +89,7 @@ def beside(value: Array, like: DeviceArray) -> DeviceArray:
 
 
 def over_blocks(tensor: DeviceArray | None, scales: DeviceArray, stream: int | None) -> DeviceArray:
-    """The tensor scale with the shape of the scales; 1 where there is none."""
+    """Return the tensor scale broadcast to the shape of the scales; it is 1 if `tensor` is None."""
     if tensor is None:
         tensor = arrays.empty(scales, (), np.float32)
         driver.launch(kernels.fill(), 1, stream, 1, flat(tensor), float_scale.ONE)

@@ -1,13 +1,14 @@
-"""Rounding to nearest even with one float32 multiplication and two additions: the formulation of the CUDA kernels.
+"""The formulation of the CUDA kernels: rounding to nearest even by three float32 operations.
 
-An element is first multiplied by the power of two that takes its block's scale to 1. What follows, two additions that
-round as in `rounding.float_additions`, then has constants in place of the scale, and the whole is right for every
-finite float32 and every scale, so that a kernel has neither a domain to check nor a second path. The product loses bits
-only below 2**-126, far below half the least element. Decoding moves the fields of a code into a float32 and multiplies
-twice.
+An element is first multiplied by the inverse of its block's scale. Two additions then round it as
+in `rounding.float_additions`, but with constants in place of the scale. The result is right for
+every finite float32 and every scale, so that a kernel needs neither a check of the domain nor a
+second path. The product loses bits only below 2**-126, far below half the least element. Decoding
+moves the fields of a code into a float32 and multiplies twice.
 
-They are written in the dialect for 32-bit lanes, with the float operations of `lanes` besides, and ask for a machine
-that rounds to nearest even and keeps subnormals: kernels are compiled without flush-to-zero.
+The functions are written in the dialect for 32-bit lanes, and use the float operations of `lanes`.
+They need a machine that rounds to nearest even and keeps subnormals: kernels are compiled without
+flush-to-zero.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from mxnum.modes import ScaleRule
 
 FLOAT32 = FLOATS["float32"]
 
-#: What rounding is right for: all but e3m0, whose ties go by the parity of the exponent.
+#: The element formats that are rounded correctly: all but e3m0, whose ties go by the parity of the
+#: exponent.
 ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 
-#: The input types whose numbers are float32 numbers.
+#: The input types whose numbers are all float32 numbers.
 SOURCES = ("float32", "bfloat16", "float16")
 
 _SMALLEST_POWER = 0x00400000  # 2**-127, a subnormal
@@ -36,18 +38,22 @@ _SMALLEST_POWER = 0x00400000  # 2**-127, a subnormal
 
 @dialect
 def up(scale):
-    """Bits of 2**(scale - 127)."""
+    """Return the float32 bits of 2**(scale - 127)."""
     return select(scale == 0, _SMALLEST_POWER, scale << 23)
 
 
 @dialect
 def down(scale):
-    """Bits of 2**(127 - scale), for a scale that is not NaN."""
+    """Return the float32 bits of 2**(127 - scale), for a scale that is not NaN."""
     return select(scale == 254, _SMALLEST_POWER, (254 - scale) << 23)
 
 
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
-    """Bit pattern of a finite number of `source` -> (its sign bit in place, the rest of its float32 bit pattern)."""
+    """Return `widen(x)`, which converts a finite number of `source` to float32.
+
+    The function returns the sign bit at its position in float32, and the bit pattern of the
+    magnitude.
+    """
     UP = 32 - source.bits - (FLOAT32.exponent_bits - source.exponent_bits)
     BITS, REBIAS = source.bits, (FLOAT32.bias - source.bias + FLOAT32.bias) << 23
     SAME_BIAS = source.bias == FLOAT32.bias
@@ -64,9 +70,10 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
 
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
-    """(x, down) -> (sign bit, magnitude in float32 rounded to the element's grid, the power of two added to it).
+    """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
-    The sum with that power of two, not yet taken away again, comes with it.
+    The float32 number `total` is the scaled magnitude, rounded to a multiple of the element's step,
+    plus the power of two `power`.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -86,7 +93,10 @@ def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[...
 
 
 def make_code(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
-    """(finite x, down(scale)) -> element code of x / 2**(scale - 127), to nearest even, saturating."""
+    """Return `scaled_code(x, down)`, which returns the element code of x / 2**(scale - 127).
+
+    `x` is finite, and `down` is `down(scale)`. The function rounds to nearest even and saturates.
+    """
     MANTISSA, MAX, BITS = element.mantissa_bits, element.max_code, element.bits
     DISCARDED = FLOAT32.mantissa_bits - MANTISSA
     FIRST_STEP = (element.emin + FLOAT32.bias + DISCARDED) << MANTISSA
@@ -107,7 +117,11 @@ def make_code(source: ElementFormat, element: ElementFormat) -> Callable[..., An
 
 
 def make_value(element: ElementFormat) -> Callable[..., Any]:
-    """(finite float32 x, down(scale), up(scale)) -> float32 bit pattern of what `make_code`'s code stands for."""
+    """Return `scaled_value(x, down, up)`, which returns a quantized value in float32.
+
+    The value is that of the code of `make_code`. `x` is a finite float32, `down` is `down(scale)`,
+    and `up` is `up(scale)`.
+    """
     LARGEST = int(np.float32(element.max).view(np.int32))
     INTEGER = element.integer
     rounded = _make_rounded(FLOAT32, element)
@@ -117,7 +131,7 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
         sign, total, power = rounded(x, down)
         value = subtract_float32(total, power)
         value = select(value > LARGEST, LARGEST, value)
-        if INTEGER:  # no -0; but a negative value may be rounded to -0 as it is scaled
+        if INTEGER:  # Integers have no -0, but scaling may round a negative value to -0.
             sign = select(value == 0, 0, sign)
         return multiply_float32(value, up) | sign
 
@@ -126,15 +140,24 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
 
 
 def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
-    """Whether `make_scale` is right: where floor's exponent has left subnormal magnitudes at code 0."""
+    """Return True if `make_scale` is right for an element format.
+
+    It is right if the format's greatest exponent is 1 or more: subnormal magnitudes then have scale
+    code 0.
+    """
     return source.name in SOURCES and element == ALL_ELEMENTS.get(element.name) and element.emax >= 1
 
 
 def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """(largest finite magnitude of a block) -> its scale code: an exponent field, carried into by what bumps it."""
+    """Return `scaled_scale(amax)`, which returns a scale code.
+
+    `amax` is the largest finite magnitude of a block. The code is made from the exponent field,
+    after an addition that carries into it where the rule increments it.
+    """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
-    # Added to a magnitude it makes the exponent one more where the rule does: ONE less the least such fraction.
+    # Adding this number to a magnitude increments the exponent where the rule does. It is ONE minus
+    # the least fraction that is incremented.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,
@@ -156,7 +179,11 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
 
 
 def make_decoded(element: ElementFormat) -> Callable[..., Any]:
-    """(code, up(scale)) -> float32 bit pattern of element value * 2**(scale - 127), for a scale that is not NaN."""
+    """Return `scaled_decoded(code, up)`, which returns the float32 bits of a value.
+
+    The value is that of the element code times 2**(scale - 127). `up` is `up(scale)` for a scale
+    that is not NaN.
+    """
     MANTISSA, BITS, MAX = element.mantissa_bits, element.bits, element.max_code
     UP = FLOAT32.mantissa_bits - MANTISSA
     REBIAS = (FLOAT32.bias - element.bias + FLOAT32.bias) << 23

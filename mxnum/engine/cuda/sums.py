@@ -1,6 +1,7 @@
-"""Matrix products on a GPU with a defined accumulation: a thread computes one element of the result after another.
+"""Matrix products on a GPU with a defined accumulation.
 
-Right first: operands are read from global memory, and block sums are exact by integers.
+A thread computes one element of the result after another. The kernels are simple rather than fast:
+they read operands from global memory, and sum blocks exactly by integers.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ from mxnum.memory.device import DeviceArray
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
-#: Sums below this are held in one 64-bit integer; greater ones in the digits of `exact`.
+#: Sums with at most this many bits are held in one 64-bit integer, greater sums in the digits of
+#: `exact`.
 _SUM_BITS = exact.SUM_WIDTH
 
 
 def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat) -> DeviceArray:
-    """Sums over the last axis of both in float32, then `target`: shape (*batch, rows of a, rows of b)."""
+    """Return the sums of products over the last axis of both operands.
+
+    The sums are computed in float32 and then rounded to `target`. The shape is (*batch, rows of a,
+    rows of b).
+    """
     ways = {Accumulate.BLOCK: _by_blocks, Accumulate.SEQUENTIAL: _in_sequence}
     errors.require(accumulate in ways, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
     parts: list[Any] = [part for x in (a, b) for part in (x.array, x.scales, x.offsets)]
@@ -46,7 +52,7 @@ def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat
 
 
 def scalar(result: DeviceArray) -> Any:
-    """The only element of a product of vectors, as an array without axes."""
+    """Return the only element of a product of vectors, as an array without axes."""
     return arrays.owner_of(result[(*(0,) * result.ndim, ...)])
 
 
@@ -67,7 +73,8 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        for i, block in enumerate(reversed(x.blocks[:-1])):  # from the rows on to the front
+        # From the axis of rows to the first axis, as `_along` does for strides.
+        for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)
         side, side_at = driver.memory(scales, signed=False)
@@ -78,7 +85,10 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
 
 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
-    """Strides of an operand's rows for the axes of the result, of which `axis` is its own; the rest is broadcast."""
+    """Return the strides of an operand's rows for each axis of the result.
+
+    `axis` is the axis of the operand's rows. The operand is broadcast along the axes it lacks.
+    """
     steps = [0] * out.ndim
     for i, (length, stride) in enumerate(zip(reversed(view.shape[:-1]), reversed(view.strides[:-1]), strict=True)):
         place = axis if i == 0 else -2 - i
@@ -87,7 +97,11 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 
 
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
-    """The values in float32; a copy holds columns together, as threads side by side read them, or rows."""
+    """Return the values of an operand in float32.
+
+    In a copy, the rows of the operand are contiguous. If `by_columns`, numbers of neighbouring
+    rows at the same index are adjacent instead, since neighbouring threads read them together.
+    """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
         return array
@@ -103,7 +117,10 @@ def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray
 
 
 def _make_finish(target: ElementFormat) -> Callable[..., Any]:
-    """float32 bits -> what is stored: NaN made canonical, and one rounding more to a narrower type."""
+    """Return `finish(total)`, which converts float32 bits to the bits of `target` that are stored.
+
+    The function makes NaN canonical, and rounds once more if `target` is narrower.
+    """
     narrow = make_encode(FLOAT32, target, Rounding.RNE, Overflow.IEEE)
     IS_FLOAT32, STORED = target == FLOAT32, (1 << target.bits) - 1
     NAN_BITS = 0x7FC00000
@@ -122,7 +139,7 @@ def _make_finish(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def sequential(target: ElementFormat) -> Any:
-    """acc = fma(a, b, acc) in index order."""
+    """Return a kernel that computes acc = fma(a, b, acc) in index order."""
     finish = _make_finish(target)
 
     def multiply(count, shape, length, a, a_at, a_by, a_step, b, b_at, b_by, b_step, out):
@@ -147,12 +164,12 @@ def sequential(target: ElementFormat) -> Any:
 
 @dialect
 def _as_int32(bits):
-    """Bits in 0..2**32-1 or signed, as a signed 32-bit integer."""
+    """Return bits, signed or in 0..2**32-1, as a signed 32-bit integer."""
     return np.int32(((int(bits) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000)
 
 
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
-    """code -> (signed significand, exponent, class), as `terms.Term.of_codes` has them."""
+    """Return `term(code)`, which returns (significand, exponent, class) as in `terms.Term`."""
     width = element.mantissa_bits
     unpack = make_unpack(element, width)
 
@@ -171,7 +188,11 @@ def _make_term(element: ElementFormat) -> Callable[..., Any]:
 
 
 def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
-    """(least exponent of a product, the greatest, bits of the largest product in units of the least)."""
+    """Return (lowest, highest, bits) of the products of two element formats.
+
+    These are the least and the greatest exponent of a product, and the bits of the largest product
+    in units of the least exponent.
+    """
     low = high = bits = 0
     for element in (a, b):
         term = meanings(element)
@@ -185,7 +206,10 @@ def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
 
 @cache
 def blocks(a_format: ElementFormat, b_format: ElementFormat, run: int, target: ElementFormat) -> Any:
-    """acc = acc + (the exact sum of a block, scaled and rounded once), in block order; at most `run` products each."""
+    """Return a kernel that computes acc = acc + (the sum of a block) in block order.
+
+    The sum of a block is exact, then scaled and rounded once. A block has at most `run` products.
+    """
     finish = _make_finish(target)
     term_a, term_b = _make_term(a_format), _make_term(b_format)
     lowest, highest, bits = _bounds(a_format, b_format)

@@ -1,8 +1,9 @@
-"""Kernels for blocks along contiguous rows: four elements a thread, one aligned load, one store.
+"""Kernels for blocks along contiguous rows.
 
-The threads that hold a block are neighbours in a warp and find its largest magnitude by exchanging theirs, so that an
-array is read once and written once. Blocks have 4 to 128 elements, a power of two, and none is short; a quad is four
-consecutive elements, and all quads of a block belong to one warp.
+Each thread processes four elements, with one aligned load and one store. The threads that hold a
+block are neighbours in a warp. They find its largest magnitude by exchanging their own, so that an
+array is read once and written once. The block length is a power of two from 4 to 128, and no block
+is short. A quad is four consecutive elements. All quads of a block belong to one warp.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ def quantize_rows(
     function: Callable[..., Any],
     values: bool,
 ) -> Any:
-    """(quads, source, given scales, scales, words, key, out): out = function(x, scale, random) for every element.
+    """Return `quantize(quads, source, given_scales, scales, words, key, out)`, a kernel.
 
-    The function makes codes, which are stored as one 32-bit word a quad, or, with `values`, patterns as wide as the
-    source. Scales are stored but for `values`. The source has 32 bits or fewer, so that lanes can exchange magnitudes.
+    The kernel computes out = function(x, scale, random) for every element. The function returns
+    codes, which are stored as one 32-bit word for each quad. With `values`, it returns bit patterns
+    as wide as the source instead, and scales are not stored. The source has 32 bits or fewer, so
+    that lanes can exchange magnitudes.
     """
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1
     largest_of_quad, scale_of, NONFINITE = _scale_functions(source, element, rule, nonfinite)
@@ -81,7 +84,12 @@ def quantize_rows(
 def _scale_functions(
     source: ElementFormat, element: ElementFormat, rule: ScaleRule, nonfinite: Nonfinite
 ) -> tuple[Callable[..., Any], Callable[..., Any], int]:
-    """(four elements -> their largest magnitude, that of a block -> scale code, the least magnitude not finite)."""
+    """Return (largest_of_quad, scale_of, nonfinite).
+
+    `largest_of_quad` returns the largest magnitude of four elements. `scale_of` returns the scale
+    code for the largest magnitude of a block. `nonfinite` is the least magnitude that is not
+    finite.
+    """
     MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
     FINITE_ONLY = nonfinite.by_element
     scale_of = make_scale_of(source, element, rule)
@@ -103,7 +111,10 @@ def _scale_functions(
 
 
 def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
-    """(quad, words, key) -> four random integers: a quad is what one Philox counter gives."""
+    """Return `randoms_of(quad, words, key)`, which returns the random bits of four elements.
+
+    A Philox counter yields four words, so that each quad has one counter.
+    """
     align_random = make_align_random(sr_bits)
     if how == WORDS:
 
@@ -117,7 +128,8 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
         @dialect
         def draw_randoms(quad, words, key):
-            a, b, c, d = draw(quad + (key[4] >> 2), key)  # whole quads, as `passes` knows
+            # `passes` checks that key[4] is a multiple of 4.
+            a, b, c, d = draw(quad + (key[4] >> 2), key)
             return align_random(a), align_random(b), align_random(c), align_random(d)
 
         return draw_randoms
@@ -132,7 +144,11 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
 @cache
 def dequantize_rows(run: int, function: Callable[..., Any]) -> Any:
-    """(quads, codes, scales, out): out = function(code, scale) for every element; codes are 32-bit words of four."""
+    """Return `dequantize(quads, codes, scales, out)`, a kernel.
+
+    The kernel computes out = function(code, scale) for every element. `codes` holds a 32-bit word
+    for each quad.
+    """
     SHIFT = (run // 4).bit_length() - 1
 
     def dequantize(quads, codes, scales, out):

@@ -1,5 +1,5 @@
-"""The compiled loops: rows, columns and tiles, what they mark, offsets, float scales, four over six, random bits.
+"""The compiled loops that quantize and dequantize arrays.
 
-Each takes flat arrays and numbers that say how to go through them. Imports `machine`, `rounding`, `traversal` and
-`packing`.
+Each loop takes flat arrays, and numbers that describe its walk through them. Imports `machine`,
+`rounding`, `traversal` and `packing`.
 """

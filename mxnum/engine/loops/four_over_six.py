@@ -1,14 +1,19 @@
-"""The better one of two scales for each block: errors summed without rounding, or left to be summed exactly.
+"""A loop that chooses the better one of two scales for each block.
 
-Every difference of a number and the value it is rounded to is exact in float64 (they are within a factor of two, or the
-value is zero), and so is its square as two numbers. Sums are kept as two numbers, and what they lose is noticed: then
-the difference of two sums has to be far above it. Blocks of which that cannot be said are left undecided.
+The better scale has the lower sum of rounding errors. The difference of a number and its rounded
+value is exact in float64, since both are within a factor of two, or the value is zero. The square
+of the difference is exact as a sum of two float64 numbers. The loop keeps each sum of errors as two
+numbers, and records whether an addition lost bits. If one did, the loop decides a block only if the
+two sums differ by far more than they can have lost. It leaves other blocks undecided, and its
+caller sums their errors exactly.
 
-Blocks of whole vectors are looked at in float32 first. A factor and each of its multiples are within 2**-23 of what
-they stand for. How far an element is from its value, which is at most twice as large, is known to 2**-20.8 of the
-largest element A: 2**-22 because of the value, 2**-22 because of the place where values change, and 2**-24 by rounding.
-It is at most A, so its square is known to 2**-19.8 of A**2. If the two sums differ by more than all that, and than
-2**-20 of A or A**2 for each element, which is more than subtracting and adding lose, nothing else has to be known.
+Fast path: blocks of whole vectors are first compared in float32. A factor and each of its multiples
+are computed with a relative error of 2**-23 at most. The value of an element is at most twice as
+large as the element. So the distance of an element from its value has an error of at most 2**-20.8
+A, A being the largest element: 2**-22 A from the value, 2**-22 A from the threshold between two
+values, and 2**-24 A from rounding. The distance is at most A, so its square has an error of at most
+2**-19.8 A**2. Subtracting and adding lose less than 2**-20 of A or A**2 for each element. If the
+two sums differ by more than all these errors, the comparison is decided.
 """
 
 from __future__ import annotations
@@ -43,18 +48,19 @@ from mxnum.engine.traversal.block_walk import rows_of
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
 
-#: The magnitude code that the second scale makes of the largest number: 4 in E2M1.
+#: The magnitude code to which the second scale maps the largest number: 4 in E2M1.
 FOUR = 6
-#: Differences between these have exact squares, as two numbers.
+#: The square of a difference between these bounds is exact as two numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: By n**2, what a sum of n errors may have lost of itself, which is 4 * 2**-106 at most.
+#: Times n**2, a bound on the relative loss of a sum of n errors. An addition loses 4 * 2**-106 at
+#: most.
 _LOST = 2.0**-100
 
 
 @dialect
 def two_sum(a, b):
-    """(s, e): s is a + b rounded, and s + e is a + b."""
+    """Return (s, e), where s is a + b rounded, and s + e is a + b exactly."""
     s = a + b
     b_part = s - a
     return s, (a - (s - b_part)) + (b - b_part)
@@ -62,7 +68,7 @@ def two_sum(a, b):
 
 @dialect
 def _nearest(x, f):
-    """The E2M1 value times f that x, which is not negative, is rounded to: ties to even."""
+    """Round a non-negative `x` to a multiple of `f` by an E2M1 value, with ties to even."""
     v = 0.0 if x <= 0.25 * f else 0.5 * f
     v = v if x < 0.75 * f else f
     v = v if x <= 1.25 * f else 1.5 * f
@@ -74,7 +80,10 @@ def _nearest(x, f):
 
 @dialect
 def _added(high, low, lost, term):
-    """A sum of two numbers and one more; `lost` says whether anything is."""
+    """Add a term to a sum that is kept as two numbers.
+
+    Return the sum, and `lost`, True once bits were lost.
+    """
     high, error = two_sum(high, term)
     low, error = two_sum(low, error)
     return high, low, lost | (error != 0.0)
@@ -83,15 +92,19 @@ def _added(high, low, lost, term):
 _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
     int(np.float32(number).view(np.int32)) for number in (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6)
 )
-#: Where the largest element and both factors have to lie for float32.
+#: The largest element and both factors must be between these bounds for the comparison in float32.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: How well a difference of two terms is known, and added up, by the largest element, or its square.
+#: Bounds on the error of a difference of two terms and of adding it, relative to the largest
+#: element, or to its square.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
 @dialect
 def _difference(x, f):
-    """About how far sixteen elements are from an E2M1 value times f; bit patterns of float32."""
+    """Return about how far the elements of a vector are from the nearest E2M1 value times `f`.
+
+    The elements, `f` and the result are float32 bit patterns.
+    """
     v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
     v = select(x > multiply_float32(f, _3_4), f, v)
     v = select(x > multiply_float32(f, _5_4), multiply_float32(f, _3_2), v)
@@ -104,9 +117,11 @@ def _difference(x, f):
 
 @cache
 def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> Any:
-    """(x, bits of x, scales, tensor scales, shape, bounds, undecided, by_floats) -> how many blocks are undecided.
+    """Return `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`.
 
-    The scale of each block; where `undecided` becomes 1 it is the first candidate's. `source` is float32 or float64.
+    The loop stores the scale of each block, and returns how many blocks are undecided. For each of
+    these it sets `undecided` to 1, and stores the scale of the first candidate. `bits` are the bit
+    patterns of `x`, and `tensor` holds tensor scales. `source` is float32 or float64.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
     finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
@@ -171,7 +186,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
                     term = _SQUARE * largest * largest if SQUARES else _TERM * largest
                     if is_clear and abs(balance) > (stop - column) * term:
-                        store(scales, place, four if balance < 0.0 else six)  # (no branch: half are guessed wrongly)
+                        # No branch: half would be mispredicted.
+                        store(scales, place, four if balance < 0.0 else six)
                         continue
                 h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
                 is_exact, elements = True, np.float64((last_row - first_row) * (stop - column))

@@ -1,8 +1,9 @@
-"""Loops for asymmetric scaling, whatever the blocks: what makes an ordinary quantization of it, and back.
+"""Loops for asymmetric scaling, for any blocks. They reduce it to quantization without offsets.
 
-The array is seen as in `columns`: bands of k rows, taken in panels of columns. Quantizing, a first loop finds the
-offset of each block, and `convert` makes the differences from it, which the loops of `rows` and `columns` then
-quantize. Dequantizing, those make the values, and `convert` adds the offsets.
+The loops process bands of k rows in panels of columns, as those of `columns` do. To quantize, a
+first loop finds the offset of each block, and a loop of `convert` subtracts it. The loops of `rows`
+and `columns` then quantize the differences. To dequantize, the loops of `rows` and `columns`
+compute values, and a loop of `convert` adds the offsets.
 """
 
 from __future__ import annotations
@@ -37,23 +38,27 @@ from mxnum.modes import ScaleRule
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
-    """Whether all values are exact in float32, or NaN, and all offsets finite (float16 bits): what `fast_sum` needs."""
+    """Return True if `fast_sum` is right for these scales and offsets.
+
+    It needs values that are exact in float32 or NaN, and finite offsets. Offsets are float16 bits.
+    """
     least, greatest = decoding_domain(element)
     inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
     return bool(inside.all() and ((offsets & 0x7FFF) <= OFFSET.max_code).all())
 
 
 def ordered_type(source: ElementFormat) -> Any:
-    """The integer type that holds ordered bit patterns."""
+    """Return the integer type that holds ordered bit patterns."""
     return np.int32 if source.bits <= 32 else np.int64
 
 
 @cache
 def find_offsets(source: ElementFormat) -> Any:
-    """(x, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
+    """Return `loop(x, offsets, shape, bounds, largest, smallest)`, which finds offsets.
 
-    Offsets of all blocks as float16 bits, and the finite ends of each block in the order of `make_to_ordered`; those of
-    a block without any are zeros.
+    `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
+    stores the offset of each block as float16 bits, and its largest and smallest finite element as
+    ordered integers of `make_to_ordered`. Both are zero for a block without finite elements.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
     to_ordered, from_ordered = make_to_ordered(source), make_from_ordered(source)
@@ -103,7 +108,7 @@ def find_offsets(source: ElementFormat) -> Any:
                         z = Ordered(min(z, Ordered(integer(load(low, j)))))
                     store(high, b, a)
                     store(low, b, z)
-                for b in range(blocks):  # (apart, since compilers make vectors of that)
+                for b in range(blocks):  # A loop by itself, which compilers vectorize.
                     a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
                     is_empty = z > a
                     a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
@@ -117,7 +122,11 @@ def find_offsets(source: ElementFormat) -> Any:
 
 @cache
 def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
-    """(largest, smallest, scales): the scale of half the range of each block, from its ends as ordered."""
+    """Return `loop(largest, smallest, scales)`, which computes scales.
+
+    The scale of a block is that of half its range. `largest` and `smallest` are the ordered
+    integers that `find_offsets` stores.
+    """
     from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
     word: Any = lane if word_bits(source, element) == 32 else wide
 
@@ -131,7 +140,7 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 
 @cache
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
-    """`convert` of numbers to their differences from offsets, in `difference_format`."""
+    """Return a loop of `convert` that subtracts offsets from numbers, in `difference_format`."""
     if not by_floats:
         return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)
     return convert(_of_offset(make_fast_difference(source), make_widen(OFFSET)), True)
@@ -139,18 +148,21 @@ def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
 
 @cache
 def add_offsets() -> Any:
-    """`convert` of float32 values, in place, to their sums with offsets."""
+    """Return a loop of `convert` that adds offsets to float32 values in place."""
     return convert(_of_offset(fast_sum, make_widen(OFFSET)), True, in_place=True)
 
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """`convert` of codes to values in any float type, by the definition."""
+    """Return a loop of `convert` that decodes codes and offsets to `target`, by the definition."""
     return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 
 
 def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -> Callable[..., Any]:
-    """A function of a number and an offset, perhaps in float32, where scales do not count."""
+    """Return a function of `(x, scale, offset)` that calls `function(x, offset)`.
+
+    If `widen` is given, it converts the offset to float32 first.
+    """
     if widen is None:
 
         @dialect
@@ -167,9 +179,10 @@ def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -
 
 
 def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Any:
-    """(x, out, scales, offsets, shape, bounds): (x, scale, offset) -> what is written, of each element.
+    """Return `loop(x, out, scales, offsets, shape, bounds)`, which converts elements.
 
-    `in_place` says that x is what is written, which compilers have to know.
+    The loop stores `function(x, scale, offset)` in `out`. If `in_place`, it reads `out` instead of
+    `x`: compilers must know that both are one array.
     """
     word: Any = lane if in_lanes else wide
 

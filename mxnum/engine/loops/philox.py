@@ -1,8 +1,9 @@
-"""Philox words of many counters at once, for loops that draw random bits.
+"""Computes the Philox words of many counters at once, for loops that draw random bits.
 
-Compiled, each of the four words of a counter is the lower half of 64 bits whose upper half is of no account: products
-of 32-bit words take and give that, and nothing moves between registers before the last round. The rounds of a counter
-wait for each other; several registers of counters are done in turns.
+In compiled code, each of the four words of a counter is the lower half of a 64-bit integer whose
+upper half is ignored. Products of 32-bit words have that form, so that no data moves between
+registers before the last round. The rounds of a counter depend on each other. So the code
+interleaves several registers of counters.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 def counters_at_once() -> int:
-    """As many as fill four registers of 512 bits, of which there are 32; or four of 128 bits or two of 256."""
+    """Return the number of counters to compute at once.
+
+    They fill four of the 32 registers of 512 bits, or else four of 128 bits or two of 256 bits.
+    """
     return 32 if has_feature("avx512f") else 8
 
 
 def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
-    """The random bits, aligned, of as many counters as is said, from one on: four of each after the other.
+    """Write aligned random bits for `count` counters, starting at `first`, to `buffer`.
 
-    The key is (seed low, seed high, stream low, stream high, ...); the last two arguments are constants.
+    `place` is the first index that is written. Each counter yields four words in order. The key is
+    (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` are constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -38,7 +43,7 @@ def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, c
 
 
 class _Vector:
-    """IR for as many 64-bit words as there are counters."""
+    """Builds IR for vectors with a 64-bit word for each counter."""
 
     def __init__(self, builder: Any, count: int) -> None:
         self.builder, self.count = builder, count
@@ -58,12 +63,12 @@ class _Vector:
         return self.builder.and_(a, self.all(random._WORD))
 
     def upper(self, a: Any) -> Any:
-        """The upper half in place of the lower, by a shuffle: shifts keep what multiplies from multiplying."""
+        """Return the upper halves as lower halves, by a shuffle since shifts block a multiplier."""
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
     def words(self, first: Any, key: list[Any]) -> list[Any]:
-        """The four words of each counter, in the lower halves; written as `random.philox4x32`."""
+        """Return the four words of each counter, in lower halves, as `random.philox4x32` does."""
         builder = self.builder
         c0 = builder.add(self.spread(first), ir.Constant(self.kind, list(range(self.count))))
         c1 = self.upper(c0)
@@ -78,7 +83,7 @@ class _Vector:
         return [c0, c1, c2, c3]
 
     def in_line(self, words: list[Any]) -> Any:
-        """The lower halves of four as 32-bit words, those of a counter after each other."""
+        """Return the lower halves of four words as a vector of 32-bit words, counter by counter."""
         first, second, third, fourth = words
         low = self.builder.or_(self.lower(first), self.builder.shl(second, self.all(32)))
         high = self.builder.or_(self.lower(third), self.builder.shl(fourth, self.all(32)))

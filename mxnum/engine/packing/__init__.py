@@ -1,4 +1,6 @@
-"""Packing: codes narrower than a byte as a bit stream, and such arrays as what parts are taken of.
+"""Converts codes narrower than a byte to a bit stream and back.
+
+Arrays are packed as a whole or part by part.
 
 Imports `machine` and `traversal`.
 """

@@ -1,4 +1,8 @@
-"""Arrays of packed codes: element i of a row at bit w * i of a little-endian stream, rows end on a byte."""
+"""Arrays of packed codes.
+
+Element i of a row of w-bit codes begins at bit w * i of a little-endian stream. Each row ends on a
+byte.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,10 @@ from mxnum.memory.dtypes import Array
 
 
 class Packed(NamedTuple):
-    """Packed codes of an array of that shape, read and written part by part: its rows are cut between bytes."""
+    """The packed codes of an array with `shape`, read and written part by part.
+
+    A part of a row begins and ends between two bytes of the stream.
+    """
 
     array: Array
     bits: int
@@ -41,7 +48,10 @@ class Packed(NamedTuple):
 
 
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
-    """Each row along the last axis as a little-endian bit stream."""
+    """Return the codes with each row along the last axis packed as a little-endian bit stream.
+
+    The result is `out`, if given.
+    """
     shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
     packed = np.empty(shape, np.uint8) if out is None else out
     room = packed if packed.flags.c_contiguous else np.empty(shape, np.uint8)
@@ -54,7 +64,10 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
 
 
 def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> Array:
-    """The inverse of `pack` for rows of `length` codes; padding bits at the end of a row are not looked at."""
+    """Return the rows of `length` codes that `pack` packed, in `out` if given.
+
+    Padding bits at the end of a row are ignored.
+    """
     codes = np.empty((*packed.shape[:-1], length), np.uint8) if out is None else out
     room = codes if codes.flags.c_contiguous else np.empty(codes.shape, np.uint8)
     if codes.size:
@@ -66,7 +79,10 @@ def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> A
 
 
 def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]:
-    """Both flat, and how many rows there are; rows that fill their bytes are one."""
+    """Return the codes and the packed bytes as flat arrays, and the number of rows.
+
+    Rows that fill whole bytes are joined to a single row.
+    """
     length = codes.shape[-1] if codes.ndim else 1
     count = 1 if length * bits % 8 == 0 else codes.size // length
     return codes.reshape(-1), packed.reshape(-1), count
@@ -74,7 +90,10 @@ def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]
 
 @cache
 def _rows_of(run: Callable[..., Any]) -> Any:
-    """(read, written, codes, rows): a run of codes for each row, which follow each other."""
+    """Return `loop(read, written, codes, rows)`, which calls `run` for each row.
+
+    The arrays are contiguous.
+    """
 
     def loop(read, written, codes, rows):
         length, step, step_written = codes // rows, read.size // rows, written.size // rows

@@ -1,4 +1,4 @@
-"""Codes of fewer than eight bits as a little-endian bit stream: what loops do with codes that follow each other."""
+"""Dialect functions that pack consecutive codes of fewer than eight bits, and unpack them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from mxnum.engine.machine.lanes import lane, load, store, wide
 
 
 def codes_in_whole_bytes(bits: int) -> int:
-    """The least number of codes that fill whole bytes."""
+    """Return the least number of codes that fill whole bytes."""
     return 8 // math.gcd(8, bits)
 
 
 @cache
 def make_pack_run(bits: int) -> Callable[..., Any]:
-    """(codes, first, count, packed, into): codes that follow each other, from a byte on."""
+    """Return `pack_run(codes, first, count, packed, into)`, which packs consecutive codes.
+
+    The function reads `count` codes from index `first` on, and writes bytes from index `into` on.
+    """
     rest, CODES, BYTES, in_word = _pack_rest(bits), *_together(bits)
 
     @dialect
     def pack_run(codes, first, count, packed, into):
-        for i in range(count // CODES):  # without carrying bits from one step to the next
+        for i in range(count // CODES):  # No bits are carried between steps, so they can overlap.
             word = in_word(load(codes, first + CODES * i))
             for j in range(1, CODES):
                 word = word | (in_word(load(codes, first + CODES * i + j)) << (bits * j))
@@ -37,7 +40,10 @@ def make_pack_run(bits: int) -> Callable[..., Any]:
 
 @cache
 def make_unpack_run(bits: int) -> Callable[..., Any]:
-    """(packed, first, count, codes, into): the inverse of `make_pack_run`."""
+    """Return `unpack_run(packed, first, count, codes, into)`, which unpacks consecutive codes.
+
+    The function reads bytes from index `first` on, and writes `count` codes from index `into` on.
+    """
     rest, CODES, BYTES, in_word = _unpack_rest(bits), *_together(bits)
     MASK = (1 << bits) - 1
 
@@ -56,14 +62,20 @@ def make_unpack_run(bits: int) -> Callable[..., Any]:
 
 
 def _together(bits: int) -> tuple[int, int, Any]:
-    """How many codes fill how many bytes, and what makes words that hold those."""
+    """Return (codes, bytes, in_word) for the least number of codes that fill whole bytes.
+
+    `in_word` makes words that are wide enough for these codes.
+    """
     codes = codes_in_whole_bytes(bits)
     return codes, codes * bits // 8, lane if codes * bits <= 32 else wide
 
 
 @cache
 def _pack_rest(bits: int) -> Any:
-    """(codes, start, stop, packed, place): codes one by one, from a byte on."""
+    """Return `pack_rest(codes, start, stop, packed, place)`, which packs codes `start` to `stop`.
+
+    The function takes one code at a time, and writes bytes from index `place` on.
+    """
 
     @dialect
     def pack_rest(codes, start, stop, packed, place):
@@ -84,7 +96,10 @@ def _pack_rest(bits: int) -> Any:
 
 @cache
 def _unpack_rest(bits: int) -> Any:
-    """(codes, start, stop, packed, place): the inverse of `_pack_rest`."""
+    """Return `unpack_rest(codes, start, stop, packed, place)`, which unpacks codes.
+
+    The function makes codes `start` to `stop` one at a time, and reads bytes from index `place` on.
+    """
     MASK = (1 << bits) - 1
 
     @dialect

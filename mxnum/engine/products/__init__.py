@@ -1,10 +1,13 @@
-"""Dot and matrix products whose accumulation is defined: exact, by blocks, in sequence.
+"""Dot and matrix products with a defined accumulation: exact, by blocks, or in sequence.
 
-Imports `machine`, `rounding`, `traversal` and `packing`; how an operand is decoded is an argument.
+Imports `machine`, `rounding`, `traversal` and `packing`; the caller passes the function that
+decodes operands.
 
-- `sums`: the way of each accumulation; `operands`: arrays as rows that are summed over, and what is a batch of them;
-- `by_definition`: by integers, right anywhere. `terms` are values taken apart, `exact` is the accumulator,
-  `float32_by_integers` what is done with its sums;
-- `by_floats`: the same bits by float hardware. `exactness` says where it holds the sums, `panels` is how operands are
-  packed, `register_tile` multiplies them; `row_by_row` does what tiles are not made for.
+- `sums` chooses the implementation of each accumulation. `operands` represents arrays as rows that
+  are summed over, and iterates over a batch.
+- `by_definition` computes sums by integers, in any floating-point environment. `terms` splits
+  values into integers, `exact` is the accumulator, and `float32_by_integers` rounds and adds sums.
+- `by_floats` computes the same bits by float hardware. `exactness` decides where floats hold the
+  sums, `panels` packs operands, `register_tile` multiplies panels, and `row_by_row` computes sums
+  that do not suit tiles.
 """

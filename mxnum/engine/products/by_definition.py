@@ -1,4 +1,4 @@
-"""Sums by integers: the definition in compiled form, right in any floating-point environment."""
+"""Sums by integers: the compiled definition, independent of the floating-point environment."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 _WORD = 0xFFFFFFFF
-#: Below this many products a thread costs more than it saves.
+#: With fewer products, another thread costs more than it saves.
 PRODUCTS_PER_THREAD = 1 << 15
 
 
 def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
-    """acc = fma(a, b, acc) in index order, of float32 values."""
+    """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values."""
     _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
 
 
 def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """The exact sum, rounded once."""
+    """Compute the exact sum of products for every pair of rows, rounded once."""
     terms = Terms.of_values(a), Terms.of_values(b)
     unit = [np.full((len(x.classes), 1), E8M0.bias, np.uint8) for x in terms]
     _exact_sums(terms, unit, max(1, a.array.shape[-1]), False, out, threads)
 
 
 def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
+    """Compute, for every pair of rows, the float32 sum over blocks.
+
+    The term of a block is the exact sum of its element products, scaled and rounded once.
+    """
     scales: Any = [a.scales, b.scales]
     _exact_sums((Terms.of_elements(a), Terms.of_elements(b)), scales, a.blocks[-1], True, out, threads)
 
@@ -50,13 +53,19 @@ def _exact_sums(
 
 
 def add_to_rows(x: Array, row: Array) -> None:
-    """x + row in float32, in place: x a contiguous matrix, row a contiguous vector."""
+    """Add the vector `row` to each row of the matrix `x`, in place and in float32.
+
+    Both are contiguous.
+    """
     add_loop()(stored_bits(x), signed_bits(row))
 
 
 @cache
 def sequential_loop() -> Any:
-    """(a, b, out): float32 bit patterns."""
+    """Return `multiply(a, b, out)`, which computes fma sums in index order.
+
+    The arrays hold float32 bit patterns, with a row of `a` and a row of `b` for each sum.
+    """
     fma_float32 = make_fma_float32()
 
     def multiply(a, b, out):
@@ -72,10 +81,13 @@ def sequential_loop() -> Any:
 
 @cache
 def exact_loop() -> Any:
-    """(`Terms.parts` and scales of a, those of b, block length, adding, lowest exponent, number of limbs, out).
+    """Return `multiply(*parts of a, scales of a, *parts of b, scales of b, run, adding, ...)`.
 
-    The sum of each block is exact, scaled and rounded once. When `adding`, each is added to what is there in float32;
-    else there is one.
+    The parts are `Terms.parts`. `run` is the block length. The last arguments are the lowest
+    exponent of a product, the number of limbs of the accumulator, and `out`.
+
+    The sum of each block is exact, scaled and rounded once. If `adding`, the blocks of a row are
+    added in float32; otherwise a row has a single block.
     """
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
@@ -113,7 +125,7 @@ def exact_loop() -> Any:
 
 @cache
 def add_loop() -> Any:
-    """(x, row): float32 bit patterns."""
+    """Return `add(x, row)`, which adds a vector to each row of a matrix of float32 bit patterns."""
     add_float32 = make_add_float32()
 
     def add(x, row):
@@ -127,7 +139,10 @@ def add_loop() -> Any:
 def _by_rows(
     loop: Any, a: list[Array], b: list[Array], numbers: tuple[int, ...], out: Array, threads: int | None
 ) -> None:
-    """A loop over rows of a and rows of b, each thread with a share of those that are more."""
+    """Run a loop over all pairs of a row of `a` and a row of `b`.
+
+    The operand with more rows is shared among threads.
+    """
     height, width = out.shape
     workers = worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)
     if height < width and workers > 1:
@@ -145,5 +160,5 @@ def _by_rows(
 
 
 def _plain(x: Array) -> Array:
-    """Contiguous, so that each loop is compiled once."""
+    """Return a contiguous array, so that each loop is compiled for one memory layout only."""
     return np.ascontiguousarray(x)

@@ -1,6 +1,7 @@
 """Sums by float hardware: the bits of `by_definition`, in the default floating-point environment.
 
-In sequence that needs fused multiply-adds alone; by blocks it needs sums that floats hold, as `exactness` says.
+Sums in sequence need only fused multiply-adds. Sums by blocks need floats that hold them, which
+`exactness` decides.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "by_blocks", "in_sequence"]
 
-#: Below this many multiplications a thread costs more than it saves.
+#: With fewer multiplications, another thread costs more than it saves.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
-#: Bytes of panels that are packed at a time, about: they stay in the second or third cache.
+#: About how many bytes of panels are packed at a time. They stay in the second- or third-level
+#: cache.
 _CHUNK = 1 << 20
 
-#: 2**(code - 127) by scale code, made of bits: the environment of an import can be any.
+#: 2**(code - 127) by scale code. The table is made of bit patterns, since float arithmetic would
+#: depend on the floating-point environment at import.
 _POWERS = np.array([1 << 22, *(code << 23 for code in range(1, E8M0.nan_code)), 0x7FC00000], np.uint32).view(np.float32)
 
 
 def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_float32: ToFloat32) -> None:
-    """acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`."""
+    """Compute acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`."""
     if out.size == 1:
         row_by_row.in_sequence(to_float32(a, threads).ravel(), to_float32(b, threads).ravel(), out)
         return
@@ -48,7 +51,10 @@ def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
 
 
 def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
-    """acc = acc + (the sum of a block, scaled and rounded once), in block order, for matrices that are `by_rows`."""
+    """Compute acc = acc + (the sum of a block, scaled and rounded once) in block order.
+
+    Both matrices are `by_rows`.
+    """
     run = min(a.blocks[-1], a.array.shape[-1])
     if out.size > 1 and held.step is None:
         _multiply(_by_codes(a), _by_codes(b), held.word, run, out, threads)
@@ -72,24 +78,28 @@ def _scales(x: Operand) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """A matrix whose rows become panels: float32 values, or codes with scales."""
+    """An operand whose rows are packed into panels: float32 values, or codes with scales."""
 
     shape: tuple[int, ...]
     rows: Callable[[slice], Array]
     decoder: Decoder | None = None
     scales: Array | None = None
-    #: Elements that share a scale.
+    #: The number of elements that share a scale.
     block: int = 1
 
     def room(self, rows: int, width: int, word: str, run: int | None) -> tuple[Array, Array | None]:
-        """Panels for so many rows; filled up to whole blocks, and others for their scales, where sums are of blocks."""
+        """Return empty panels for `rows` rows, and panels for their scales or None.
+
+        Sums by blocks of `run` elements need panels for scales, and have panels as long as whole
+        blocks.
+        """
         if run is None:
             return new_panels(rows, self.shape[1], width, word), None
         blocks = -(-self.shape[1] // run)
         return new_panels(rows, blocks * run, width, word), new_panels(rows, blocks, width, word)
 
     def pack(self, some: slice, panels: Array, scales: Array | None) -> None:
-        """Some rows; their values, where there are no panels for the scales."""
+        """Write rows to `panels`: elements if there are panels for scales, else values."""
         if self.scales is None:
             pack(self.rows(some), panels)
         elif scales is not None:
@@ -107,10 +117,11 @@ def _by_codes(x: Operand) -> _Side:
 
 
 def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array, threads: int | None) -> None:
-    """One product; by blocks of `run`, or in sequence."""
+    """Compute one matrix product by blocks of `run` elements, or in sequence if `run` is None."""
     height, width = out.shape
     rows, columns = SHAPES[word].rows, SHAPES[word].columns
-    if width < height and width <= columns // 2:  # so that vectors are filled
+    # With few columns, exchange the operands so that vectors are filled.
+    if width < height and width <= columns // 2:
         turned = np.empty((width, height), np.float32)
         _multiply(right, left, word, run, turned, threads)
         out[...] = turned.T
@@ -145,7 +156,7 @@ def _some(scales: Array | None, which: slice) -> Array | None:
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:
-    """(panels of rows, first and last column) for each worker."""
+    """Return (panels of rows, first column, end of columns) for each worker."""
     if width >= workers * columns or width >= panels * columns:
         return [(slice(0, panels), a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
     return [(slice(a, b), 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -1,6 +1,7 @@
-"""Exact sums of exact products: a fixed-point accumulator as wide as the operands call for.
+"""Exact sums of exact products, in a fixed-point accumulator that is as wide as the operands need.
 
-It holds base 2**32 digits in signed 64-bit limbs, least significant first, and carries rarely.
+The accumulator holds base 2**32 digits in signed 64-bit limbs, the least significant first, and
+propagates carries rarely.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from mxnum.definition.word import dialect
 from mxnum.engine.products.float32_by_integers import make_round
 from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO
 
-#: What nonfinite products make of a sum: bits for the infinities seen, both for NaN.
+#: States of a sum with nonfinite products: a bit for each sign of infinity, and both bits for NaN.
 PLUS, MINUS, INVALID = 1, 2, 3
 
 _DIGIT = 32
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _HALF = 27
 _HALF_MASK = (1 << _HALF) - 1
-#: A product changes a limb by less than 2**36; carrying this often keeps limbs far below 2**63.
+#: The number of products between carries. A product changes a limb by less than 2**36, so that
+#: limbs stay far below 2**63.
 CARRY_EVERY = 1 << 20
-#: Significand width of a sum that is handed to rounding.
+#: Significand width of a sum before it is rounded.
 SUM_WIDTH = 60
 
 _normalize_sum = make_normalize(SUM_WIDTH)
@@ -28,7 +30,7 @@ _round_sum = make_round(SUM_WIDTH)
 
 @dialect
 def add_shifted(limbs, value, position, negative):
-    """limbs += value * 2**position (or -=) for 0 <= value < 2**56."""
+    """Add value * 2**position to `limbs`, or subtract it if `negative`; 0 <= value < 2**56."""
     digit, shift = position >> 5, position & 31
     low, high = (value & _DIGIT_MASK) << shift, (value >> _DIGIT) << shift
     middle = (low >> _DIGIT) + (high & _DIGIT_MASK)
@@ -44,7 +46,7 @@ def add_shifted(limbs, value, position, negative):
 
 @dialect
 def add_product(limbs, a, b, position):
-    """limbs += a * b * 2**position for |a|, |b| < 2**53."""
+    """Add a * b * 2**position to `limbs`, for |a|, |b| < 2**53."""
     if a == 0 or b == 0:
         return
     negative = (a < 0) != (b < 0)
@@ -58,7 +60,7 @@ def add_product(limbs, a, b, position):
 
 @dialect
 def carry(limbs):
-    """Digits into 0..2**32-1, all but the last, which keeps the sign."""
+    """Limit the digits to 0..2**32-1 by propagating carries; the last digit keeps the sign."""
     for i in range(limbs.size - 1):
         up = limbs[i] >> _DIGIT
         limbs[i] &= _DIGIT_MASK
@@ -67,7 +69,10 @@ def carry(limbs):
 
 @dialect
 def rounded(limbs, position):
-    """float32 bit pattern of limbs * 2**position, rounded once; +0 for zero. The accumulator is left empty."""
+    """Return the float32 bit pattern of limbs * 2**position, rounded once.
+
+    A sum of zero is +0. The function resets the accumulator to zero.
+    """
     carry(limbs)
     last = limbs.size - 1
     negative = limbs[last] < 0
@@ -79,7 +84,8 @@ def rounded(limbs, position):
         last -= 1
     if last < 0:
         return 0
-    # The leading digit and most of the next make 30 to 61 bits; one bit stands for whatever lies below.
+    # The leading digit and most of the next make 30 to 61 bits. The last bit is sticky: it is set
+    # if a lower bit is.
     value = int(limbs[last]) << 29
     below = 0
     if last > 0:
@@ -95,13 +101,16 @@ def rounded(limbs, position):
 
 
 def limbs_for(lowest: int, highest: int) -> int:
-    """Limbs of an accumulator for products m * 2**e with |m| < 2**106 and lowest <= e <= highest, 2**63 of them."""
+    """Return the number of limbs of an accumulator for a sum of up to 2**63 products.
+
+    The products are m * 2**e with |m| < 2**106 and lowest <= e <= highest.
+    """
     return (highest - lowest + 106 + 64) // _DIGIT + 3
 
 
 @dialect
 def state_of_product(a, b):
-    """PLUS, MINUS or INVALID for the product of numbers of two classes, or 0 if it is finite."""
+    """Return the state (PLUS, MINUS, INVALID) of a product of two classes, or 0 if it is finite."""
     if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
         return INVALID
     if a < INFINITY and b < INFINITY:
@@ -113,7 +122,10 @@ def state_of_product(a, b):
 
 @dialect
 def state_of(classes_a, classes_b, start, stop):
-    """PLUS, MINUS or INVALID if products of a row and a column, from start to stop, are not finite; else 0."""
+    """Return the state of the products `start` to `stop` of two rows, or 0 if all are finite.
+
+    The arguments are the classes of the elements. The state combines those of all products.
+    """
     state = 0
     for k in range(start, stop):
         state |= state_of_product(int(classes_a[k]), int(classes_b[k]))
@@ -122,5 +134,5 @@ def state_of(classes_a, classes_b, start, stop):
 
 @dialect
 def special_float32(state):
-    """The float32 bit pattern of an infinity or of NaN."""
+    """Return the float32 bit pattern, an infinity or NaN, of a sum with a state other than 0."""
     return 0x7F800000 if state == PLUS else 0xFF800000 if state == MINUS else 0x7FC00000

@@ -1,11 +1,12 @@
-"""Where float hardware holds the sum of a block exactly.
+"""Decides how float hardware can hold the sums of blocks exactly.
 
-As multiples of one unit elements are integers. Sums of their products up to 2**24 units are exact in float32 in any
-order, up to 2**53 in float64. Where the elements of a format could sum up to more, it is those that are there that
-decide: most blocks hold a few binades only. Where they do not, one operand is split in two.
+The elements of a format are integer multiples of one unit. Sums of their products are exact in any
+order up to 2**24 units in float32, and up to 2**53 units in float64. If the elements of a format
+could exceed that, the elements of the arrays decide: most blocks span a few binades only. If they
+span more, one operand is split in two.
 
-A sum is then scaled by a power of two and rounded once: float64 does not underflow there, and in float32 the scale has
-to be a number, or float64 is taken.
+A sum is then scaled by a power of two and rounded once. In float64 this cannot underflow. In
+float32 the product of the scales must be a float32 number; otherwise float64 is used.
 """
 
 from __future__ import annotations
@@ -23,20 +24,24 @@ from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
 _EXACT = {"float32": 24, "float64": 53}
-#: Bits of an element, in units, that are split off where float64 cannot hold a sum.
+#: Low bits of an element, in units, that are split off if float64 cannot hold a sum.
 SPLIT = 16
 
 
 @dataclass(frozen=True)
 class Held:
-    """How the block sums of two matrices are held: in which float type, and the left operand split at which step."""
+    """How the block sums of two matrices are held.
+
+    `word` is the float type. `step` is the power of two at which the left operand is split, or
+    None.
+    """
 
     word: str
     step: float | None = None
 
 
 def held(a: Operand, b: Operand) -> Held | None:
-    """How to hold the block sums of two matrices that are `by_rows`; None where floats cannot."""
+    """Return how floats can hold the block sums of two matrices that are `by_rows`, or None."""
     run = min(a.blocks[-1], a.array.shape[-1])
     how = exactness_of(a.format, b.format, run) if run else None
     if how is None:
@@ -53,9 +58,9 @@ class Exactness:
     """How the block sums of two element formats can be held."""
 
     word: str
-    #: Whether `word` holds the sums of any elements: if not, those that are there decide.
+    #: True if `word` holds the sums of any elements. Otherwise the elements of the arrays decide.
     always: bool
-    #: Whether it holds them where the first operand is split.
+    #: True if `word` holds the sums of any elements once the first operand is split.
     if_split: bool
     unit_a: int
     unit_b: int
@@ -63,7 +68,10 @@ class Exactness:
 
 @cache
 def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | None:
-    """The cheapest way to hold sums of `run` products exactly, or None. Elements are held as normal float32 numbers."""
+    """Return the cheapest way to hold sums of `run` products exactly, or None.
+
+    All elements must be normal float32 numbers.
+    """
     units, largest = [], []
     for element in (a, b):
         unit = element.emin - element.mantissa_bits
@@ -82,14 +90,14 @@ def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | No
 
 
 def is_normal_float32(element: ElementFormat) -> bool:
-    """Whether its numbers are."""
+    """Return True if all numbers of a format, other than zero, are normal float32 numbers."""
     return element.emin - element.mantissa_bits >= -126 and element.emax <= 127
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int) -> bool:
-    """Whether the product of a scale of a with one of b is a float32 number, NaN aside.
+    """Return True if float32 holds the product of any scale of `a` with any scale of `b`.
 
-    The least scale does not count where it is that of zeros: their sum is zero under whatever scale.
+    NaN is ignored. Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
     """
     if _reach([x.scales for x in (a, b)]):
         return True
@@ -107,25 +115,29 @@ def _reach(scales: list[Any]) -> bool:
     return least - 2 * E8M0.bias >= -149 and greatest - 2 * E8M0.bias <= 127
 
 
-# Which elements are there
+# The elements of arrays
 
 
 def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
-    """Whether float64 might not hold the sum of some block.
+    """Return True if float64 might not hold the sum of some block.
 
-    The elements of a block are multiples of its least binade's steps, and below the end of its greatest binade: so are
-    products, and their sum has at most the bits of both and of the count.
+    The elements of a block are multiples of the step of its least binade, and below the end of its
+    greatest binade. So a product has at most the bits of both blocks, and a sum also the bits of
+    the count.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
 
 def bits_to_spare(run: int) -> int:
-    """How wide the two blocks of a sum may be together."""
+    """Return how many bits the two blocks of a sum may have together, for float64 to hold it."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 
 def widths(x: Operand, run: int) -> Array:
-    """For each block along the summed axis: the bits between the ends of binades, over all rows."""
+    """Return the width in bits of each block along the summed axis, over all rows.
+
+    The width counts the bits from the step of the least binade to the end of the greatest.
+    """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:
         return np.full(starts.size, element.bits)
@@ -136,9 +148,10 @@ def widths(x: Operand, run: int) -> Array:
 
 
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
-    """Bits from the last of the smaller to the first of the larger magnitude code; the smaller one less 1, modulo 256.
+    """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
 
-    Zeros are thus no smaller ones; without any other there are no bits.
+    Both are magnitude codes, but `least` is given less 1 modulo 256. Zeros are thus never the least
+    code. A block of zeros alone has 0 bits.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

@@ -1,6 +1,7 @@
-"""float32 addition and fused multiplication-addition on bit patterns: integers only, one rounding to nearest even.
+"""float32 addition and fused multiply-add on bit patterns, by integers.
 
-What hardware does in its default floating-point environment, bit for bit but for NaN, which is canonical here.
+A result is rounded once, to nearest even. The results are those of hardware in its default
+floating-point environment, bit for bit, except that NaN is always canonical here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ _WORD = 64
 
 @cache
 def make_round(width: int) -> Callable[..., Any]:
-    """(sign, exponent, significand at `width`, kind) -> float32 bit pattern in 0..2**32-1."""
+    """Return `round_float32(sign, exponent, significand, kind)`, which rounds a number to float32.
+
+    The function returns a bit pattern in 0..2**32-1. The leading bit of the significand is at
+    `width`.
+    """
     pack = make_pack(FLOAT32, Rounding.RNE, Overflow.IEEE, width, _WORD)
 
     @dialect
@@ -34,7 +39,7 @@ def make_round(width: int) -> Callable[..., Any]:
 
 @cache
 def make_add_float32() -> Callable[..., Any]:
-    """(a, b) -> a + b."""
+    """Return `add_float32(a, b)`, which returns the bit pattern of a + b, rounded once."""
     width = FLOAT32.mantissa_bits + 1
     unpack, add, round_float32 = make_unpack(FLOAT32, width), make_add(width), make_round(sum_width(width))
 
@@ -52,8 +57,11 @@ def make_add_float32() -> Callable[..., Any]:
 
 @cache
 def make_fma_float32() -> Callable[..., Any]:
-    """(a, b, c) -> a * b + c, rounded once: the product is exact, the sum keeps a sticky bit."""
-    width = 2 * FLOAT32.mantissa_bits + 1  # a product of normalized significands has its leading bit here, or below
+    """Return `fma_float32(a, b, c)`, which returns the bit pattern of a * b + c, rounded once.
+
+    The product is exact, and the sum keeps a sticky bit.
+    """
+    width = 2 * FLOAT32.mantissa_bits + 1  # the highest leading bit of a product
     unpack, unpack_wide = make_unpack(FLOAT32, FLOAT32.mantissa_bits), make_unpack(FLOAT32, width)
     normalize, add, round_float32 = make_normalize(width), make_add(width), make_round(sum_width(width))
 
@@ -63,7 +71,8 @@ def make_fma_float32() -> Callable[..., Any]:
         sign_b, exponent_b, significand_b, kind_b = unpack(b)
         sign_c, exponent_c, significand_c, kind_c = unpack_wide(c)
         kind = select(kind_a > kind_b, kind_a, kind_b)
-        # An infinity times zero. (Where `kind` is INFINITE neither is NaN, and one of the two may be zero.)
+        # IEEE 754: infinity times zero is NaN. (If `kind` is INFINITE neither factor is NaN, and
+        # one may be zero.)
         zero_a = select(kind_a == FINITE, significand_a, 1) == 0
         zero_b = select(kind_b == FINITE, significand_b, 1) == 0
         no_number = select(zero_a, kind_b, select(zero_b, kind_a, FINITE)) == INFINITE

@@ -1,4 +1,4 @@
-"""Operands of products: arrays of floats, or the parts of MX arrays, as rows that are summed over."""
+"""Operands of products: arrays of floats, or the parts of MX arrays, whose rows are summed over."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from mxnum.memory.dtypes import Array
 
 @dataclass(frozen=True)
 class Operand:
-    """Floats, or the parts of an MX array; at least two axes, the last one being summed over."""
+    """Floats, or the parts of an MX array.
+
+    An operand has two axes or more, and the last is summed over.
+    """
 
     #: Float values, or element codes.
     array: Array
-    #: Their float type, or element format.
+    #: The float type, or the element format.
     format: ElementFormat
-    #: What an MX array has besides; `blocks` is empty for floats.
+    #: The other parts of an MX array. `blocks` is empty for floats.
     blocks: Blocks = ()
     scales: Array | None = None
     offsets: Array | None = None
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """The same view of every part."""
+        """Return an operand of the views that `view` makes of every part."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         return Operand(view(self.array), self.format, blocks if self.blocks else (), scales, offsets)
 
     def row(self) -> Operand:
-        """A vector as a matrix of one row."""
+        """Return this vector as a matrix of one row."""
         return self.viewed(lambda x: x[np.newaxis], (1, *self.blocks))
 
     def swapped(self) -> Operand:
-        """The last two axes exchanged."""
+        """Return this operand with its last two axes exchanged."""
         return self.viewed(lambda x: x.swapaxes(-1, -2), (*self.blocks[:-2], *self.blocks[:-3:-1]))
 
     def by_rows(self) -> Operand:
-        """Every row with scales and offsets of its own, so that rows can be taken from it."""
+        """Return this operand with scales and offsets for every row, so that rows can be sliced."""
         if all(block == 1 for block in self.blocks[:-1]):
             return self
         scales, offsets = (None if part is None else self._for_each_row(part) for part in (self.scales, self.offsets))
@@ -54,21 +57,23 @@ class Operand:
         return per_block
 
     def rows(self, some: slice) -> Operand:
-        """Some rows of a matrix that is `by_rows`."""
+        """Return some rows of this matrix, which is `by_rows`."""
         return self.viewed(lambda x: x[some], self.blocks)
 
 
-#: The values of an operand in float32, rounded once to nearest even, by so many threads: the caller knows how.
+#: A function that returns the values of an operand in float32, rounded once to nearest even. Its
+#: second argument is the number of threads.
 ToFloat32 = Callable[[Operand, int | None], Array]
 
 
 def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operand, Operand]]:
-    """For each index of the batch: the result there, and the matrices of both operands, whose leading axes broadcast.
+    """Yield, for each index of the batch, a matrix of `out` and the matrices of both operands.
 
-    Both operands are `by_rows`.
+    The leading axes of the operands broadcast. Both operands are `by_rows`.
     """
     if b.array.ndim == 2 < out.ndim and out.size and a.array.size:
-        # One matrix on the right: more rows on the left.
+        # A single matrix on the right: join the batch on the left to one matrix, for a single
+        # product.
         a = a.viewed(lambda x: x.reshape(-1, x.shape[-1]), a.blocks[-2:])
         out = out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]
@@ -77,7 +82,7 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
 
 
 def _at(x: Operand, place: tuple[int, ...]) -> Operand:
-    """The matrix for one index of the batch, along whose axes x broadcasts."""
+    """Return the matrix of `x` for one index of the batch, along whose axes `x` broadcasts."""
     own = x.array.shape[:-2]
     index: Any = tuple(0 if n == 1 else i for n, i in zip(own, place[len(place) - len(own) :], strict=True))
     return x.viewed(lambda part: part[index], x.blocks[-2:])

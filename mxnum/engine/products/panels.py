@@ -1,6 +1,8 @@
-"""Rows of numbers as the panels that `register_tile` takes: a few rows side by side, index by index, with zeros.
+"""Packs rows of numbers into the panels that `register_tile` reads.
 
-Tiles of eight by eight go through registers: where rows lie along memory they turn there, and codes become numbers.
+A panel holds a few rows side by side, index by index, and is padded with zeros. Tiles of eight by
+eight numbers pass through registers, where codes become numbers, and rows that are contiguous in
+memory are transposed.
 """
 
 from __future__ import annotations
@@ -19,23 +21,26 @@ from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: Rows and indices of a tile.
+#: The number of rows of a tile, and of indices.
 _SIDE = 8
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 
 
 def new_panels(rows: int, length: int, width: int, word: str) -> Array:
-    """Room for so many rows in panels of `width`."""
+    """Return uninitialized panels of `width` rows each, for `rows` rows of `length` numbers."""
     return np.empty((-(-rows // width), length, width), word)
 
 
 def pack(
     rows: Array, panels: Array, decoder: Decoder | None = None, scales: Array | None = None, run: int = _SIDE
 ) -> None:
-    """Fill panels with the rows of a matrix, float32 or codes; what they hold beyond its rows and length with zeros.
+    """Store the rows of a matrix in panels, padded with zeros.
 
-    With scales, which are panels too, each for `run` indices, numbers are multiplied by theirs: one rounding.
+    The matrix holds float32 numbers or codes.
+
+    `scales` are panels too, with one scale for `run` indices. If they are given, each number is
+    multiplied by its scale and rounded once.
     """
     is_turned = rows.strides[0] < rows.strides[1]
     memory = np.ascontiguousarray(rows.T if is_turned else rows)
@@ -45,17 +50,18 @@ def pack(
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """How codes become float32 numbers."""
+    """The tables that convert codes of an element format to float32 numbers."""
 
-    #: The elements by code.
+    #: The values of the elements, by code.
     table: Array
-    #: What `_decoded` takes; all zeros where the element is not like a float16 or an integer.
+    #: The parameters of `_decoded`. All are zero if the codes are neither integers nor laid out
+    #: like float16.
     fields: Array
 
 
 @cache
 def decoder(element: ElementFormat) -> Decoder:
-    """For elements that are normal float32 numbers."""
+    """Return the decoder of an element format whose elements are normal float32 numbers."""
     term = meanings(element)
     table = np.ldexp(term.significands.astype(np.float64), term.exponents)
     for kind, value in ((ZERO, 0.0), (INFINITY, np.inf)):
@@ -74,7 +80,10 @@ def decoder(element: ElementFormat) -> Decoder:
 
 @compile_loop
 def _pack(memory, is_turned, table, fields, scales, run, panels):
-    """`memory` is C-contiguous: rows, or columns if turned."""
+    """Store the rows of `memory`, or its columns if `is_turned`, in panels.
+
+    `memory` is C-contiguous.
+    """
     width = panels.shape[2]
     rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
     pitch = memory.shape[1]
@@ -104,9 +113,11 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 
 
 def _moving(turning: bool) -> Any:
-    """Eight lines of eight numbers, `pitch` apart, from a place on; to lines `width` apart, perhaps turned.
+    """Return `move(memory, start, pitch, ...)`, which copies a tile of eight by eight numbers.
 
-    With scales each of those lines is multiplied by the eight that are found at `factor`.
+    `move` reads lines `pitch` apart from index `start` of `memory` on. It writes lines `width`
+    apart from index `place` of `panel` on, and transposes the tile if `turning`. If `scales` is not
+    None, `move` multiplies each line it writes by the eight scales from index `factor` on.
     """
 
     @intrinsic
@@ -130,7 +141,8 @@ def _moving(turning: bool) -> Any:
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
                     for half in (0, _SIDE // 2)
                 )
-                # Each round interleaves the two halves of the lines; after three every column is a line.
+                # Each round interleaves the two halves of the lines. After three rounds every
+                # column is a line.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]
@@ -159,10 +171,11 @@ _copy_tile, _turn_tile = _moving(False), _moving(True)
 
 
 def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
-    """A vector of codes as float32 numbers.
+    """Return IR for the float32 numbers of a vector of codes.
 
-    The fields of a code move to where float16 has them, whose numbers the machine widens exactly, subnormals included;
-    an integer is widened as it is. A power of two makes up for another bias.
+    The fields of a code are shifted to their positions in float16. The machine widens float16
+    numbers exactly, subnormals included. Integer codes are converted directly. A power of two then
+    corrects for another bias.
     """
 
     def all_of(scalar: Any) -> Any:

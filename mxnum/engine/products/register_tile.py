@@ -1,10 +1,13 @@
 """A register-blocked matrix product whose every rounding is fixed.
 
-One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed index runs: every
-element is summed in the order of that index, as in a plain triple loop, whatever the tile. Fused multiply-adds are
-explicit calls of `llvm.fma`, never a licence to contract. All this holds in the default floating-point environment.
+One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed
+index advances. Every element is summed in the order of that index, as in a plain triple loop, for
+any size of tile. Fused multiply-adds are explicit calls of `llvm.fma`; the compiler is never
+allowed to contract other operations. The results are defined in the default floating-point
+environment only.
 
-Operands come as panels: C-contiguous arrays (panels, length, rows or columns of a tile), filled up with zeros.
+Operands are panels: C-contiguous arrays (panels, length, rows or columns of a tile), padded with
+zeros.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from numba.extending import intrinsic, register_jitable
 
 from mxnum.engine.machine.jit import compile_loop
 
-#: The summed index is taken in pieces of about this length, so that a panel of columns stays in the second-level cache.
+#: The summed index is cut into pieces of about this length, so that a panel of columns stays in the
+#: second-level cache.
 _PIECE = 1024
-#: Panels of rows that share a panel of columns while it is there.
+#: The number of panels of rows that are multiplied by a panel of columns while that is in the
+#: cache.
 _SHARING = 16
 
 _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
@@ -31,7 +36,7 @@ _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.Doub
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows and columns of a tile, and the lanes of a vector: columns is a multiple of lanes."""
+    """Rows and columns of a tile, and lanes of a vector. `columns` is a multiple of `lanes`."""
 
     rows: int
     columns: int
@@ -39,7 +44,10 @@ class Shape:
 
 
 def _shape(word: str) -> Shape:
-    """What fits the registers of this machine: accumulators, one row of columns, one number broadcast."""
+    """Return the largest tile that fits the registers of this machine.
+
+    The registers hold all accumulators, one row of columns, and one number broadcast.
+    """
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f"):  # 32 registers of 64 bytes
         return Shape(8, 32, 16) if word == "float32" else Shape(8, 16, 8)
@@ -48,15 +56,16 @@ def _shape(word: str) -> Shape:
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
 
 
-#: Without it `llvm.fma` becomes a call of the C library for every number; only x86 processors can lack it.
+#: True if the processor has fused multiply-add; only x86 processors can lack it. Without it,
+#: `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
-#: By the type of the panels.
+#: The shape of a tile, by the type of the panels.
 SHAPES = {word: _shape(word) for word in ("float32", "float64")}
 
 
 class _Builder:
-    """IR for a tile: vectors of `shape.lanes` numbers of one type."""
+    """Builds IR for a tile, with vectors of `shape.lanes` numbers of one type."""
 
     def __init__(self, context: Any, builder: Any, shape: Shape, word: Any) -> None:
         self.context, self.ir, self.shape, self.word = context, builder, shape, word
@@ -70,7 +79,7 @@ class _Builder:
         return self.context.make_array(kind)(self.context, self.ir, value)
 
     def panel(self, kind: Any, value: Any, which: Any) -> Any:
-        """A pointer to one panel of a contiguous array."""
+        """Return a pointer to one panel of a contiguous array."""
         array = self.array(kind, value)
         size = self.ir.mul(self.ir.extract_value(array.shape, 1), self.ir.extract_value(array.shape, 2))
         return self.ir.gep(array.data, [self.ir.mul(which, size)])
@@ -79,7 +88,7 @@ class _Builder:
         return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
 
     def load(self, pointer: Any, word: Any) -> Any:
-        """A vector from memory aligned for its elements alone."""
+        """Return a vector loaded from memory that is aligned for single elements only."""
         loaded = self.ir.load(self.ir.bitcast(pointer, self.vector(word).as_pointer()))
         loaded.align = 4 if word == _F32 else 8
         return loaded
@@ -100,7 +109,10 @@ class _Builder:
         return self.ir.call(cgutils.get_or_insert_function(self.ir.module, kind, name), [a, b, c])
 
     def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
-        """`values = body(index, values)` for start <= index < stop, at least once."""
+        """Return the values after a loop that computes ``values = body(index, values)``.
+
+        The loop runs for start <= index < stop, and at least once.
+        """
         before = self.ir.block
         head, after = self.ir.append_basic_block("loop"), self.ir.append_basic_block("after")
         self.ir.branch(head)
@@ -120,11 +132,11 @@ class _Builder:
         return list(results)
 
     def columns(self, pointer: Any) -> list[Any]:
-        """One row of columns."""
+        """Return the vectors of one row of columns."""
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), self.word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """One fma for each cell and index, from `initial`."""
+        """Return `initial` plus the sums of all cells, with one fma for each cell and index."""
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
             right, row = self.columns(self.at(b, k, self.shape.columns)), self.at(a, k, self.shape.rows)
@@ -136,10 +148,11 @@ class _Builder:
 
 @intrinsic
 def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run, row, column):
-    """out's tile at (row, column) += the product of panels p and q.
+    """Add the product of panels `p` and `q` to the tile of `out` at (row, column).
 
-    Without scales: index by index from start to stop, one fma each. With scales: blocks start to stop of `run` indices,
-    whose sums are exact; each is scaled by a power of two, rounded to float32 once, and added.
+    Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
+    scales, it has a term for each block from `start` to `stop`, of `run` indices. The sum of a
+    block is exact; it is scaled by a power of two, rounded to float32 once, and added.
     """
     word = _F32 if a.dtype == types.float32 else _F64
     shape = SHAPES[a.dtype.name]
@@ -184,10 +197,10 @@ def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run,
 
 @compile_loop
 def multiply(a, b, scales_a, scales_b, run, out, first):
-    """out's columns from `first` on = the product of all panels, as `_tile` says; NaN is canonical.
+    """Store the product of all panels, as `_tile` defines it, in `out` from column `first` on.
 
-    `out` is a C-contiguous float32 matrix. `run` is the length of blocks; with scales None it is 1. Panels of columns
-    may reach over the edge of `out`.
+    NaN is canonical. `out` is a C-contiguous float32 matrix. `run` is the length of blocks, or 1 if
+    scales are None. Panels of columns may extend beyond the edge of `out`.
     """
     rows, columns = a.shape[2], b.shape[2]
     height, width = out.shape
@@ -221,7 +234,11 @@ def multiply(a, b, scales_a, scales_b, run, out, first):
 
 @register_jitable
 def _copy(source, row, column, target, to_row, to_column, rows, columns):
-    """A part of a matrix. (For an assignment of slices numba compiles, for seconds, what it says of other shapes.)"""
+    """Write a part of `source` to a part of `target`.
+
+    Loops compile faster than an assignment of slices: numba takes seconds to compile its checks of
+    shapes.
+    """
     for i in range(rows):
         for j in range(columns):
             target[to_row + i, to_column + j] = source[row + i, column + j]

@@ -1,4 +1,4 @@
-"""What tiles are not made for: one row with one row, and block sums that float64 holds only in two parts."""
+"""Sums that do not suit tiles: of two rows, or of blocks that float64 holds only in two parts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.memory.dtypes import Array
 
-#: Below this many products a thread costs more than it saves.
+#: With fewer products, another thread costs more than it saves.
 PRODUCTS_PER_THREAD = 1 << 18
 
 
 @compile_loop
 def in_sequence(a, b, out):
-    """acc = fma(a, b, acc) in index order, of two vectors."""
+    """Compute acc = fma(a, b, acc) in index order for two vectors, and store it in `out`."""
     total = np.float32(0)
     for k in range(a.size):
         total = _fma(a[k], b[k], total)
@@ -41,9 +41,10 @@ def _fma(typing_context, a, b, c):
 def by_blocks(
     a: Array, b: Array, scales_a: Array, scales_b: Array, run: int, step: float | None, out: Array, threads: int | None
 ) -> None:
-    """acc = acc + (the sum of a block in float64, scaled and rounded once), where a is split at the step, if any.
+    """Add the sum of each block in float64, scaled and rounded once, to `out` in block order.
 
-    `out` holds what is there before.
+    If `step` is given, `a` is split there into two parts whose sums float64 holds. `out` holds the
+    initial sums.
     """
     a, b = (_in_blocks(x, run) for x in (a, b))
     high = low = a
@@ -61,7 +62,7 @@ def by_blocks(
 
 
 def _in_blocks(x: Array, run: int) -> Array:
-    """The rows cut into blocks, the last one filled up with zeros."""
+    """Return the rows cut into blocks. The last block of each row is padded with zeros."""
     rest = -x.shape[1] % run
     return (np.pad(x, ((0, 0), (0, rest))) if rest else x).reshape(len(x), -1, run)
 
@@ -75,7 +76,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                if not is_split or not math.isfinite(exact):  # the parts of a number can be zero, times infinity
+                # A part can be zero and make NaN of an infinity, where the sum itself is infinite.
+                if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
             out[i, j] = np.float32(np.nan) if np.isnan(total) else total
@@ -83,7 +85,7 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
 
 @register_jitable(fastmath={"reassoc"})
 def _sum(a, b):
-    """In any order: the sum is exact, and so the compiler may choose one."""
+    """Return the sum of products. It is exact, so that the compiler may choose the order."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])
@@ -92,7 +94,10 @@ def _sum(a, b):
 
 @register_jitable
 def _rounded_to_odd(high, low):
-    """high + low to odd: rounding to float32 is then as if of the exact sum."""
+    """Return high + low rounded to odd.
+
+    Rounding this result to float32 gives the same number as rounding the exact sum.
+    """
     total = high + low
     part = total - high
     error = (high - (total - part)) + (low - part)

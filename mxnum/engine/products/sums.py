@@ -1,6 +1,7 @@
-"""Matrix products with a defined accumulation: every row of one operand with every row of the other.
+"""Matrix products with a defined accumulation, of every row of one operand with each of the other.
 
-By float hardware, where it can be trusted and holds the sums; by integers, as they are defined, where not.
+The products run on float hardware if the floating-point environment is the default and floats hold
+the sums, and else by integers, as the definition does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from mxnum.modes import Accumulate
 def matmul(
     a: Operand, b: Operand, accumulate: Accumulate, out: Array, threads: int | None, to_float32: ToFloat32
 ) -> None:
-    """Sums over the last axis of both; `out` is C-contiguous, float32, of shape (*batch, rows of a, rows of b)."""
+    """Store in `out` the sums of products over the last axis of both operands.
+
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b).
+    """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
             np.matmul(to_float32(a, threads), to_float32(b, threads).swapaxes(-1, -2), out=out)

@@ -1,6 +1,6 @@
-"""Values taken apart into integers: sums of terms m * 2**e with a signed integer m below 2**53.
+"""Values split into integers: each value is a sum of terms m * 2**e with an integer m, |m| < 2**53.
 
-A value is one term, or two where a block has an offset.
+A value has one term, or two if its block has an offset.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits
 
-#: Classes of values, each plus one if negative.
+#: Classes of values. The class of a negative value is one more.
 NUMBER, ZERO, INFINITY, NOT_A_NUMBER = 0, 2, 4, 6
 
 
 @dataclass(frozen=True)
 class Term:
-    """An array of numbers m * 2**e: normalized signed m, zero for what is not a finite number, and classes."""
+    """An array of numbers m * 2**e, and their classes.
+
+    The signed significand m is zero for infinities and NaN.
+    """
 
     significands: Array
     exponents: Array
@@ -31,7 +34,7 @@ class Term:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Term:
-        """What codes of any format mean, given as integers of any type and shape."""
+        """Return the values of codes of any format, given as integers of any type and shape."""
         width = source.mantissa_bits
         sign, exponent, significand, kind = make_unpack(source, width)(codes.astype(np.int64))
         finite = kind == FINITE
@@ -46,7 +49,7 @@ class Term:
         return Term(self.significands[index], self.exponents[index], self.classes[index])
 
     def scaled(self, scales: Array) -> Term:
-        """Times powers of two, given as E8M0 codes."""
+        """Return this term times powers of two, given as E8M0 codes."""
         nan = scales == E8M0.nan_code
         return Term(
             np.where(nan, 0, self.significands),
@@ -57,34 +60,34 @@ class Term:
 
 @cache
 def meanings(element: ElementFormat) -> Term:
-    """By code."""
+    """Return the values of all elements of a format, indexed by code."""
     return Term.of_codes(np.arange(1 << element.bits), element)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A matrix of values taken apart: what a loop over exact products reads."""
+    """A matrix of values split into terms, as the loops over exact products read it."""
 
-    significands: Array  # (terms, rows, length)
+    significands: Array  # of shape (terms, rows, length)
     exponents: Array
-    classes: Array  # (rows, length): of the values
-    special: Array  # (rows): whether a row holds an infinity or NaN
+    classes: Array  # of the values, shape (rows, length)
+    special: Array  # True for each row that holds an infinity or NaN
 
     @classmethod
     def of(cls, *terms: Term) -> Terms:
-        """One term, or two to be added."""
+        """Return a matrix of values with one term, or with two that are to be added."""
         classes = terms[0].classes if len(terms) == 1 else class_of_sum(*terms)
         significands, exponents = np.stack([t.significands for t in terms]), np.stack([t.exponents for t in terms])
         return cls(significands, exponents, classes, np.any(classes >= INFINITY, -1))
 
     @classmethod
     def of_elements(cls, x: Operand) -> Terms:
-        """The elements of a matrix, without scales."""
+        """Return the elements of a matrix, without scales."""
         return cls.of(meanings(x.format)[x.array])
 
     @classmethod
     def of_values(cls, x: Operand) -> Terms:
-        """The exact values of a matrix that is `by_rows`."""
+        """Return the exact values of a matrix that is `by_rows`."""
         if x.scales is None:
             return cls.of(Term.of_codes(signed_bits(x.array), x.format))
         values = meanings(x.format)[x.array].scaled(_for_each_element(x.scales, x))
@@ -108,9 +111,10 @@ def _for_each_element(per_block: Array, x: Operand) -> Array:
 
 
 def class_of_sum(first: Term, second: Term) -> Array:
-    """The classes of first + second, exactly."""
+    """Return the classes of the exact sums first + second."""
     a, b = first.classes, second.classes
-    # Magnitudes compare as (exponent of the leading bit, significand with its leading bit in one place).
+    # Magnitudes compare by the exponent of the leading bit, then by the significand with its
+    # leading bit aligned.
     (size_a, order_a), (size_b, order_b) = (_leading(x) for x in (first, second))
     larger = np.where(order_a == order_b, size_a > size_b, order_a > order_b)
     equal = (order_a == order_b) & (size_a == size_b)

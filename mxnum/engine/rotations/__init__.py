@@ -1,5 +1,5 @@
-"""Orthogonal transforms of blocks, each result an exact sum that is rounded once.
+"""Orthogonal transforms of blocks. Each result is an exact sum that is rounded once.
 
-`host` goes through arrays; `by_floats` has the loop for blocks whose sums float64 holds, `by_integers` the one for all.
-Imports `machine` and `traversal`.
+`host` transforms whole arrays. `by_floats` has the loop for blocks whose sums are exact in float64,
+and `by_integers` has the loop for all other blocks. Imports `machine` and `traversal`.
 """

@@ -1,10 +1,13 @@
-"""The Hadamard transform where float64 holds every sum: 24 bits or fewer, and exponents that lie close enough.
+"""The Hadamard transform of blocks whose sums are all exact in float64.
 
-All partial sums of a block are exact if the numbers are multiples of one power of two u, and the sum of their
-magnitudes is below 2**53 u. With m the largest magnitude and c = 4 * size * m, the test is (x + c) - c == x for each x.
-The sum x + c lies within c / 16 of c, and is a multiple of u, half of the last place of c; so is x then, for it is the
-difference of two. As u > 2**-54 c, the magnitudes sum to size * m = c / 4 < 2**52 u. The test fails for infinities and
-NaN, whose blocks are left.
+The numbers have 24 significant bits or fewer, and the exponents of a block lie close together.
+
+All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
+sum of their magnitudes is below 2**53 u. With m the largest magnitude and c = 4 * size * m, the
+test is (x + c) - c == x for each x. The sum x + c lies within c / 16 of c, and is a multiple of u,
+which is half of the last place of c. If the test holds, x is the difference of two multiples of u,
+and so a multiple of u. As u > 2**-54 c, the magnitudes sum to at most size * m = c / 4 < 2**52 u.
+The test fails for infinities and NaN: the loop leaves their blocks to `by_integers`.
 """
 
 from __future__ import annotations
@@ -20,22 +23,26 @@ from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: Numbers that are transformed at a time: they stay in the nearest cache.
+#: Numbers that are transformed together. They fit the first-level cache.
 AT_ONCE = 1 << 10
 _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """(x, out, step, signs, signs_after, factor, (first, last), lanes, marks) -> blocks left, which are marked.
+    """Return `loop(x, out, step, signs, signs_after, factor, (first, last), lanes, marks)`.
 
-    Arrays are flat and hold bit patterns. Block n begins at (n // step) * step * size + n % step, and its numbers are
-    `step` apart. `signs` multiply what is read, `signs_after` what is summed; `factor` is a power of two. So many
-    `lanes` are done side by side, which a compiler vectorizes because it does not know how many.
+    The loop transforms blocks `first` to `last`, and returns how many it left because their sums
+    may not be exact. It sets `marks` for the blocks it left.
+
+    Arrays are flat and hold bit patterns. Block n begins at (n // step) * step * size + n % step,
+    and its numbers are `step` apart. The loop multiplies the numbers by `signs` and the sums by
+    `signs_after` and `factor`, a power of two. It transforms `lanes` blocks side by side. The
+    compiler vectorizes this because it does not know the number.
     """
     widen, narrow = _conversions(source)
 
-    # Number j of block k of those that are done together lies at values[j * lanes + k].
+    # Of the blocks that are transformed together, number j of block k is values[j * lanes + k].
 
     @not_inlined
     def read(x, starts, step, values, limit):
@@ -57,7 +64,7 @@ def transform(source: ElementFormat) -> Any:
             sign = signs[j]
             for k in range(lanes):
                 if lost[k] == 0:
-                    # (an exact zero is +0)
+                    # Adding 0 makes +0 of -0: an exact sum of zero is +0.
                     narrow(out, starts[k] + j * step, (values[j * lanes + k] * sign + 0.0) * factor)
 
     def loop(x, out, step, signs, signs_after, factor, bounds, lanes, marks):
@@ -84,7 +91,10 @@ def transform(source: ElementFormat) -> Any:
 
 @not_inlined
 def _look(values, limit, lost, signs):
-    """Numbers times their signs, and what each block loses in the test: nothing if its sums are exact."""
+    """Multiply `values` by their signs, and set `lost` to 0 for each block whose sums are exact.
+
+    `lost` becomes the error that the test of this module finds in a block.
+    """
     forbid_inlining()
     lanes = limit.size
     limit *= 4.0 * signs.size
@@ -93,13 +103,14 @@ def _look(values, limit, lost, signs):
         sign = signs[j]
         for k in range(lanes):
             value = values[j * lanes + k]
-            lost[k] += abs((value + limit[k]) - limit[k] - value)  # (NaN stays)
+            # NaN stays NaN, which is not 0.
+            lost[k] += abs((value + limit[k]) - limit[k] - value)
             values[j * lanes + k] = value * sign
 
 
 @not_inlined
 def _add_and_subtract(values, lanes):
-    """The transform, without a factor."""
+    """Replace `values` by their Hadamard transform, without a factor."""
     forbid_inlining()
     half = lanes
     while half < values.size:
@@ -111,7 +122,10 @@ def _add_and_subtract(values, lanes):
 
 
 def _conversions(source: ElementFormat) -> Any:
-    """A number read as float64, and a float64 number rounded once and written."""
+    """Return `(widen(x, i), narrow(out, i, value))`.
+
+    `widen` reads a number as float64. `narrow` rounds a float64 number once and writes it.
+    """
     if source == _FLOAT32:
 
         @dialect

@@ -1,7 +1,7 @@
-"""The Hadamard transform by integers: any numbers, in any floating-point environment.
+"""The Hadamard transform by integers, for any numbers, in any floating-point environment.
 
-The numbers of a block are written with digits of 48 bits above the last place of the smallest. A sum of them is the sum
-of their digits, each by itself in 64 bits; what is carried is carried once, at the end.
+Each number of a block is written as digits of 48 bits, in units of the last place of the smallest
+number. The loop adds each digit by itself, in 64 bits, and propagates carries once, at the end.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: Bits of a digit, which leave room in 64 for a sum of 2**14 of either sign, the most that there are in a block.
+#: Bits of a digit. An integer of 64 bits can hold the sum of 2**14 digits of either sign, and no
+#: block has more numbers.
 _DIGIT = 48
 _MASK = (1 << _DIGIT) - 1
-#: Significand width of a sum that is handed to rounding.
+#: Significand width of a sum before it is rounded.
 _WIDTH = 60
 
 
 @dialect
 def butterflies(values):
-    """H times a vector, in place."""
+    """Replace a vector by H times it, H being the Hadamard matrix."""
     half = 1
     while half < values.size:
         for i in range(0, values.size, 2 * half):
@@ -39,7 +40,7 @@ def butterflies(values):
 
 @dialect
 def place(digits, index, significand, position):
-    """Write significand * 2**position, with |significand| < 2**53, to a column of digits."""
+    """Write significand * 2**position to column `index` of `digits`; |significand| < 2**53."""
     first, shift = position // _DIGIT, position % _DIGIT
     sign = -1 if significand < 0 else 1
     magnitude = abs(significand)
@@ -51,7 +52,10 @@ def place(digits, index, significand, position):
 
 @dialect
 def carry(digits, index):
-    """Digits into 0..2**48-1, all but the last, which keeps the sign."""
+    """Limit the digits of column `index` to 0..2**48-1 by propagating carries.
+
+    The last digit keeps the sign.
+    """
     for k in range(digits.shape[0] - 1):
         digit = int(digits[k, index])
         digits[k, index] = digit & _MASK
@@ -60,9 +64,10 @@ def carry(digits, index):
 
 @dialect
 def leading(digits, index):
-    """(sign, position, significand) of a column: the number is about significand * 2**(position - 60), to odd.
+    """Return (sign, position, significand) of the number in column `index`.
 
-    The leading bit of the significand is 2**60; zero has significand zero.
+    The magnitude of the number is significand * 2**(position - 60), rounded to odd. The leading bit
+    of the significand is 2**60. Zero has significand zero.
     """
     last = digits.shape[0] - 1
     carry(digits, index)
@@ -76,7 +81,7 @@ def leading(digits, index):
         last -= 1
     if last < 0:
         return 0, 0, 0
-    # The leading digit, and as much of the two below as there is room for.
+    # The significand takes the leading digit, and as many bits of the next two as fit.
     top = int(digits[last, index])
     middle = int(digits[last - 1, index]) if last > 0 else 0
     low = int(digits[last - 2, index]) if last > 1 else 0
@@ -97,9 +102,10 @@ def leading(digits, index):
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """(x, out, step, signs, signs_after, exponent, (first, last), marks): the marked blocks, times 2**exponent.
+    """Return `loop(x, out, step, signs, signs_after, exponent, (first, last), marks)`.
 
-    Arrays, blocks and signs are as in `by_floats.transform`.
+    The loop transforms the marked blocks and multiplies them by 2**exponent. Arrays, blocks and
+    signs are as in `by_floats.transform`.
     """
     mantissa, mask = source.mantissa_bits, (1 << source.bits) - 1 if source.bits < 64 else -1
     unpack = make_unpack(source, mantissa)
@@ -125,7 +131,8 @@ def transform(source: ElementFormat) -> Any:
                 if significand:
                     least, greatest = min(least, e), max(greatest, e)
             if state != FINITE:
-                # (every sum has every infinity as a term, of one sign or the other)
+                # Every infinity is a term of every sum, so a sum without NaN is infinite only if
+                # all their signs agree.
                 butterflies(infinite)
                 for j in range(size):
                     total = int(infinite[j]) if signs_after[j] > 0 else -int(infinite[j])

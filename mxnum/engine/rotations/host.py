@@ -1,4 +1,4 @@
-"""The Hadamard transform of numpy arrays: made contiguous, cut into shares, and given to the loops."""
+"""The Hadamard transform of numpy arrays of any strides, with blocks shared among threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.engine.traversal.blocked_copy import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
-#: Below this many numbers a thread costs more than it saves.
+#: With fewer numbers, another thread costs more than it saves.
 _NUMBERS_PER_THREAD = 1 << 16
 
 
@@ -27,14 +27,16 @@ def hadamard(
     out: Array | None = None,
     threads: int | None = None,
 ) -> Array:
-    """H (signs * x) / sqrt(size) of every ``size = len(signs)`` numbers along an axis; or signs * (H x) / sqrt(size).
+    """Return H (signs * x) / sqrt(size) for every ``size = len(signs)`` numbers along an axis.
 
-    The length of the axis is a multiple of `size`, a power of 4. `out` may share memory with x.
+    If `inverse`, return signs * (H x) / sqrt(size). The length of the axis is a multiple of `size`,
+    which is a power of 4. The result is `out`, if given, which may share memory with x.
     """
     order = memory_order(x)
     given = contiguous(x.transpose(order))
     made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
-    # A block is read before it is written, so that results may go where the numbers were, but nowhere near.
+    # The loops read a block before they write it. So results may overwrite exactly the numbers they
+    # are made of, but other overlaps need a buffer.
     is_aside = not made.flags.c_contiguous or (
         np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
     )
@@ -49,7 +51,7 @@ def hadamard(
 def _transform(
     x: Array, out: Array, source: ElementFormat, step: int, signs: Array, inverse: bool, threads: int | None
 ) -> None:
-    """Of flat contiguous arrays; the numbers of a block are `step` apart."""
+    """Compute the transform of flat contiguous arrays. The numbers of a block are `step` apart."""
     size = len(signs)
     blocks = x.size // size
     halvings = (size.bit_length() - 1) // 2

@@ -1,4 +1,4 @@
-"""The way through an array: the walk over blocks, memory order, contiguous parts, blocked copies.
+"""Walks of loops over the blocks of an array, contiguous parts of arrays, and blocked copies.
 
-Knows shapes, strides and blocks, not what is computed. Imports `machine`.
+The modules know shapes, strides and blocks, but not what a loop computes. Imports `machine`.
 """

@@ -1,4 +1,4 @@
-"""How the loops go through a contiguous array: the shape that they see, and what each thread does."""
+"""Walks of loops through contiguous arrays: the shape a loop receives, and each thread's share."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
 from mxnum.memory.dtypes import Array
 
-#: Block lengths for which rows have a loop of constant length, the usual one and a shorter.
+#: Block lengths for which the loops along rows are also compiled with a constant length.
 USUAL_RUN, SHORT_RUN = 32, 16
-#: Run lengths for which tiles have a loop of their own.
+#: Values of `Walk.run` for which the loops over tiles are also compiled with a constant length.
 CONSTANT_RUNS = (1, 2, 4, 8, 16)
-#: Elements of a group of blocks, and for which random bits are drawn at a time, at most.
+#: The greatest number of elements in a group of blocks, and for which random bits are drawn at
+#: once.
 PIECE = 4096
-#: Blocks that a loop along rows takes at a time, at most: they stay in the first cache between its phases.
+#: The greatest number of blocks in a group. A group stays in the first-level cache between the
+#: phases of a loop.
 GROUP = 32
-#: Elements of a panel of columns: while one is done, the next is fetched to the first caches. And its columns, at most.
+#: Elements of a panel of columns, and its greatest number of columns. While a loop processes one
+#: panel, the next is fetched to the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: The same along rows, for loops that take bands: as many float32 numbers as they ask for ahead, so that one panel is
-#: fetched while the one before it is done.
+#: Elements of a panel along rows, for loops that process bands. They prefetch this many float32
+#: numbers, so that one panel is fetched while the panel before it is processed.
 ROW_PANEL = 2048
-#: Below this many elements a thread costs more than it saves.
+#: With fewer elements, another thread costs more than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: Columns below which blocks of several rows of a larger array are worth a copy in which they are rows.
+#: An array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied so that its
+#: blocks become rows, if a block is one column of several rows: loops along so few columns are
+#: slower than the copy.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
-#: Marks of groups that are still to be done: those that may hold what is not finite, and those of finite numbers alone.
+#: Marks of groups that are still to be processed: MIXED may hold NaN or infinities, FINITE holds
+#: finite numbers alone.
 MIXED, FINITE = 1, 2
 
-#: What one call of a loop does: rows or bands `first` to `last`, and of each the blocks or columns `begin` to `end`.
+#: What one call of a loop processes: (first, last, begin, end) stands for rows or bands `first` to
+#: `last`, and within each of these the blocks or columns `begin` to `end`.
 Bounds = tuple[int, int, int, int]
 
 
@@ -47,29 +54,34 @@ class Walk:
     columns: int
     k: int
     run: int
-    #: Of a code, where loops read or write codes packed: each row and each block begins at a byte then.
+    #: Bits of a code, for loops that read or write packed codes. Each row and each block then
+    #: begins at a byte.
     bits: int = 8
-    #: Columns of a panel, for loops that take bands whatever the blocks; 0 where rows have loops of their own.
+    #: Columns of a panel, for loops that process bands of rows for any blocks. It is 0 if rows have
+    #: loops of their own.
     fixed_panel: int = 0
 
     @cached_property
     def along_rows(self) -> bool:
-        """Whether the loops of `rows` take it; those of `columns` take the others."""
+        """True if the loops of `rows` process this walk, False if those of `columns` do."""
         return self.k == 1 and self.run >= SHORT_RUN and not self.fixed_panel
 
     @cached_property
     def in_bands(self) -> Walk:
-        """The same for loops that take bands of rows whatever the blocks."""
+        """This walk with fixed panels, for loops that process bands of rows for any blocks."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """The same for loops that redo what is marked: a group of blocks is a panel to them."""
+        """This walk for loops that redo marked groups, which see a group of blocks as a panel."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
     def constant_run(self) -> int:
-        """What run is, where there is a loop for that length; along rows if all but one of many blocks have it."""
+        """The value of `run` if there is a loop compiled for it, else 0.
+
+        Along rows, also 0 if rows are short and end in a shorter block.
+        """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
         is_common = self.run in (USUAL_RUN, SHORT_RUN)
@@ -77,7 +89,7 @@ class Walk:
 
     @cached_property
     def panel(self) -> int:
-        """Columns of a panel, a multiple of run."""
+        """The number of columns of a panel, a multiple of `run`."""
         if self.fixed_panel:
             return self.fixed_panel
         fits = min(ROW_PANEL if self.along_rows else WIDEST_PANEL, max(PANEL // self.k, 64), self.columns)
@@ -85,32 +97,35 @@ class Walk:
 
     @cached_property
     def group(self) -> int:
-        """Blocks of a group."""
+        """The number of blocks in a group."""
         return max(1, min(GROUP, PIECE // self.run))
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """What the loop is told."""
+        """The shape that the loop receives as an argument."""
         if self.along_rows:
             return self.columns, self.run, self.group
         return self.rows, self.columns, self.k, self.run, self.panel
 
     @cached_property
     def groups(self) -> int:
-        """How many groups, or panels, there are: each has a mark."""
+        """The number of groups, or panels. Each has a mark."""
         full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
         return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
-        """Rows or bands, what the loop takes of each, and how much of that at a time."""
+        """The number of rows or bands, the number of blocks or columns in each, and a step.
+
+        The step is the number of blocks or columns that the loop processes at once.
+        """
         if self.along_rows:
             return self.planes * self.rows, -(-self.columns // self.run), self.group
         return self.planes * -(-self.rows // self.k), self.columns, self.panel
 
     @cached_property
     def whole(self) -> Bounds:
-        """The bounds of one call for all."""
+        """The bounds of a single call that processes everything."""
         outer, inner, _ = self.extent
         return 0, outer, 0, inner
 
@@ -120,11 +135,11 @@ class Walk:
 
     @cached_property
     def is_for_one(self) -> bool:
-        """Whether more than one thread is never worth it."""
+        """True if a second thread costs more than it saves."""
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """The bounds of the calls that make up the whole, one for each thread that is worth it."""
+        """Return bounds that together cover the walk, one for each thread that saves time."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]
@@ -136,7 +151,7 @@ class Walk:
 
 @dialect
 def rows_of(band, shape):
-    """First and last row of a band."""
+    """Return the first row of a band, and the row after its last."""
     rows, _, k, _, _ = shape
     bands = (rows + k - 1) // k
     begin = band % bands * k
@@ -145,7 +160,10 @@ def rows_of(band, shape):
 
 @dialect
 def panel_of(band, column, shape):
-    """Number of the panel that begins there, and its width; a short block is a panel by itself."""
+    """Return the number of the panel that begins at `column`, and its width.
+
+    A short block at the end of a row is a panel by itself.
+    """
     _, columns, _, run, panel = shape
     full = columns // run * run
     per_band = (full + panel - 1) // panel + (1 if full < columns else 0)
@@ -156,13 +174,15 @@ def panel_of(band, column, shape):
 
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
-    """The walk through a contiguous array; None where its blocks have to be made rows first.
+    """Return the walk through a contiguous array, or None if its blocks must become rows first.
 
-    Those are blocks over axes that no loop has, and columns so few that a loop along them would be too short.
+    A copy is needed for blocks along axes that no loop supports, and for so few columns that a loop
+    along them is slow.
     """
     clipped = tuple(min(block, max(1, length)) for block, length in zip(blocks, shape, strict=True))
     lengths, sizes = (list(axes) for axes in collapse(shape, clipped))
-    if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:  # no block is cut short: rows join
+    # If blocks lie in rows and none is short, rows can be joined.
+    if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:
         lengths[-2:], sizes[-2:] = [lengths[-2] * lengths[-1]], [sizes[-1]]
     while len(lengths) < 3:
         lengths.insert(0, 1)
@@ -176,9 +196,10 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
-    """(threads, arrays, *rest) -> the sum of what a loop returns that goes through all of a walk.
+    """Return `run(threads, arrays, *rest)`, which runs a loop over all of a walk.
 
-    The loop takes arrays, shape, bounds, and the rest.
+    `run` calls `loop(*arrays, shape, bounds, *rest)` once per thread, and returns the sum of the
+    results.
     """
     shape, whole, is_for_one = walk.shape, walk.whole, walk.is_for_one
 
@@ -195,6 +216,9 @@ def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
 
 
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """What there is to do for so many elements, shared among the threads that are worth it."""
+    """Return the items cut into a share for each thread that saves time.
+
+    All items together have `elements` elements.
+    """
     count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
     return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]

@@ -1,4 +1,4 @@
-"""The order in which memory has the axes of an array, and copies that use all of the lines of the cache they touch."""
+"""The order of an array's axes in memory, and copies that use all of each cache line they touch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from mxnum.memory.dtypes import Array
 
 Order = tuple[int, ...]
 
-#: Elements on the side of a tile that is copied at once, where the memory of two arrays runs along different axes.
+#: Elements on the side of a tile. Arrays whose innermost axes differ are copied tile by tile.
 _SIDE = 128
 
 
 def memory_order(array: Array) -> Order:
-    """The axes by their strides, longest first; C order where elements share their memory."""
+    """Return the axes ordered by their strides, longest first.
+
+    Return C order if elements share memory (a stride is 0).
+    """
     axes = tuple(range(array.ndim))
     if array.flags.c_contiguous:
         return axes
@@ -27,7 +30,7 @@ def memory_order(array: Array) -> Order:
 
 
 def contiguous(array: Array) -> Array:
-    """The array itself if it is C-contiguous, a copy if not."""
+    """Return the array itself if it is C-contiguous, else a contiguous copy."""
     if array.flags.c_contiguous:
         return array
     room = np.empty(array.shape, array.dtype)
@@ -36,11 +39,12 @@ def contiguous(array: Array) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Fill `target` with the elements of `source`, of the same shape and dtype, which it does not overlap.
+    """Store the elements of `source` in `target`, a separate array of the same shape and dtype.
 
-    numpy goes along the memory of the target, and touches a line of the cache for each element where that of the source
-    runs along another axis. Of a tile that was copied as it lies, every line is still there when its next element is
-    asked for; of the source's own lines, powers of two apart, the cache keeps few.
+    numpy follows the memory order of the target. If the source has another order, each element
+    touches another cache line, and the cache keeps few lines that are a power of two apart. So this
+    function first copies a tile in the source's own order: all lines of that copy stay in the cache
+    until their last element is read.
     """
     fast, slow = _innermost(target), _innermost(source)
     if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
@@ -56,6 +60,6 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _innermost(array: Array) -> int:
-    """The axis with the shortest step, or the last."""
+    """Return the axis with the shortest stride; -1 if no axis has two elements."""
     longer = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
     return min(longer, key=lambda axis: (abs(array.strides[axis]), -axis), default=-1)

@@ -1,6 +1,7 @@
-"""Arrays of any strides as contiguous parts, each with a walk that loops can take.
+"""Cuts arrays of any strides into contiguous parts, each with a walk for a loop.
 
-What is not contiguous is copied chunk by chunk; and where no walk goes through the blocks, every block is made a row.
+Arrays that are not contiguous are copied chunk by chunk. If no walk supports the blocks, every
+block is copied to a row.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from mxnum.engine.traversal.blocked_copy import contiguous, copy
 from mxnum.layout import Blocks, element_strides
 from mxnum.memory.dtypes import Array
 
-#: Elements of an array that are copied at a time; of one whose copies have a byte for each, four times as many.
+#: Elements of an array that are copied at a time by default.
 CHUNK = 1 << 17
 Where = tuple[Any, ...]
 
 
 class Readable(Protocol):
-    """What has as many elements as the array that is gone through, and is read part by part."""
+    """An array, in any representation, that is read part by part."""
 
     def read(self, where: Where) -> Array:
-        """A part, of any strides."""
+        """Return the elements of a part, with any strides."""
 
 
 class Writable(Protocol):
-    """The same of what is written."""
+    """An array, in any representation, that is written part by part."""
 
     def room(self, where: Where) -> Array:
-        """Where the elements of a part go, of any strides."""
+        """Return an array to be filled with the elements of a part. It can have any strides."""
 
     def put(self, where: Where, part: Array) -> None:
-        """That part, when they are there."""
+        """Store `part`, the array that `room` returned, once it is filled."""
 
 
 class Plain(NamedTuple):
-    """An array in memory, an item for each element."""
+    """An array in memory with an item for each element."""
 
     array: Array
 
@@ -54,67 +55,74 @@ class Plain(NamedTuple):
         return self.array[where]
 
     def put(self, where: Where, part: Array) -> None:
-        """It is there already."""
+        """Keep the array as it is, since `room` returned a view of it."""
 
 
 class Chunk(NamedTuple):
-    """Slices of an array, and of its scales."""
+    """Slices of an array, and the slices of its scales."""
 
     where: Where
     blocks_where: Where
-    #: The C-order index of the first element; None where the others do not follow it one by one.
+    #: The C-order index of the first element; None if the elements of the chunk are not
+    #: consecutive.
     first: int | None
 
 
 class Part(NamedTuple):
-    """A part of all arrays, each contiguous, with the walk of a loop through it."""
+    """The same part of all arrays, each contiguous, with the walk of a loop through it."""
 
     walk: Walk
-    #: What is read, and what is written.
+    #: The elements that the loop reads, and the array that it writes.
     x: Array
     out: Array
-    #: What belongs to its blocks: scales, offsets; and what is read beside them.
+    #: Arrays with an item for each block: scales, offsets, and `Arrays.beside`.
     sides: tuple[Array, ...]
-    #: The C-order index of its first element, if the others follow it one by one.
+    #: The C-order index of the first element; None if the elements of the part are not consecutive.
     first: int | None
-    #: Words that go with its elements; None where there are none, or `first` says which they are.
+    #: Random words of the elements. None if there are none, or if `first` determines them.
     words: Array | None
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """An array that is gone through, and what goes with its elements and its blocks."""
+    """An array to process part by part, with arrays for its elements and for its blocks."""
 
     shape: tuple[int, ...]
     blocks: Blocks
     x: Readable
     out: Writable
-    #: Scales, offsets.
+    #: Scales and offsets.
     sides: tuple[Array, ...]
-    #: Words that are read with the elements.
+    #: Random words, one for each element.
     words: Readable | None = None
-    #: What is read beside the sides, shaped as they are.
+    #: Another array that is read, shaped as `sides` are.
     beside: Array | None = None
-    #: Whether parts whose elements follow each other need no words, but the index of the first element.
+    #: True if a part of consecutive elements needs no words, but only the index of its first
+    #: element.
     first_will_do: bool = False
     writes_sides: bool = False
-    #: What a cut along the last axis has to be a multiple of.
+    #: Cuts along the last axis are at multiples of this.
     whole_rows: int = 1
-    #: Whether results go over what is read, which is copied then: no loop is vectorized whose arrays are one.
+    #: True if results overwrite the input. Each part of the input is then copied first, since
+    #: compilers do not vectorize a loop that reads and writes the same array.
     in_place: bool = False
-    #: Whether short blocks that are made rows are filled with zeros, not with an element that they have.
+    #: True if short blocks that become rows are padded with zeros; else they are padded with one of
+    #: their elements.
     fills_with_zeros: bool = False
-    #: Elements of a part, at most, if its blocks are not larger.
+    #: The greatest number of elements of a part, unless a single block is larger.
     at_once: int = CHUNK
 
     def run(self, work: Callable[[Part], None], threads: int | None) -> None:
-        """Call `work` with each part, so many at a time."""
+        """Call `work` with each part, in `threads` threads at most."""
         cuts = (*self.blocks[:-1], math.lcm(self.blocks[-1], self.whole_rows)) if self.blocks else ()
         parts = chunks(self.shape, cuts, self.blocks, self.at_once)
         run_in_threads(partial(self._go, work), shares_of(parts, math.prod(self.shape), threads))
 
     def _go(self, work: Callable[[Part], None], chunks: Sequence[Chunk]) -> None:
-        """Part after part: what was written to one is in its place before the next is read."""
+        """Call `work` with the part of each chunk.
+
+        The results of one part are stored before the next is read.
+        """
         by_walk = walk_of(self.shape, self.blocks) is not None
         for where, blocks_where, first in chunks:
             given = self.x.read(where)
@@ -146,9 +154,9 @@ class Arrays:
 
 
 def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "edge") -> Array:
-    """The elements of an array with a row for each block; short blocks are filled with an element that they have.
+    """Return the elements of an array with a row for each block.
 
-    Or with zeros: "constant".
+    Short blocks are padded with one of their elements, or with zeros if `fill` is "constant".
     """
     sizes = _clipped(part.shape, blocks)
     padding = [(0, -length % size) for length, size in zip(part.shape, sizes, strict=True)]
@@ -158,7 +166,7 @@ def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "ed
 
 
 def from_rows(rows: Array, shape: tuple[int, ...], blocks: Blocks) -> Array:
-    """The inverse, for an array of that shape."""
+    """Return the array with `shape` of which `as_rows` made these rows."""
     sizes = _clipped(shape, blocks)
     padded = np.empty([-(-length // size) * size for length, size in zip(shape, sizes, strict=True)], rows.dtype)
     target = _by_blocks(padded, sizes)
@@ -171,7 +179,11 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 
 
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
-    """A view of whole blocks with the axes (number of blocks along each, elements of a block along each)."""
+    """Return a view of an array of whole blocks with twice as many axes.
+
+    The first half counts the blocks along each axis, the second half the elements of a block along
+    each axis.
+    """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
     return array.reshape([n for pair in pairs for n in pair]).transpose((*range(0, rank, 2), *range(1, rank, 2)))
@@ -179,16 +191,21 @@ def _by_blocks(array: Array, blocks: Blocks) -> Array:
 
 @lru_cache(maxsize=64)
 def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHUNK) -> Sequence[Chunk]:
-    """Chunks with at most so many elements each, if that can be, each a multiple of `cuts` long, and so of blocks."""
+    """Return chunks that cover `shape`, with at most `most` elements each if `cuts` allows it.
+
+    The length of a chunk along each axis is a multiple of `cuts`, which are multiples of `blocks`.
+    """
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # The first axis that can be cut finely enough; of those before it as little at a time as is allowed.
+    # The chunks are cut along the first axis that can be cut finely enough. Along the axes before
+    # it, a chunk is as short as `cuts` allows.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))
     in_all = -(-shape[axis] // sizes[axis])
-    step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]  # all chunks have about the same size
+    # All chunks have about the same size.
+    step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]
     steps = [*sizes[:axis], max(step, 1)]
     strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])
     made = []
