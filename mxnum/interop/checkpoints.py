@@ -3,10 +3,12 @@
 A checkpoint is a file, or a folder of files. Its tensors are mapped and read only when they are
 used, so it may be larger than memory. The names of tensors say how a weight is stored:
 
-- ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`) - ``w
-w_scale w_scale_2``: NVFP4 of ModelOpt - ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
-- ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`) - ``w_blocks w_scales``, or with dots:
-MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`) - tensors that `mxnum.interop.safetensors` saved
+- ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`)
+- ``w w_scale w_scale_2``: NVFP4 of ModelOpt
+- ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
+- ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`)
+- ``w_blocks w_scales``, or with dots: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
+- tensors that `mxnum.interop.safetensors` saved
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ the global scale:
   multiplies numbers when they are *encoded* (a value is element * scale / global scale). It is an
   array of one axis with one element.
 - ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies numbers
-when
-  they are *decoded*. It is an array without axes.
+  when they are *decoded*. It is an array without axes.
 
 An `MXArray` holds the factor of decoding. A global scale of encoding is therefore replaced by its
 reciprocal in float32, as in compressed-tensors' own converter. `MXArray.dequantize` rounds the
