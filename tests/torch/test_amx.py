@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mxnum.recipe import Recipe
-from mxnum.torch import amx
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
+from mxnum.torch import amx  # noqa: E402
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="the extra torch is not installed")
 from mxnum.torch import amx
 
 
