@@ -94,7 +94,7 @@ def test_real_units():
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_where_there_are_none(monkeypatch):
+def test_units_that_are_not_there_are_told(monkeypatch):
     check = amx.check.__wrapped__
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
     monkeypatch.setattr(torch.backends.mkldnn, "matmul", SimpleNamespace(), raising=False)

@@ -90,8 +90,7 @@ class Experiment:
             operand = getattr(self.precision, name)
             if operand is not None and operand.is_mx:
                 fmt = formats.get(operand.format)
-                accepted = "in a format with E8M0 scales, which experiments need"
-                errors.require(fmt.scale.power_of_two, name, accepted, f"{fmt.name}, whose scales are {fmt.scale.name}")
+                errors.require(fmt.scale.power_of_two, name, "in a format with E8M0 scales", fmt.name)
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
                 errors.require(is_plain, name, "quantized: other errors are for gamma and beta", str(operand))
