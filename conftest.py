@@ -7,8 +7,8 @@ import pytest
 
 pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled"]
 
-# Compilers and collected tests make millions of objects that stay: looking for cycles among them again and again took
-# a twelfth of a run.
+# Compilers and collected tests make millions of objects that stay: looking for cycles among them
+# again and again took a twelfth of a run.
 gc.set_threshold(100_000, 50, 50)
 
 

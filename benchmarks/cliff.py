@@ -52,7 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are compared with.
+#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are
+#: compared with.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 

@@ -18,7 +18,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
 exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
 
-#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an element.
+#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an
+#: element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,

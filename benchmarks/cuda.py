@@ -42,7 +42,8 @@ CALLS = 10
 COPIED = 8.0
 #: From so many elements on, kernels take most of the time, not Python.
 LARGE = 1 << 28
-#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are written.
+#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
+#: written.
 _CODES = 5 + 1 / 32
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 

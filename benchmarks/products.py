@@ -17,7 +17,8 @@ TEXT = """The baseline is numpy's float32 product of matrices of the same shapes
 quantized beforehand, unless a line says otherwise. `exact` has no goal; it is measured on smaller matrices, against
 float32 products of the same size."""
 
-#: Goals at 1024 × 1024 × 1024. `block` needs wider sums for E4M3 than for the formats of 4 and 6 bits; E5M2 has none.
+#: Goals at 1024 × 1024 × 1024. `block` needs wider sums for E4M3 than for the formats of 4 and 6
+#: bits; E5M2 has none.
 BLOCK_GOALS = {
     "mxfp8_e4m3": 2.1, "mxfp6_e3m2": 1.1, "mxfp6_e2m3": 1.1, "mxfp4_e2m1": 1.1, "mxint8": 1.1,
 }  # fmt: skip

@@ -20,7 +20,8 @@ class Table:
     title: str
     #: The unit of the numbers, for a heading and an axis.
     unit: str
-    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over `Measurement.x`. ``none``.
+    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over
+    #: `Measurement.x`. ``none``.
     plot: str = "dots"
 
 

@@ -1,6 +1,7 @@
 """Draw the figures of the README: ``python docs/figure.py`` writes docs/figure.svg and docs/runaway.svg.
 
-It needs the extras ``plots`` and ``experiments``. The first figure is computed, the second shows runs that are stored.
+It needs the extras ``plots`` and ``experiments``. The first figure is computed, the second shows
+runs that are stored.
 """
 
 import sys

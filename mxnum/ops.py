@@ -71,7 +71,8 @@ def quantize(
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
-        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last) share a scale.
+        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last)
+        share a scale.
     block_shape
         ``(r, c)``: each tile of r by c elements of the last two axes shares a scale.
     blocks

@@ -1,13 +1,15 @@
 """The loops of the definition against exact rationals: every float32 pattern, and breakpoints under every scale code.
 
-Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types and on every code of
-the decoders; the float32 loops, compiled as users get them, at the same breakpoints. Full tier: the compiled loops over
-all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64 breakpoints.
+Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types
+and on every code of the decoders; the float32 loops, compiled as users get them, at the same
+breakpoints. Full tier: the compiled loops over all 2**32 float32 patterns, all 16-bit patterns
+under all scales, all codes, and the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
-runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records what has finished.
-A theorem about a loop is recorded with the loop's source too: a change to it makes the ledger stale.
+runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records
+what has finished. A theorem about a loop is recorded with the loop's source too: a change to it
+makes the ledger stale.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must
-#: not count.
+#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits
+#: must not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (

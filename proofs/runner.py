@@ -24,7 +24,8 @@ from typing import Any
 import proofs.theorems
 from proofs.theorem import Outcome, Theorem
 
-#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not installed.
+#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not
+#: installed.
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}

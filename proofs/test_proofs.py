@@ -10,7 +10,8 @@ from proofs.theorem import Outcome, Theorem
 
 FAST = choose(collect().theorems.values(), "fast")
 FAMILIES = ledger.families(FAST)
-#: All theorems have their record in the ledger, which has to be about the code as it is: `test_ledger`.
+#: All theorems have their record in the ledger, which has to be about the code as it is:
+#: `test_ledger`.
 SAMPLE = sample(FAMILIES.values(), ledger.recorded_seconds())
 
 

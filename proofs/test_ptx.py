@@ -106,7 +106,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("shr.s64 %rd3, %rd1, %r2;", "%rd3", {"rd1": TOP, "r2": 1000}, -1),
     ("shr.s32 %r3, %r1, %r2;", "%r3", {"r1": -8, "r2": 1}, -4),
     ("shr.u16 %rs5, %rs3, 15;", "%rs5", {"rs3": 0x8000}, 1),
-    # Conversions chop to the source type, extend by its sign, then fill the destination by the sign of its type.
+    # Conversions chop to the source type, extend by its sign, then fill the destination by the sign
+    # of its type.
     ("cvt.u64.u32 %rd3, %r1;", "%rd3", {"r1": -1}, 0xFFFFFFFF),
     ("cvt.s64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
     ("cvt.u64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
@@ -129,7 +130,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("setp.eq.s32 %p1, %r1, 1; not.pred %p2, %p1;", "%p2", {"r1": 1}, 0),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 1, "rd1": 5}, 5),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 0, "rd1": 5}, 77),
-    # bfi: a's low bits into b; a field that sticks out is cut, a position beyond the word leaves b as it is.
+    # bfi: a's low bits into b; a field that sticks out is cut, a position beyond the word leaves b
+    # as it is.
     ("bfi.b64 %rd3, %rd1, %rd2, 8, 8;", "%rd3", {"rd1": 0x1AB, "rd2": 0x77777}, 0x7AB77),
     ("bfi.b32 %r3, %r1, %r2, 28, 8;", "%r3", {"r1": 0xFF, "r2": 5}, -0x10000000 + 5),
     ("bfi.b32 %r3, %r1, %r2, 32, 8;", "%r3", {"r1": 0xFF, "r2": 5}, 5),

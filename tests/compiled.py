@@ -1,6 +1,7 @@
 """What tests compile, which is most of what they cost: ``pytest --compiled`` lists who compiled longest.
 
-Loops that were on disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to see what a first run costs.
+Loops that were on disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to see what
+a first run costs.
 """
 
 from __future__ import annotations

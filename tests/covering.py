@@ -38,7 +38,8 @@ class Covering:
     possible: Rows
     #: Which of them were chosen.
     chosen: tuple[int, ...]
-    #: For choices of which it is the kind that has to meet others: the number of the kind of each value.
+    #: For choices of which it is the kind that has to meet others: the number of the kind of each
+    #: value.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -110,9 +111,10 @@ def covering(
 ) -> Covering:
     """Cases in which every `strength` values of different choices meet, if any possible case has them.
 
-    `where` says of a case whether it is possible. Pairs in `apart` need not meet: what both choices are about is
-    compiled for each pair, say, and tested elsewhere. Where `kinds` says of what kind a value is, the kinds meet other
-    choices instead of the values, each of which occurs. The cases are the same in every run.
+    `where` says of a case whether it is possible. Pairs in `apart` need not meet: what both choices
+    are about is compiled for each pair, say, and tested elsewhere. Where `kinds` says of what kind
+    a value is, the kinds meet other choices instead of the values, each of which occurs. The cases
+    are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

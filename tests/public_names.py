@@ -1,6 +1,7 @@
 """What mxnum promises to keep: every public name with its signature, as docs/reference/public-names.txt lists them.
 
-`python -m tests.public_names --record` writes that file anew; torch and hypothesis have to be installed.
+`python -m tests.public_names --record` writes that file anew; torch and hypothesis have to be
+installed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mxnum"
 PUBLIC_NAMES = ROOT / "docs" / "reference" / "public-names.txt"
 
-#: The modules and folders of the package from the bottom up, and what each may import besides itself.
+#: The modules and folders of the package from the bottom up, and what each may import besides
+#: itself.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "output": set(),
@@ -51,7 +52,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
 }  # fmt: skip
-#: What `lab` may import besides public names: helpers that every room shares, and the type of arrays.
+#: What `lab` may import besides public names: helpers that every room shares, and the type of
+#: arrays.
 SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine. Each says in its docstring which of those before it it imports.

@@ -47,7 +47,8 @@ OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb")},
     "mxnum.lab.language_model": "torch",
 }
-#: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
+#: What a block that computes for minutes is made to do here instead; everything else is run as it
+#: stands.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
     "measure_every=250": "measure_every=10",
@@ -219,7 +220,8 @@ def takes_options(where, line, words):
 
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
-#: Those of `mxnum.torch` stand on a page of their own, of the language model on the page that says how to use it.
+#: Those of `mxnum.torch` stand on a page of their own, of the language model on the page that says
+#: how to use it.
 PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.language_model")]
 
 
@@ -289,3 +291,17 @@ def test_every_extra_is_on_the_page_about_the_installation():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     rows = re.findall(r"^\| (`.*?) \|", (DOCS / "howto" / "install.md").read_text(), re.M)
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)
+
+
+#: Pages that programs write. A table of theirs, or a report, is as wide as it is.
+GENERATED = ("proofs/LEDGER.md", "docs/lab/claims.md", "docs/benchmarks.md", "docs/reference/conformance.md")
+
+
+@pytest.mark.parametrize("page", sorted(set(ROOT.glob("*.md")) | set(PAGES)), ids=lambda p: str(p.relative_to(ROOT)))
+def test_prose_wraps_at_100_columns(page):
+    if str(page.relative_to(ROOT)) in GENERATED:
+        pytest.skip("a program writes this page")
+    fenced = {n for line, _, text in fences(page) for n in range(line, line + text.count("\n") + 1)}
+    prose = [(n, line) for n, line in enumerate(page.read_text().splitlines()) if n not in fenced]
+    wide = [n + 1 for n, line in prose if len(line) > 100 and not line.lstrip().startswith(("|", "#", "$$", "```"))]
+    assert not wide, f"{page.name}, lines {wide}"

@@ -62,7 +62,8 @@ CASES = {
     "bits without sr": (lambda: mx.quantize(X, "mxint8", random_bits=WORDS), "'random_bits' must be left out unless rounding='sr'"),
     "seed without sr": (lambda: mx.encode(X, "e4m3", seed=1), "'seed' must be left out unless rounding='sr'"),
     "fewer bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=8), "'sr_bits' must be left out unless rounding='sr'"),
-    # No test saw that these two were not looked at without rounding="sr": each was tried with it alone.
+    # No test saw that these two were not looked at without rounding="sr": each was tried with it
+    # alone.
     "sr_bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=31), "'sr_bits' must be between 1 and 30, not 31"),
     "sr_bits of a float without sr": (lambda: mx.fake_quantize(X, "mxint8", sr_bits=8.0), "'sr_bits' must be an integer, not 8.0"),
     "stream without sr": (lambda: mx.encode(X, "e4m3", stream=-1), "'stream' must be between 0 and 18446744073709551615, not -1"),

@@ -40,7 +40,8 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
-#: Every format, every way and every type of the values once: what runs is compiled for each of them.
+#: Every format, every way and every type of the values once: what runs is compiled for each of
+#: them.
 WAYS = [
     ("mxfp8_e4m3", {}, "float64"),
     ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
@@ -108,7 +109,8 @@ TENSOR_SCALES = {
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD | FLUSH_TO_ZERO], ids=hex)
 @pytest.mark.parametrize("tensor_scale", TENSOR_SCALES)
 def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
-    # Sums by fractions were made of floats, which are read as zeros; nothing here had scales that are floats.
+    # Sums by fractions were made of floats, which are read as zeros; nothing here had scales that
+    # are floats.
     draw = samples.generator("four over six", tensor_scale)
     x = (draw.integers(1, 1 << 22, (24, 16)) >> draw.integers(0, 9, (24, 1))).astype(np.uint32).view(np.float32)
     options = TENSOR_SCALES[tensor_scale]

@@ -47,7 +47,8 @@ COMPILED = {
 }
 
 
-#: Those that are tried in every run, in one order of memory each; what a case costs is what it compiles.
+#: Those that are tried in every run, in one order of memory each; what a case costs is what it
+#: compiles.
 SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 
 

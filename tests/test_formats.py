@@ -205,7 +205,8 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
         ("int9:block=4", "must have between 3 and 8 bits, not 9"),
         ("int10:", "must have between 3 and 8 bits, not 10"),
-        # No test saw the raw errors of these two: a shift by a negative number, and a largest value beyond float64.
+        # No test saw the raw errors of these two: a shift by a negative number, and a largest value
+        # beyond float64.
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),

@@ -123,7 +123,8 @@ def explained(**changes):
 
 
 MAKERS = {
-    # Each of these made something else of it without a word: round toward zero, round down, floor, saturate.
+    # Each of these made something else of it without a word: round toward zero, round down, floor,
+    # saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -181,8 +182,9 @@ def test_the_same_with_a_mode_that_is_handled():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
-#: all of them are handled; or it makes numbers for functions that are made for all of them.
+#: What else may compare with one mode: it asks which other mode an answer fits; what is not this
+#: one goes on to where all of them are handled; or it makes numbers for functions that are made for
+#: all of them.
 ASKS = {
     "conformance/as_stacks.py",
     "conformance/judge.py",

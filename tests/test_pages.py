@@ -1,6 +1,7 @@
 """Every built page of the documentation, opened in a browser as a reader without a network would.
 
-It needs the pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the package playwright.
+It needs the pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the package
+playwright.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: How block sums are held depends on the pair; all else on each format alone, which thus meets a few others.
+#: How block sums are held depends on the pair; all else on each format alone, which thus meets a
+#: few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -246,7 +247,8 @@ def test_user_made_formats_beyond_float64():
     wide = mx.MXFormat(mx.ElementFormat("e7m0", 7, 0, 895), block=4)
     huge = mx.MXFormat(mx.ElementFormat("e4m3", 4, 3, -1008), block=4)
     rng = samples.generator("wide")
-    # No test saw that the largest numbers of an element with five exponent bits and no infinities were taken for NaN.
+    # No test saw that the largest numbers of an element with five exponent bits and no infinities
+    # were taken for NaN.
     full = mx.MXFormat(mx.ElementFormat("e5m2", 5, 2, 15), block=4)
     for fmt, other in ((wide, huge), (wide, wide), (huge, huge), (full, full)):
         a, b = (

@@ -83,7 +83,8 @@ def test_the_first_index_is_that_of_c_order():
 
 
 def test_fake_quantize_gives_native_byte_order():
-    # The page said that the dtype is the input's; arrays of another byte order were compared by value.
+    # The page said that the dtype is the input's; arrays of another byte order were compared by
+    # value.
     got = mx.fake_quantize(np.array([1.1, 2.0], ">f4"), FORMAT)
     assert got.dtype == np.dtype("=f4")
     assert got.dtype.isnative

@@ -119,7 +119,8 @@ def compressed_tensors(x):
     return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
 
 
-#: Stacks that need a GPU to install: environment variables with the path of a checkout of their repository.
+#: Stacks that need a GPU to install: environment variables with the path of a checkout of their
+#: repository.
 CHECKOUTS = {
     "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
     "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
@@ -261,7 +262,8 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 def test_elements_equal_onnx(family):
     """ONNX says what an element is under given scales: x over the scale, to nearest even. So have it the dividers.
 
-    Under a scale that is NaN, as ModelOpt's are beside infinities and of zeros, ONNX has zeros and ModelOpt sixes.
+    Under a scale that is NaN, as ModelOpt's are beside infinities and of zeros, ONNX has zeros and
+    ModelOpt sixes.
     """
     onnx = nvfp4_of("onnx", "onnx")
     evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
@@ -360,7 +362,8 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: A stack that multiplies, and one that divides and begins in the type of the tensor: what is tried in every run.
+#: A stack that multiplies, and one that divides and begins in the type of the tensor: what is tried
+#: in every run.
 SAMPLE = "torchao", "compressed_tensors"
 #: Families of which loops leave some blocks, and numpy does the whole.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"

@@ -1,9 +1,10 @@
 """Two tiers of tests, and the record of when the slow one was last run.
 
-What is exhaustive and slow has the mark `full` and runs with ``--tier full``, as theorems of the full tier do. With
-``--record`` the outcomes are entered in ``full_tier.json``, a test function at a time, with the number of its cases and
-a hash of the code that they are about. Where that has changed since, where a run was stopped amid the cases, or where
-there is no record, the end of every run says so; nothing fails for it. ``python -m tests.tiers`` prints the record.
+What is exhaustive and slow has the mark `full` and runs with ``--tier full``, as theorems of the
+full tier do. With ``--record`` the outcomes are entered in ``full_tier.json``, a test function at a
+time, with the number of its cases and a hash of the code that they are about. Where that has
+changed since, where a run was stopped amid the cases, or where there is no record, the end of every
+run says so; nothing fails for it. ``python -m tests.tiers`` prints the record.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is rounding.
+    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is
+    #: rounding.
     overflow_bias: Any
 
 

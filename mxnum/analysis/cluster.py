@@ -178,7 +178,8 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     inner, outer = _integrals(model, m, d, units, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
     k = model.block_size
     others = _power(above_end, k - 1)
-    # For k = 1 a number below the threshold has no other to raise the scale: the difference is exactly zero.
+    # For k = 1 a number below the threshold has no other to raise the scale: the difference is
+    # exactly zero.
     low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
     for row in range(len(QUANTITIES)):
         np.add.at(single[row], point, low * inner[row] + others * outer[row])

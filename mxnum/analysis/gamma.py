@@ -415,7 +415,8 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     ladder = model.ladder
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
-        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width: small enough below.
+        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width:
+        # small enough below.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -47,8 +47,10 @@ def explain(
 
     The steps are exact. They are checked against the compiled kernel before they are shown.
 
-    Examples: `mxnum explain 0.1 --format mxfp4_e2m1`; `mxnum explain 17 --scale 127 --rounding rna`;
-    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`; `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`.
+    Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
+    `mxnum explain 17 --scale 127 --rounding rna`;
+    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`;
+    `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json

@@ -52,8 +52,9 @@ def explore(
     The error is the root mean square of the difference, relative to that of the tensor. Ctrl-C ends
     the command with the candidates measured so far.
 
-    Examples: `mxnum explore weights.npy`; `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne
-    --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.
+    Examples: `mxnum explore weights.npy`;
+    `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;
+    `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.
     """
     from mxnum import analysis, errors
     from mxnum.cli.console import print_json, progress

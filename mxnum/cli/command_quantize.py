@@ -44,7 +44,8 @@ def quantize(
     `mxnum.interop.safetensors.load`), or plain values with --values. It is written only when it is
     complete. If OUT exists, --force replaces it; it may be IN itself.
 
-    Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
+    Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
+    `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json

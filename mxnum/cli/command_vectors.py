@@ -44,7 +44,8 @@ def vectors(
     tensor and the tensor scale.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
-    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`; `mxnum vectors quantize -f nvfp4`.
+    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;
+    `mxnum vectors quantize -f nvfp4`.
     """
     from mxnum.cli.console import progress
     from mxnum.cli.naming import asked

@@ -31,7 +31,8 @@ def verify(
     simulator's digits x and z are wrong answers. Choices: overflow, infinity, minus_zero, nan_code,
     nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
 
-    Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
+    Examples: `mxnum vectors encode | ./mine | mxnum verify`;
+    `mxnum verify answers.txt --accept minus_zero,overflow`.
     """
     from mxnum.cli.console import print_json, progress
     from mxnum.cli.main import DIFFERS

@@ -65,7 +65,8 @@ def check_arrays(
     function
         The callable under test. It is called with one array after the other:
 
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"`` ``function(x, words)``;
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"``
+          ``function(x, words)``;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
@@ -74,7 +75,8 @@ def check_arrays(
         scale, as in `check`. Without these parameters a quantizer finds both itself. Codes have the
         shape of x, or are packed row by row along the last axis. The types are those of `check`.
     format
-        An MX format, whose blocks lie along `axis`, or are tiles of ``block_shape=(rows, columns)``.
+        An MX format, whose blocks lie along `axis`, or are tiles of
+        ``block_shape=(rows, columns)``.
     shapes, layouts
         Shapes (pairs of lengths) and layouts to test, if not all. Layouts are ``"contiguous"``,
         ``"transposed"``, ``"strided"`` and ``"part"``.

@@ -59,11 +59,13 @@ def check(
         overwrite:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block), scales (n,) or (n, 1);
-          or it returns the values that the codes and scales stand for, in the type of x;
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
+          scales (n,) or (n, 1); or it returns the values that the codes and scales stand for, in
+          the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
-        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers; tensor scales are 1.
+        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
+          tensor scales are 1.
 
         With ``rounding="sr"`` the random words are one more argument. The callable may return
         arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
@@ -75,7 +77,8 @@ def check(
         Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
         random cases.
     accept
-        Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or ``"all"``.
+        Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
+        ``"all"``.
     strict
         Raise for choices that are not accepted as well.
     shrink
@@ -87,10 +90,11 @@ def check(
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
         cores read them (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
     **modes
-        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate``, ``block``:
-        the modes that the callable claims to implement. A mode that has no effect here raises
-        ValueError. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is
-        four, the least that shows in which order an implementation sums blocks.
+        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
+        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
+        no effect here raises ValueError. ``dot_blocks``: the number of blocks in each operand of
+        ``dot``. The default is four, the least that shows in which order an implementation sums
+        blocks.
 
     Examples
     --------

@@ -50,7 +50,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of magnitudes.
+    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of
+    #: magnitudes.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None

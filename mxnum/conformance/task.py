@@ -51,7 +51,8 @@ class Field:
     name: str
     bits: int
     count: int
-    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor`` or ``random``.
+    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor`` or
+    #: ``random``.
     kind: str
 
     @property

@@ -29,7 +29,8 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin is
+    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin
+    # is
     #    subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
@@ -37,7 +38,8 @@ def encode(
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up:
+    # subnormal
     #    ones first, then 2**m for each exponent. So the next code is the next number, across a change
     #    of exponent too.
     kept = floor(significand)

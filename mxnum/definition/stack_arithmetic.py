@@ -146,7 +146,8 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with S.
+# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with
+# S.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:

@@ -5,8 +5,8 @@ element i + 16 (high bits). gpt-oss checkpoints pair 2i with 2i + 1 instead
 (`mxnum.interop.gpt_oss`). Reading one order as the other silently permutes the values.
 
 - MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each: ``e2m1:block=16,scale=e4m3``. The
-  tensor scale is a separate tensor (`load_tensor`).
+- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each: ``e2m1:block=16,scale=e4m3``.
+  The tensor scale is a separate tensor (`load_tensor`).
 - Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. This is
   ``int8:block=32,scale=float16``, whose elements are n / 64, so that its scales are 64 d.
 - Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and 8, which

@@ -41,7 +41,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut, lest it become too long. The token differs between threads and containers.
+        # The name is cut, lest it become too long. The token differs between threads and
+        # containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:

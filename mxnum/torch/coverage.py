@@ -37,8 +37,9 @@ class Coverage:
             The operation of torch: "matmul" and "convolution" where emulated, else "addmm", "bmm",
             "scaled_dot_product_attention", ...
         flops, share
-            Two for each multiplication and addition, in all calls; and divided by those of all products. Both products
-            of the backward pass take as many each, so shares are the same there.
+            Two for each multiplication and addition, in all calls; and divided by those of all
+            products. Both products of the backward pass take as many each, so shares are the same
+            there.
         emulated
             True if the operands are rounded.
         """

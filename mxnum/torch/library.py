@@ -214,7 +214,8 @@ def _matmul_gradient(ctx: Any, grad: Tensor, backward: Any = torch.ops.mxnum.mat
     return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
 
 
-# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's gradient.
+# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's
+# gradient.
 
 
 @_implementation("convolution")

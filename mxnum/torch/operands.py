@@ -276,7 +276,8 @@ def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
 def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
     """Return which elements of x an unbounded exponent rounds beyond the largest value of their block.
 
-    Stochastic rounding counts as rounding to nearest. A block whose scale is zero clamps all but zeros.
+    Stochastic rounding counts as rounding to nearest. A block whose scale is zero clamps all but
+    zeros.
     """
     e = q.format.element
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)

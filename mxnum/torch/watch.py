@@ -69,8 +69,8 @@ class Watch:
         flips
             For a parameter: the share of its codes that changed since the step watched before.
         zeta, cosine
-            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's gradient g~ and
-            float32's g.
+            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's
+            gradient g~ and float32's g.
         """
         return [dict(row) for row in self._rows]
 

@@ -1,7 +1,8 @@
 """An element format of which only the mantissa bits, and whether it is an integer, are known.
 
-Everything else about it is a symbolic word, so that a theorem about it is one about every format of at most eight bits
-with that many mantissa bits: whatever its exponent bits, its bias and what its last codes mean.
+Everything else about it is a symbolic word, so that a theorem about it is one about every format of
+at most eight bits with that many mantissa bits: whatever its exponent bits, its bias and what its
+last codes mean.
 """
 
 from __future__ import annotations

@@ -170,7 +170,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: The condition on the operands that each flag promises; where it does not hold the result is poison.
+#: The condition on the operands that each flag promises; where it does not hold the result is
+#: poison.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},

@@ -1,8 +1,9 @@
 """Translation validation of the CPU: the LLVM IR that numba hands to code generation, proved equal to its source.
 
-The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its inlining and LLVM's
-middle end. What the back end makes of the IR is believed, not proved; the array loops are tested, not proved: they
-inline the same kernels with the same argument types, but LLVM optimises each inlined copy anew.
+The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its
+inlining and LLVM's middle end. What the back end makes of the IR is believed, not proved; the array
+loops are tested, not proved: they inline the same kernels with the same argument types, but LLVM
+optimises each inlined copy anew.
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.
+    # numba-cuda finds the overloads of `select` and of nested dialect functions where numba
+    # registered them.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)

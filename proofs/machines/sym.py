@@ -1,8 +1,9 @@
 """The symbolic machine: dialect functions executed on bit-vectors.
 
-`Sym` is a signed word that records an obligation for everything rule 4 of the dialect promises: no overflow of + and -,
-no lost bits in <<, shift amounts within the word. Where the obligations hold, the word's value is the value that Python
-ints, int64 and int32 compute, so a theorem about the word is a theorem about the compiled function.
+`Sym` is a signed word that records an obligation for everything rule 4 of the dialect promises: no
+overflow of + and -, no lost bits in <<, shift amounts within the word. Where the obligations hold,
+the word's value is the value that Python ints, int64 and int32 compute, so a theorem about the word
+is a theorem about the compiled function.
 """
 
 from __future__ import annotations

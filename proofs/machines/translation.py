@@ -132,7 +132,8 @@ class Execution:
     obligations: Sequence[z3.BoolRef] = ()
 
 
-#: Compiles a function object for the named types and executes the code on arguments of exactly those widths.
+#: Compiles a function object for the named types and executes the code on arguments of exactly
+#: those widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
@@ -172,8 +173,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # A theorem of its own says that the function is int-safe: its word and every wider one then hold
-    # the same integer.
+    # A theorem of its own says that the function is int-safe: its word and every wider one then
+    # hold the same integer.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -347,8 +348,8 @@ def _words() -> list[Family]:
 
 
 _SOME = (Rounding.RNE, Rounding.SR)
-#: Elements, floats that are their scales, and the source types and roundings that are checked: all of
-#: them for NVFP4.
+#: Elements, floats that are their scales, and the source types and roundings that are checked: all
+#: of them for NVFP4.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),

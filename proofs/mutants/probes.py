@@ -25,8 +25,8 @@ class Input:
 
     name: str
     bits: int
-    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise it
-    #: is a natural number.
+    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise
+    #: it is a natural number.
     signed: bool = False
     #: The exclusive end of the values that the kernel is given; None if it is given all.
     end: int | None = None

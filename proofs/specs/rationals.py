@@ -1,8 +1,9 @@
 """The exact reference of sweeps and mutants: the standard's tables as literals, and arithmetic on fractions.
 
-Nothing here comes from `mxnum.formats` or `mxnum.definition`, and nothing is a floating-point operation, so an error
-in a format description or a kernel cannot repeat itself in what the kernel is compared with. A rounding is stated the
-long way: find the two neighbours in the table, look at where the number lies between them, choose.
+Nothing here comes from `mxnum.formats` or `mxnum.definition`, and nothing is a floating-point
+operation, so an error in a format description or a kernel cannot repeat itself in what the kernel
+is compared with. A rounding is stated the long way: find the two neighbours in the table, look at
+where the number lies between them, choose.
 """
 
 from __future__ import annotations

@@ -41,11 +41,11 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """One stack: the number kept for a tensor, block scales before E4M3, factors, decoded values."""
 
-    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of the
-    #: argument where `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of
+    #: the argument where `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where `in_type` it
-    #: also takes `narrow`, which rounds to the tensor's type.
+    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where
+    #: `in_type` it also takes `narrow`, which rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
     #: `factor(scale, kept number)`: the number that elements are multiplied with, or divided by.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
@@ -132,8 +132,8 @@ def _over_reads(element: z3.FPRef, scale: z3.FPRef, S: z3.FPRef, amax: z3.FPRef)
     return mul(element, div(scale, S))
 
 
-# vllm-project/compressed-tensors, quantization/utils/helpers.py. A number over a tensor is, in torch, the reciprocal
-# of the tensor times the number.
+# vllm-project/compressed-tensors, quantization/utils/helpers.py. A number over a tensor is, in
+# torch, the reciprocal of the tensor times the number.
 
 
 def _ct_tensor(amax: z3.FPRef) -> z3.FPRef:

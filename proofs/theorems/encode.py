@@ -1,6 +1,7 @@
 """Total correctness: every encoder gives what the standard says, for every input.
 
-Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random integers at once.
+Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random
+integers at once.
 """
 
 from __future__ import annotations

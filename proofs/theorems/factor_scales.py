@@ -124,7 +124,8 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa.
+    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal *
+    # 2**mantissa.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

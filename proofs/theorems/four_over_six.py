@@ -234,8 +234,9 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`, is at most k * unit,
-        # and what adding to it loses is `unit` of that. One step; then all, twice as many as there are terms.
+        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`,
+        # is at most k * unit, and what adding to it loses is `unit` of that. One step; then all,
+        # twice as many as there are terms.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

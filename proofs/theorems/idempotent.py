@@ -38,8 +38,9 @@ ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
 INFINITY = "infinity"
 
 
-#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element of a
-#: block can be rounded up to where the scale doubles, which leaves fewer digits for small elements.
+#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
+#: of a block can be rounded up to where the scale doubles, which leaves fewer digits for small
+#: elements.
 RULES = ("floor", "ceil", "even", "rceil")
 #: The pairs in the fast tier: an element with NaN, and one without.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))

@@ -39,7 +39,8 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Defining equations of the float results met while a function runs; floats have no bit-vector term of their own.
+#: Defining equations of the float results met while a function runs; floats have no bit-vector term
+#: of their own.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 

@@ -1,9 +1,10 @@
 """Asymmetric scaling: midpoint, difference, half range and decoding with an offset, against exact sums.
 
-Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O in one type) it is
-used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of two more bits than any type involved:
-such a sum lies on the same side of, or on, every number and midpoint of the type it is rounded to next, so that the
-second rounding is as if the first had not been (Boldo and Melquiond, 2008).
+Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O
+in one type) it is used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of
+two more bits than any type involved: such a sum lies on the same side of, or on, every number and
+midpoint of the type it is rounded to next, so that the second rounding is as if the first had not
+been (Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations

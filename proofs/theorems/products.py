@@ -1,9 +1,10 @@
 """Fast products by blocks: why float hardware computes them exactly.
 
-In units of the smallest steps elements are integers, and a float adds integers exactly, in any order and with fused or
-separate multiplication, as long as no partial sum can leave its significand. That is a bound on largest magnitudes,
-checked here from the literal tables for the plan that the library makes of every pair of elements. Where the bound is
-on the elements of a block instead, it is checked for every least and greatest magnitude that a block can have.
+In units of the smallest steps elements are integers, and a float adds integers exactly, in any
+order and with fused or separate multiplication, as long as no partial sum can leave its
+significand. That is a bound on largest magnitudes, checked here from the literal tables for the
+plan that the library makes of every pair of elements. Where the bound is on the elements of a block
+instead, it is checked for every least and greatest magnitude that a block can have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
 
-`proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are
-discharged together, for every kernel of the eight elements under E8M0 scales, in the word that its compiled form uses.
+`proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift
+amount; here they are discharged together, for every kernel of the eight elements under E8M0 scales,
+in the word that its compiled form uses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The shared scale: the definition of each rule, and what users rely on.
 
-A is the block's largest finite magnitude, A = f * 2**E with 1 <= f < 2, both read off the exactly widened float.
+A is the block's largest finite magnitude, A = f * 2**E with 1 <= f < 2, both read off the exactly
+widened float.
 """
 
 from __future__ import annotations

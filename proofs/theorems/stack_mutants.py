@@ -40,8 +40,8 @@ def reads(stack: str, *at: int) -> Callable[..., Outcome]:
 
 TE = "transformer_engine"
 
-#: (name, "arithmetic" or "fast", text, its replacement, the theorem that must refute it). Some theorems
-#: are given numbers, because solvers search long for two roundings that differ.
+#: (name, "arithmetic" or "fast", text, its replacement, the theorem that must refute it). Some
+#: theorems are given numbers, because solvers search long for two roundings that differ.
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("sixth-last", "arithmetic", "block_largest * (S * _SIXTH)", "(block_largest * S) * _SIXTH",
      scale(TE, 0x41100000, 0x43600000)),

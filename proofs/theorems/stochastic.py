@@ -1,8 +1,8 @@
 """Stochastic rounding against exact integers: no floating-point theory, no rounding operator.
 
 |x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step, in words of 128
-bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every gap is a multiple of the
-step.
+bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every gap is a
+multiple of the step.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     _, magnitude = conversions.sign_and_magnitude(code, target)
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
-    # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) * gap; here both
-    # sides are divided by 2**30, of which the gap is a multiple.
+    # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
+    # gap; here both sides are divided by 2**30, of which the gap is a multiple.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step

@@ -96,8 +96,9 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
-    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are left does not
-    # count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e - mantissa).
+    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are
+    # left does not count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e -
+    # mantissa).
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -136,7 +137,8 @@ def check_compared() -> Outcome:
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # The sign of a product of two numbers of known sign, in both cases. Nothing else is nonlinear.
+        # The sign of a product of two numbers of known sign, in both cases. Nothing else is
+        # nonlinear.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -204,8 +206,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field - 150), where
-    # field is not zero.
+    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field -
+    # 150), where field is not zero.
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))

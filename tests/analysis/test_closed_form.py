@@ -26,8 +26,8 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # A cluster over zero whose blocks of one have scales down to 2**-70: panels near zero once lost their digits, and
-    # no test saw it because none put a mean far from zero beside a reach to zero.
+    # A cluster over zero whose blocks of one have scales down to 2**-70: panels near zero once lost
+    # their digits, and no test saw it because none put a mean far from zero beside a reach to zero.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
 ]

@@ -16,7 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: name, rule, rounding, mu, sigma, block: narrow and wide clusters, on either side of a binade, negative, tiny blocks.
+#: name, rule, rounding, mu, sigma, block: narrow and wide clusters, on either side of a binade,
+#: negative, tiny blocks.
 CASES = [
     ("mxfp8_e4m3", "floor", "rne", 0.93, 0.01, 32),
     ("mxfp8_e4m3", "floor", "rne", 0.97, 0.015, 32),
@@ -201,7 +202,8 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: The values to more digits; each lies in its enclosure (`test_numbers_agree_with_rigorous_enclosures` and below).
+#: The values to more digits; each lies in its enclosure
+#: (`test_numbers_agree_with_rigorous_enclosures` and below).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,
     ("mxfp6_e2m3", "even"): 0.0007965,

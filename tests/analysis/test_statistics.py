@@ -393,7 +393,8 @@ def test_memory_is_bounded_and_a_memory_map_stays_on_disk(tmp_path, monkeypatch)
     assert got.mse == pytest.approx(whole.mse, rel=1e-12)
 
 
-#: claims.md M3 and M4: N(0, 1), block 32: element overflow in percent (floor, even), mean squared error by rule.
+#: claims.md M3 and M4: N(0, 1), block 32: element overflow in percent (floor, even), mean squared
+#: error by rule.
 NORMAL = {
     "mxfp8_e4m3": ((0.8574, 0.5482), (0.00086, 0.00076, 0.00070, 0.00070)),
     "mxfp4_e2m1": ((2.3434, 0.6221), (0.01321, 0.01250, 0.02077, 0.01331)),

@@ -339,7 +339,8 @@ def test_packed_bytes_are_held_as_they_are():
     ("name", "length"), [("mxfp4_e2m1", 5), ("mxfp6_e3m2", 5), ("mxfp6_e3m2", 6), ("mxfp6_e3m2", 7)]
 )
 def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp_path):
-    # No test saw that they were kept as they came, so that equal arrays had different bytes: all came from `pack`.
+    # No test saw that they were kept as they came, so that equal arrays had different bytes: all
+    # came from `pack`.
     q, clean = held(name, (3, length))
     stream = clean.pack()
     dirty = stream.copy()
@@ -361,7 +362,8 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
 
 @pytest.mark.parametrize("name", ["mxfp4_e2m1", "mxfp6_e3m2"])
 def test_packed_bytes_come_in_c_order(name):
-    # No test saw that a view's bytes came in its own order: values were compared, and those have no order.
+    # No test saw that a view's bytes came in its own order: values were compared, and those have no
+    # order.
     q, packed = held(name, (4, 6, 64))
     for view in (lambda a: a.transpose(1, 0, 2), lambda a: a[:, ::2, :32], lambda a: a.T, lambda a: a[::-1]):
         bytes_ = view(packed).pack()

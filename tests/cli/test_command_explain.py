@@ -134,7 +134,8 @@ def test_neighbours_of_a_negative_number(run):
 
 
 def test_what_lies_on_the_grid_beyond_the_largest(run):
-    # No test saw "33554432 is representable and stays; 33554432 is beyond the largest": others were not on the grid.
+    # No test saw "33554432 is representable and stays; 33554432 is beyond the largest": others were
+    # not on the grid.
     printed = run("explain", "33554432", "--scale", 127)
     assert "rule      is beyond the largest, 448: it saturates" in printed
     assert "representable" not in printed

@@ -127,7 +127,8 @@ def test_a_mistake_is_one_whoever_reads(call, tmp_path):
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_verdict_is_one_whoever_reads(buffered, tmp_path):
-    # No test saw status 0 where the report filled the buffer: one that fits in it is printed without an error.
+    # No test saw status 0 where the report filled the buffer: one that fits in it is printed
+    # without an error.
     pytest.importorskip("typer", reason="the extra cli is not installed")
     assert main(["vectors", "encode", "-f", "e2m1", "-o", str(tmp_path / "cases.txt")]) == 0
     cases = [line for line in (tmp_path / "cases.txt").read_text().splitlines() if not line.startswith("#")]

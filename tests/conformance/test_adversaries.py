@@ -1,7 +1,7 @@
 """Kernels that are subtly wrong, each with what must be said of it; and odd ones that are right, and must pass.
 
-None of them was seen before: the kit had been tried on wrong numbers alone, never on wrong shapes, types, widths and
-orders, nor on callables that write into what they are given.
+None of them was seen before: the kit had been tried on wrong numbers alone, never on wrong shapes,
+types, widths and orders, nor on callables that write into what they are given.
 """
 
 from __future__ import annotations

@@ -285,7 +285,8 @@ def test_what_float_scales_have_not():
 
 
 def test_a_short_block_is_shown_as_long_as_it_is():
-    # No test saw "x = [1 0 x31]" for one element: the numbers that fill a short block were shown with it.
+    # No test saw "x = [1 0 x31]" for one element: the numbers that fill a short block were shown
+    # with it.
     def kernel(x):
         codes, scales = quantize(x)
         return codes ^ 1, scales

@@ -64,7 +64,8 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4", "e4m3:block=128,scale=float32"])
 def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
-    # No test saw that maxima which never look at one place passed: the largest element lay at random places.
+    # No test saw that maxima which never look at one place passed: the largest element lay at
+    # random places.
     task = make_task(operation, fmt)
     inputs = gathered(task)
     of_scale = replace(task, operation="scale")

@@ -77,7 +77,8 @@ def test_wrong_scales_are_said_once():
 def test_what_is_no_code_is_said_to_be_none():
     """Answers may be integers of any kind: what does not fit is counted by itself."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
-    # No test saw it: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code 1.
+    # No test saw it: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as
+    # code 1.
     assert counted(np.array([200, 15], np.uint8), 4).tolist() == [NO_CODE, 15]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Words(0), 1 / 16), Words(1))

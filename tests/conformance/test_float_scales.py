@@ -198,7 +198,8 @@ def test_which_stacks_are_asked():
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
     for other in ({"rounding": "rtz"}, {"source": "float64"}, {"overflow": "ieee"}):
         assert names("quantize", "nvfp4", **other) == []
-    # No test saw that torchao was asked of float16, which it refuses as a source; values may be written in it.
+    # No test saw that torchao was asked of float16, which it refuses as a source; values may be
+    # written in it.
     without = [name for name in stacks.STACKS if not name.startswith("torchao")]
     assert names("quantize", "nvfp4", source="float16") == names("scale", "nvfp4", source="float16") == without
     assert names("dequantize", "nvfp4", source="float16") == list(stacks.STACKS)

@@ -68,7 +68,8 @@ def at_threshold(ulps, rule):
     ],
 )
 def test_a_threshold_of_scales_that_is_an_ulp_off_is_named(rule, ulps, name):
-    # No test saw that "rounding to bfloat16 first", or "cutting", was said of it: maxima were an ulp away or far.
+    # No test saw that "rounding to bfloat16 first", or "cutting", was said of it: maxima were an
+    # ulp away or far.
     for operation, kernel in at_threshold(ulps, rule):
         said = said_of(kernel, format="mxfp4_e2m1", operation=operation, scale_rule=rule)
         assert re.match(rf"All \d+ wrong scales are what {name} (gives|\()", said), said
@@ -98,7 +99,8 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # No test saw that "cutting to bfloat16 first" was said of it, or of one class, which other answers contradict.
+    # No test saw that "cutting to bfloat16 first" was said of it, or of one class, which other
+    # answers contradict.
     element = fmt[-4:]
 
     def encode(x):

@@ -226,7 +226,8 @@ def test_cases_of_another_version_are_not_known():
 
 
 def test_answers_to_other_cases_are_no_answers():
-    # No test saw that the level and the seed in the header of answers that stand alone were not looked at.
+    # No test saw that the level and the seed in the header of answers that stand alone were not
+    # looked at.
     task = make_task("dequantize", "mxfp4_e2m1")
     first, second = (vectors(task, level=2, count=100, seed=seed) for seed in (0, 1))
     head = b"".join(line for line in first.splitlines(keepends=True) if line[:1] == b"#")

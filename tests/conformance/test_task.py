@@ -59,7 +59,8 @@ def test_mistakes():
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_decides_nothing_is_refused(operation):
-    # No test saw that it was taken in silence: only options typed for `mxnum vectors` were looked at.
+    # No test saw that it was taken in silence: only options typed for `mxnum vectors` were looked
+    # at.
     every = {
         "source": "float16", "rounding": "rtz", "scale_rule": "rceil", "overflow": "ieee", "nonfinite": "element",
         "accumulate": "exact", "dot_blocks": 2, "block": 16,

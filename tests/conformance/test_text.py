@@ -107,7 +107,8 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
     ],
 )  # fmt: skip
 def test_what_a_header_states_counts_or_is_refused(lines, message):
-    # No test saw that one of them was dropped without a word: each wrote its header once, with colons, and first.
+    # No test saw that one of them was dropped without a word: each wrote its header once, with
+    # colons, and first.
     with pytest.raises(ValueError, match=re.escape(message)):
         list(text.Reader(io.BytesIO(HEAD + lines)).chunks())
 

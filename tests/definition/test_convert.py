@@ -72,7 +72,8 @@ def test_random_conversions_match_the_oracle(data):
     x = data.draw(word, "x")
     scale = data.draw(st.integers(0, 255), "scale")
     if data.draw(st.booleans(), "near the range of the target"):
-        # Keep sign and mantissa, choose an exponent for which the result is neither all zero nor all overflow.
+        # Keep sign and mantissa, choose an exponent for which the result is neither all zero nor
+        # all overflow.
         wanted = data.draw(st.integers(tgt.emin - tgt.mantissa_bits - 3, tgt.emax + 2), "exponent")
         field = wanted + scale - 127 + src.bias
         field = min(max(field, 0), (1 << src.exponent_bits) - 1)

@@ -1,6 +1,7 @@
 """What the operations of the engine are, said once more on numpy arrays: no loops, no compilation, no order of memory.
 
-The functions are those of `mxnum.definition`; which elements share a block is found by index arithmetic alone.
+The functions are those of `mxnum.definition`; which elements share a block is found by index
+arithmetic alone.
 """
 
 from __future__ import annotations

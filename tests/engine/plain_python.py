@@ -1,6 +1,7 @@
 """The loops as plain Python against the oracle, for a process with NUMBA_DISABLE_JIT=1 (`test_plain_python`).
 
-Nothing is compiled, so that a case costs milliseconds: each two choices of nearly all that there are meet.
+Nothing is compiled, so that a case costs milliseconds: each two choices of nearly all that there
+are meet.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: What the first three are asked of: memory-bound kernels whose registers must leave room for all threads.
+#: What the first three are asked of: memory-bound kernels whose registers must leave room for all
+#: threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]

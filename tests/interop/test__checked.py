@@ -28,7 +28,8 @@ def test_what_is_on_a_gpu_is_not_copied_unasked():
 
 
 def test_offsets_are_not_dropped_in_silence():
-    # No test saw it: each wrote arrays without offsets, and the values of others were other values then.
+    # No test saw it: each wrote arrays without offsets, and the values of others were other values
+    # then.
     q = mx.quantize(np.linspace(5, 6, 32), "mxfp4_e2m1", offset="float16")
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
         with pytest.raises(ValueError, match="'q' must be without offsets, not <MXArray"):
@@ -51,7 +52,8 @@ def test_offsets_are_not_dropped_in_silence():
     ],
 )
 def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):
-    # No test saw it: elements were known by their names alone, and these were written as twice what they are.
+    # No test saw it: elements were known by their names alone, and these were written as twice what
+    # they are.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)
     with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
         call(q)

@@ -171,7 +171,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
-    # No test saw it: they were given for weight_scale_inv only, and 96 x 96 was read as 128 x 128 under weight_scale.
+    # No test saw it: they were given for weight_scale_inv only, and 96 x 96 was read as 128 x 128
+    # under weight_scale.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -217,7 +218,8 @@ def test_what_looks_alike_is_not_taken_for_it(tmp_path):
     assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
 
 
-#: Reads a tile of each weight of a checkpoint, one after the other, and says how much memory that took.
+#: Reads a tile of each weight of a checkpoint, one after the other, and says how much memory that
+#: took.
 READ = """
 import resource, sys
 from mxnum.interop.checkpoints import Checkpoint

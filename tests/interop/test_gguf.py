@@ -206,7 +206,8 @@ def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, elem
 
 @pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("MXFP4", "e2m1")])
 def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
-    # No test saw it: files were little-endian, and the bytes of d, which no reader swaps, were read in that order.
+    # No test saw it: files were little-endian, and the bytes of d, which no reader swaps, were read
+    # in that order.
     scale = "" if kind == "MXFP4" else ",scale=float16"
     q = mx.quantize(samples.generator("big").standard_normal((2, 6, 64)), f"{fmt}:block=32{scale}")
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -231,7 +232,8 @@ def finished(writer):
 
 @pytest.mark.parametrize("big", [False, True])
 def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
-    # No test saw it: files had the weight alone, and the scale that llama.cpp stores beside it was dropped.
+    # No test saw it: files had the weight alone, and the scale that llama.cpp stores beside it was
+    # dropped.
     q = mx.quantize(samples.generator("beside").standard_normal((3, 4, 64)), "e2m1:block=16,scale=e4m3")
     order, kind = gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE, gguf.GGMLQuantizationType.NVFP4
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test", endianess=order)
@@ -290,7 +292,8 @@ for path in sys.argv[2:]:
 
 
 def test_damaged_files_say_so(path, tmp_path):
-    # No test saw these: all were whole. Beyond the end the reader finds empty arrays, and counts on.
+    # No test saw these: all were whole. Beyond the end the reader finds empty arrays, and counts
+    # on.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
     start = whole.index(b"tokens") + len(b"tokens") + 8  # of the length of the array of texts, after two types
     damaged = {

@@ -102,7 +102,8 @@ def test_int8_is_six_powers_of_two_apart(onnx):
 
 
 def test_what_would_be_read_as_something_else_is_refused(onnx):
-    # No test saw these: formats were those of the elements, and scales of int8 were never so large that 6 more wrapped.
+    # No test saw these: formats were those of the elements, and scales of int8 were never so large
+    # that 6 more wrapped.
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")

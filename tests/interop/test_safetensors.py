@@ -55,7 +55,8 @@ def test_user_made_formats_and_offsets(tmp_path):
 
 @pytest.mark.parametrize("element", ["e4m3:bias=8", "e2m1:bias=2", "canonical"])
 def test_elements_of_a_known_name_are_bytes_and_what_they_were(tmp_path, element):
-    # No test saw these: one with another bias was typed F8_E4M3, and canonical_nan came back as False.
+    # No test saw these: one with another bias was typed F8_E4M3, and canonical_nan came back as
+    # False.
     own = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     q = mx.quantize(np.ones((2, 64)), mx.MXFormat(own) if element == "canonical" else element)
     safetensors.save(tmp_path / "x", {"w": q})

@@ -52,7 +52,8 @@ def test_mistakes():
         swizzle_scales(np.zeros((4, 4)))
     with pytest.raises(ValueError, match="of 512 bytes"):
         unswizzle_scales(np.zeros(100, np.uint8), (4, 4))
-    # No test saw these: shapes were those of arrays. Of -5 rows there are no tiles, and an array of no rows came out.
+    # No test saw these: shapes were those of arrays. Of -5 rows there are no tiles, and an array of
+    # no rows came out.
     with pytest.raises(ValueError, match="'shape' must be between 0 and"):
         unswizzle_scales(np.zeros(0, np.uint8), (-5, 4))
     with pytest.raises(TypeError, match=r"'shape' must be an integer, not 2.0"):

@@ -37,7 +37,8 @@ def same_mx(made, usual):
     same(made.dequantize("bfloat16"), usual.dequantize("bfloat16"))
 
 
-# No test saw any of this: tensors went through interop.torch alone, where none of them was asked for by `mxnum` itself.
+# No test saw any of this: tensors went through interop.torch alone, where none of them was asked
+# for by `mxnum` itself.
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_tensors_give_tensors_of_the_same_bits(dtype):
     tensor, array = both("bits", dtype=dtype)
@@ -269,7 +270,8 @@ def test_subclasses_that_are_ordinary_memory():
 
 
 def test_memory_that_was_read_may_still_be_resized():
-    # No test saw it: sharded training frees the memory of parameters between layers, and nothing here did.
+    # No test saw it: sharded training frees the memory of parameters between layers, and nothing
+    # here did.
     tensor = torch.ones(4, 32)
     mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)
     tensor.untyped_storage().resize_(0)

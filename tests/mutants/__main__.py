@@ -1,8 +1,8 @@
 """``python -m tests.mutants``: plant each mistake in a copy of the repository and see which test finds it.
 
-With ``--record`` what became of each goes to ``fates.json`` beside this file as soon as it is known, with a hash of the
-mistake, of the file that it is planted in and of the tests that should notice; ``--stale`` takes those alone of which
-that is not there, or is about other code.
+With ``--record`` what became of each goes to ``fates.json`` beside this file as soon as it is
+known, with a hash of the mistake, of the file that it is planted in and of the tests that should
+notice; ``--stale`` takes those alone of which that is not there, or is about other code.
 
 Exit status: 0 if all are found, 1 if one survives, 2 for arguments or texts that make no sense.
 """

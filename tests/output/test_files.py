@@ -57,7 +57,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_two_writers_do_not_mix(tmp_path):
-    # No test saw it: one wrote at a time. The second threw away what the first had begun, and both wrote into one file.
+    # No test saw it: one wrote at a time. The second threw away what the first had begun, and both
+    # wrote into one file.
     path = tmp_path / "x.bin"
     with written_whole(path) as first:
         first.write_bytes(b"first")
@@ -69,7 +70,8 @@ def test_two_writers_do_not_mix(tmp_path):
 
 
 def test_long_names(tmp_path):
-    # No test saw it: the name of what is written meanwhile was longer, and too long for names that are not.
+    # No test saw it: the name of what is written meanwhile was longer, and too long for names that
+    # are not.
     for name in ("n" * 255, "\N{GRINNING FACE}" * 63):
         write(tmp_path / name)
         assert (tmp_path / name).read_bytes() == b"new"

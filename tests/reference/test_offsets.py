@@ -114,7 +114,8 @@ def test_dequantized_sums() -> None:
     offsets = f16([[2.0], [-0.0], [-0.0], [0.0]])
     back = dequantize(codes, scales, "mxfp4_e2m1", offsets=offsets)
     assert bits_of(back) == [0, 0x80000000, 0, 0]
-    # One rounding: 2**-24 + 1 + ... would lose the sticky bit if the product were rounded to bfloat16 first.
+    # One rounding: 2**-24 + 1 + ... would lose the sticky bit if the product were rounded to
+    # bfloat16 first.
     one = dequantize(u8([0x79]), u8([127 - 16]), "mxfp8_e4m3", dtype="bfloat16", offsets=f16([1.0]))
     assert one.astype(float).tolist() == [1 + 2.0**-7]  # 1 + 288 * 2**-16: just above the tie
     special = dequantize(

@@ -77,7 +77,8 @@ def test_dot_of_blocked_operands() -> None:
     b = blocked("mxint8", [1, 1, 1], [127] * 3, 1)
     results = {how: float(dot(a, b, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24, "sequential": 2**24}
-    # A term is rounded before it is added: 2**24 + 1 ties to 2**24, and so 2**24 - 2**24 leaves 0, not 1.
+    # A term is rounded before it is added: 2**24 + 1 ties to 2**24, and so 2**24 - 2**24 leaves 0,
+    # not 1.
     a = blocked("mxfp8_e5m2", [-4096, 0, 4096, 1], [127, 127], 2)
     b = blocked("mxfp8_e5m2", [4096, 0, 4096, 1], [127, 127], 2)
     assert dot(a, b, accumulate="block") == 0

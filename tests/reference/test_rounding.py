@@ -25,8 +25,8 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """The definition over again, from a list of magnitudes continued four binades past the largest: find the two
-    neighbours by search, choose, and only then look at the largest."""
+    """The definition over again, from a list of magnitudes continued four binades past the largest:
+    find the two neighbours by search, choose, and only then look at the largest."""
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
     low, high = grid[i], grid[i + 1]
@@ -166,7 +166,8 @@ def test_most_negative_integer_is_never_produced() -> None:
 
 
 def test_stochastic_rounding_by_its_definition() -> None:
-    # e2m1: 2.25 lies a quarter of the way from 2 to 3. With 2 bits one of four words goes up, the largest.
+    # e2m1: 2.25 lies a quarter of the way from 2 to 3. With 2 bits one of four words goes up, the
+    # largest.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # One bit cannot see a quarter: floor(1/4 * 2) + 1 < 2.

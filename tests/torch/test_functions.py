@@ -58,7 +58,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # The bias was added to what had been narrowed; the test above, in float32, has nothing to narrow.
+    # The bias was added to what had been narrowed; the test above, in float32, has nothing to
+    # narrow.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan
@@ -165,7 +166,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Scales are rounded: the largest number was cut where that put it one ulp above six times its scale.
+    # Scales are rounded: the largest number was cut where that put it one ulp above six times its
+    # scale.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)

@@ -1,7 +1,8 @@
 """A model in torch beside the residual MLP of this library: the same losses, step by step.
 
-Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the same loops; all that
-torch brings is autograd, and all that is tested is where which operand is rounded.
+Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the
+same loops; all that torch brings is autograd, and all that is tested is where which operand is
+rounded.
 """
 
 from __future__ import annotations

@@ -265,7 +265,8 @@ class Trained(nn.Module):
 
 
 def test_a_step_that_nobody_counts_is_refused():
-    # The counter sits in the model's own forward pass: each step would have drawn the bits of the first.
+    # The counter sits in the model's own forward pass: each step would have drawn the bits of the
+    # first.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):

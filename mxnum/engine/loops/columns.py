@@ -1,13 +1,14 @@
 """Loops for blocks that span several rows: columns and tiles.
 
-The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous. A band is the k rows that
-share blocks; it is taken in panels of columns that fit the caches. The scales of a panel are spread over its columns,
-so that elements have one loop along them whatever `run` is. Panels are to these loops what groups are to those in
-`rows`: `marks` says which are still to be done, and `marked` has the loops that do them.
+The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous. A band is
+the k rows that share blocks; it is taken in panels of columns that fit the caches. The scales of a
+panel are spread over its columns, so that elements have one loop along them whatever `run` is.
+Panels are to these loops what groups are to those in `rows`: `marks` says which are still to be
+done, and `marked` has the loops that do them.
 
-A call does the bands `first` to `last`, counted over all planes, and in each the columns `begin` to `end`, where
-`begin` is a multiple of the panel, and the panel one of run. A `constant_run` other than 0 is what run is known to be
-when compiling: short loops are then unrolled.
+A call does the bands `first` to `last`, counted over all planes, and in each the columns `begin` to
+`end`, where `begin` is a multiple of the panel, and the panel one of run. A `constant_run` other
+than 0 is what run is known to be when compiling: short loops are then unrolled.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def quantize(
 ) -> Any:
     """(x, out, scales, shape, (first, last, begin, end), marks, words, numbers) -> panels left.
 
-    The shape is (rows, columns, k, run, panel). Scales and results of all panels, by a fast formulation; those
-    that it is not right for are marked.
+    The shape is (rows, columns, k, run, panel). Scales and results of all panels, by a fast
+    formulation; those that it is not right for are marked.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
@@ -87,7 +88,8 @@ def quantize(
                     else:
                         scale = i32(integer(fast_scale(magnitude, e)))
                         amax[b] = scale
-                    # Any scale gives the same zeros: one that is too small is replaced by the least allowed.
+                    # Any scale gives the same zeros: one that is too small is replaced by the least
+                    # allowed.
                     scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
                     least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
                     for j in range(run):

@@ -1,8 +1,8 @@
 """Loops for scales that are floats, whatever the blocks: quantizing and decoding.
 
-The array is seen as in `columns`: bands of k rows, taken in panels of columns; along rows a band is one row. What a
-formulation needs to know of each block (its *constants*) is made for all blocks of a panel first, then its elements
-are gone through. Marks are for panels, as in `columns`.
+The array is seen as in `columns`: bands of k rows, taken in panels of columns; along rows a band is
+one row. What a formulation needs to know of each block (its *constants*) is made for all blocks of
+a panel first, then its elements are gone through. Marks are for panels, as in `columns`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ def convert(
 ) -> Any:
     """(x, out, scales, tensor scales, maxima, shape, bounds, marks, words) -> panels left.
 
-    With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
-    already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
-    The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
-    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed`
-    codes of four bits are read or written two in a byte, by vectors, along rows of whole blocks of a length in `RUNS`.
-    If it `knows_maxima`, the largest magnitude of each such block is in `maxima`, and not looked for.
+    With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where
+    scales are not there already. A panel is left, and marked, if a magnitude is above `limit` or
+    the formulation is not right for a scale. The definition has the limit -1: it takes all panels
+    that are marked, and with `nan_code` (not 0) gives that scale to blocks that hold a NaN or an
+    infinity. `run` is the length of blocks along rows, or 0 for any. With `packed` codes of four
+    bits are read or written two in a byte, by vectors, along rows of whole blocks of a length in
+    `RUNS`. If it `knows_maxima`, the largest magnitude of each such block is in `maxima`, and not
+    looked for.
     """
     READS_FLOATS, FINDS = source is not None, find_scale is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run

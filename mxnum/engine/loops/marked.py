@@ -1,7 +1,7 @@
 """Loops that redo what is marked, along rows and columns: scales by the definition, and conversions.
 
-The array is seen as in `columns`, as bands of rows in panels of columns, each with a mark; along rows a band is one
-row, and a panel is what `rows` calls a group.
+The array is seen as in `columns`, as bands of rows in panels of columns, each with a mark; along
+rows a band is one row, and a panel is what `rows` calls a group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ NAN_SCALE = E8M0.nan_code
 def find_scales(definition: Definition, source: ElementFormat) -> Any:
     """(x, _, scales, shape, bounds, marks, nan_blocks, numbers): scales of the marked panels, by the definition.
 
-    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
+    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only
+    finite elements count.
     """
     MAGNITUDE, MAX = (1 << (source.bits - 1)) - 1, source.max_code
     scale_of, word = definition.function, definition.word
@@ -82,8 +83,8 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
 def convert(definition: Definition, draw: Draw, greatest: int | None) -> Any:
     """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> panels left: a conversion of the marked panels.
 
-    `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: panels that hold a
-    greater one in a block with another scale stay marked, and untouched.
+    `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude
+    only: panels that hold a greater one in a block with another scale stay marked, and untouched.
     """
     function, word = definition.function, definition.word
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered

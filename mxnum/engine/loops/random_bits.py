@@ -16,18 +16,20 @@ from mxnum.engine.machine.lanes import lane, load, store
 from mxnum.layout import element_strides
 from mxnum.memory.dtypes import Array
 
-#: Words that `draw_words` makes at a time, at most; and that a buffer needs beyond those that are asked for.
+#: Words that `draw_words` makes at a time, at most; and that a buffer needs beyond those that are
+#: asked for.
 _PIECE, SPARE = 4096, 8
 
 
 class Draw(NamedTuple):
     """The two steps of drawing random bits.
 
-    `words` is an array in C order, or a Philox key with the index of the first element: (seed low, seed high, stream
-    low, stream high, first).
+    `words` is an array in C order, or a Philox key with the index of the first element: (seed low,
+    seed high, stream low, stream high, first).
     """
 
-    #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order `index` on.
+    #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order
+    #: `index` on.
     prepare: Callable[..., Any]
     #: (words, buffer, offset + i) -> the bits of element index + i.
     at: Callable[..., Any]
@@ -122,8 +124,8 @@ def draw_words(sr_bits: int) -> Any:
 class SeedWords(NamedTuple):
     """The words of a seed for each element of an array of that shape, made for the parts that are asked for.
 
-    They have `SR_BITS` bits, of which the lowest are zero where fewer are drawn. The parts are those of the array with
-    its axes in another order.
+    They have `SR_BITS` bits, of which the lowest are zero where fewer are drawn. The parts are
+    those of the array with its axes in another order.
     """
 
     key: tuple[int, int, int, int]

@@ -1,12 +1,13 @@
 """Loops for blocks along contiguous rows.
 
-A row is taken in groups of blocks. Quantizing a group has two phases, first all scales and then all elements, which is
-what lets the compiler vectorize both. Each loop leaves alone the groups that its formulation is not right for, or that
-it is not asked for: `marks` has one for every group that is still to be done.
+A row is taken in groups of blocks. Quantizing a group has two phases, first all scales and then all
+elements, which is what lets the compiler vectorize both. Each loop leaves alone the groups that its
+formulation is not right for, or that it is not asked for: `marks` has one for every group that is
+still to be done.
 
-Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks `begin` to `end`, where
-`begin` is a multiple of the group. The functions here have the names and arguments of those in `columns`; `marked` has
-the loops that redo what is marked.
+Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks
+`begin` to `end`, where `begin` is a multiple of the group. The functions here have the names and
+arguments of those in `columns`; `marked` has the loops that redo what is marked.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ def quantize(
 ) -> Any:
     """(x, out, scales, (length, run, group), (first, last, begin, end), marks, words, numbers) -> groups left.
 
-    Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
-    `constant_run`, which run then is, the rest of a row is left as well. Codes of fewer than eight bits are packed, and
-    blocks begin at a byte: those of a group stay in the first cache until all are there.
+    Scales and results of all groups, by a fast formulation; those that it is not right for are
+    marked. With `constant_run`, which run then is, the rest of a row is left as well. Codes of
+    fewer than eight bits are packed, and blocks begin at a byte: those of a group stay in the first
+    cache until all are there.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
@@ -119,7 +121,8 @@ def quantize(
                     else:
                         scale = i32(integer(fast_scale(magnitude, e)))
                         amax[b] = scale
-                    # Any scale gives the same zeros: one that is too small is replaced by the least allowed.
+                    # Any scale gives the same zeros: one that is too small is replaced by the least
+                    # allowed.
                     scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
                     used[b] = scale
                     least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
@@ -167,7 +170,8 @@ def quantize(
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Any:
     """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation.
 
-    Codes of fewer than eight bits are packed, and blocks begin at a byte: some at a time are unpacked to a buffer.
+    Codes of fewer than eight bits are packed, and blocks begin at a byte: some at a time are
+    unpacked to a buffer.
     """
     values_of, unpack_run, PACKED = _make_values_of(function, constant_run), make_unpack_run(bits), bits < 8
 

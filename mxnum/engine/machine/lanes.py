@@ -1,10 +1,11 @@
 """32-bit lanes: the machine on which the fast loops run the dialect.
 
-numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba type of its own on
-which the operators of the dialect stay in 32 bits. What makes that right is proved for every function of the dialect
-whose word has 32 bits: no intermediate leaves the word.
+numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba
+type of its own on which the operators of the dialect stay in 32 bits. What makes that right is
+proved for every function of the dialect whose word has 32 bits: no intermediate leaves the word.
 
-Lanes also add float32 numbers, given and returned as bit patterns, for the formulations in `rounding`.
+Lanes also add float32 numbers, given and returned as bit patterns, for the formulations in
+`rounding`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from numba.np.arrayobj import make_array
 from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, has_feature
 
-#: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
+#: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit
+#: patterns) -> result.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
 #: How such a machine makes a 32-bit word of one of 64 bits: type -> word -> word.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
@@ -75,7 +77,8 @@ def store(array: Any, index: Any, value: Any) -> None:
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
     """The greatest of so many elements after those of `mask` are taken from each, where count is a constant.
 
-    One instruction for every register of elements: a loop of constant length would be unrolled to scalars.
+    One instruction for every register of elements: a loop of constant length would be unrolled to
+    scalars.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 

@@ -1,7 +1,8 @@
 """Asking for memory before it is needed.
 
-A loop with two phases reads in bursts, and what it writes is fetched when it is written to; processors do not see
-either coming. Asked for in time, memory is as busy in one phase as in the other.
+A loop with two phases reads in bursts, and what it writes is fetched when it is written to;
+processors do not see either coming. Asked for in time, memory is as busy in one phase as in the
+other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from numba.np.arrayobj import make_array
 
 from mxnum.engine.machine.jit import compile_directly
 
-#: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it writes.
+#: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it
+#: writes.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: Elements before which as many others are asked for, where blocks do not say how many: by loops with much to do for
-#: each, and with little.
+#: Elements before which as many others are asked for, where blocks do not say how many: by loops
+#: with much to do for each, and with little.
 PART, LONG_PART = 64, 256
 #: Bytes of a line of the cache.
 _LINE = 64

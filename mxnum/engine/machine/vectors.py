@@ -1,8 +1,8 @@
 """Sixteen lanes at a time: a numba type on which functions of the dialect run as they do on one lane.
 
-Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. Here a vector is loaded by
-``load(array, many(index))``, and every operator (see `lanes`) makes one instruction for all of its lanes. A lane or an
-integer beside a vector stands for sixteen of them.
+Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. Here a vector is
+loaded by ``load(array, many(index))``, and every operator (see `lanes`) makes one instruction for
+all of its lanes. A lane or an integer beside a vector stands for sixteen of them.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     overflowing_blocks
         The share of the blocks along the vocabulary that overflow.
     common_weight
-        The norm of the mean over the vocabulary of the last layer's weights, relative to the root mean
-        square norm of the deviations from that mean.
+        The norm of the mean over the vocabulary of the last layer's weights, relative to the root
+        mean square norm of the deviations from that mean.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]

@@ -263,7 +263,8 @@ def train(
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0: never.
     measure_above
-        Make them also at every step after a loss of any seed above this times the least of the last 500.
+        Make them also at every step after a loss of any seed above this times the least of the
+        last 500.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
         interruption, and to continue from if it exists. The trajectory is the same bit for bit. The
@@ -275,9 +276,9 @@ def train(
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch on
-        the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between machines,
-        and so trajectories differ in the end.
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch
+        on the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between
+        machines, and so trajectories differ in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():

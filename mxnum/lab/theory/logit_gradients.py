@@ -317,11 +317,12 @@ def logit_gradient_bias(
     factor
         c, which multiplies the loss before the backward pass.
     frequency
-        For blocks along the tokens (in the product that gives the weight's gradient): the probability
-        that another token of the block has the same target. 0 means blocks along the vocabulary.
+        For blocks along the tokens (in the product that gives the weight's gradient): the
+        probability that another token of the block has the same target. 0 means blocks along the
+        vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. Without it the largest component of the tensor
-        is assumed to be c/N, that of p = 0.
+        The tensor scale of NVFP4 and similar formats. Without it the largest component of the
+        tensor is assumed to be c/N, that of p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0

@@ -54,17 +54,17 @@ def sampled_logit_rest(
     tokens, factor
         N and c: the gradient of a logit is (p - [it is the target's]) c/N.
     noise
-        The excess loss of the model over the entropy without rounding, in nats: logits scatter around
-        their mean by the root of twice that. 0 is a model that has learnt everything.
+        The excess loss of the model over the entropy without rounding, in nats: logits scatter
+        around their mean by the root of twice that. 0 is a model that has learnt everything.
     along
-        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down, or
-        "tokens", as in the gradient of its weights. A target is assumed to decide the scale of its
-        block.
+        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
+        or "tokens", as in the gradient of its weights. A target is assumed to decide the scale of
+        its block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step has
-        tokens.
+        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step
+        has tokens.
 
     In the result p and the excess are means over contexts. The excess is relative to a model with
     the same noise whose gradient is not rounded.

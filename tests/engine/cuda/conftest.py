@@ -2,7 +2,8 @@
 
     NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
 
-The second variable spares compiling what the results are compared with: the loops over the definition on the CPU.
+The second variable spares compiling what the results are compared with: the loops over the
+definition on the CPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A warp that executes PTX on the host: kernels as they are compiled, run without a GPU.
 
-Lanes run one after another and meet where they exchange registers; an exchange in which a lane that is named does not
-take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA says; what is not here is refused.
+Lanes run one after another and meet where they exchange registers; an exchange in which a lane that
+is named does not take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA
+says; what is not here is refused.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def test_seeded_bits_follow_the_order_of_elements_in_short_rows(width):
 def test_panels_and_what_is_left_of_them(blocks, random):
     """More columns than a panel has, the last block short, beside a panel of large numbers; later panels left.
 
-    No test saw that: a short last block may look at what another panel had in the columns that it lacks.
+    No test saw that: a short last block may look at what another panel had in the columns that it
+    lacks.
     """
     x = samples.generator("panels", blocks).standard_normal((64, 1030)).astype(np.float32)
     assert columns_of_a_panel(x.shape, blocks) < 1000

@@ -53,8 +53,8 @@ def in_fresh_process(folder, *command):
 def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its_own_code_from(tmp_path):
     """numba's own stamp covers the file of the loop only; Philox is reached through a global of another module.
 
-    The second process reads the modules that the first one has compiled. numba took their closures for others, which
-    no test saw because the processes here were kept from storing modules.
+    The second process reads the modules that the first one has compiled. numba took their closures
+    for others, which no test saw because the processes here were kept from storing modules.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,7 +1,7 @@
 """Sums by float hardware equal the definition by integers, and are what is used.
 
-Which of the combinations of pair, shape, order of memory and scales are run is a covering array: any two values of two
-options meet.
+Which of the combinations of pair, shape, order of memory and scales are run is a covering array:
+any two values of two options meet.
 """
 
 from __future__ import annotations
@@ -69,13 +69,14 @@ def check_sequence(a, b, threads=1):
     )
 
 
-#: Tiles that are whole and not, several panels and chunks, one row, one column, one of both; blocks that are whole and
-#: not, of fewer elements than a tile has; (m, n, k, block).
+#: Tiles that are whole and not, several panels and chunks, one row, one column, one of both; blocks
+#: that are whole and not, of fewer elements than a tile has; (m, n, k, block).
 SHAPES = [(70, 70, 130, 32), (9, 40, 1100, 16), (20, 20, 37, 64), (5, 33, 66, 5), (1, 90, 70, 32), (90, 1, 70, 32),
           (40, 3, 64, 1), (1, 1, 130, 32), (1, 1, 37, 5), (8, 32, 8, 8)]  # fmt: skip
 PAIRS = [("mxfp4_e2m1", "mxint8"), ("mxfp8_e4m3", "mxfp6_e3m2"), ("mxfp8_e5m2", "mxfp8_e5m2"),
          ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp6_e2m3", "mxfp4_e2m1")]  # fmt: skip
-#: How far scales lie apart, and how many are NaN or at the ends. Those of the first two are float32 numbers.
+#: How far scales lie apart, and how many are NaN or at the ends. Those of the first two are float32
+#: numbers.
 SPREADS = [(3, 0.0), (60, 0.0), (120, 0.02)]
 
 

@@ -13,8 +13,9 @@ from mxnum.engine.products.by_floats import _POWERS
 from mxnum.formats import ELEMENTS
 from tests import samples
 
-#: One that no float16 is like, one that has infinities where float16 has numbers, and one that has numbers where
-#: float16 has infinities: no test saw that such an element's largest numbers were taken for NaN.
+#: One that no float16 is like, one that has infinities where float16 has numbers, and one that has
+#: numbers where float16 has infinities: no test saw that such an element's largest numbers were
+#: taken for NaN.
 MADE = {
     "e7m0": mx.ElementFormat("e7m0", 7, 0, 63),
     "e4m3 with infinity": mx.ElementFormat("e4m3", 4, 3, 7, specials="ieee"),

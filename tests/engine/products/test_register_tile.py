@@ -75,7 +75,8 @@ def test_blocks(word, m, n, blocks, run):
     bits, spare = 6 if word == "float32" else 20, max(0, math.ceil(math.log2(run)) - 5)
     a, b = (rng.integers(-(1 << bits) + 1, 1 << bits, (rows, blocks * run)) >> spare for rows in (m, n))
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
-    # Terms that overflow and underflow, and one that would with one scale alone; the product of two is a number.
+    # Terms that overflow and underflow, and one that would with one scale alone; the product of two
+    # is a number.
     scales[0][1, 1], scales[1][:, -1] = 107, -89
     scales[0][0, 0], scales[1][:, 0] = 127, -100
     shape = SHAPE32 if word == "float32" else SHAPE64

@@ -25,7 +25,8 @@ def blocks(a, b, step, run):
 def test_parts_that_float64_would_round_to_a_tie(sign):
     """2**69 + 2**45 is halfway between float32 numbers; what is left of it decides, however small."""
     for small in (-1, 0, 1):
-        # In high and low parts: (2**35 + 2**10) times 2**34 is too much for float64 beside a last product of `small`.
+        # In high and low parts: (2**35 + 2**10) times 2**34 is too much for float64 beside a last
+        # product of `small`.
         a = np.array([[2.0**35, 2.0**11, small]], np.float32)
         b = np.array([[sign * 2.0**34, sign * 2.0**34, sign]], np.float32)
         got = int(blocks(a, b, 2.0**16, 3).view(np.uint32)[0, 0])

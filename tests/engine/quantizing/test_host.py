@@ -156,7 +156,8 @@ def smaller_chunks(monkeypatch, limit):
 def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
     """Chunk by chunk, all roundings that draw, results in the order of the input and in others.
 
-    In the commonest format and blocks: their loops are compiled already, and others have tests of their own.
+    In the commonest format and blocks: their loops are compiled already, and others have tests of
+    their own.
     """
     smaller_chunks(monkeypatch, limit)
     x = eval(view, {"x": inputs(), "np": np})

@@ -81,7 +81,8 @@ def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_s
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
 
-#: Packing asks nothing of the rounding: to nearest, to odd, and by random bits. `test_host` has each.
+#: Packing asks nothing of the rounding: to nearest, to odd, and by random bits. `test_host` has
+#: each.
 SAMPLE = Rounding.RNE, Rounding.RTO, Rounding.SR
 
 

@@ -174,8 +174,9 @@ def test_what_is_stored_in_a_format_is_in_it():
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
     """W1 (g LN(x)) = (g W1) LN(x): a gain frozen at g is W1 from g times its start at g times Adam's rate (SGD: g^2).
 
-    Bit for bit at powers of two, in every precision, as long as no number leaves the range: scaling W1 by g scales its
-    gradient by 1 / g, and both moments with it, which Adam divides away (its epsilon aside, which is nothing here).
+    Bit for bit at powers of two, in every precision, as long as no number leaves the range: scaling
+    W1 by g scales its gradient by 1 / g, and both moments with it, which Adam divides away (its
+    epsilon aside, which is nothing here).
     """
     gain = 2.0**power
     base = Experiment(

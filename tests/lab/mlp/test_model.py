@@ -79,7 +79,8 @@ def test_gradients_against_torch(experiment):
         assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), kind
 
 
-#: Operands of a layer's three products: as the library's linear layer has them, forward and backward alike.
+#: Operands of a layer's three products: as the library's linear layer has them, forward and
+#: backward alike.
 OPERANDS = {
     "E4M3": {kind: Operand("mxfp8_e4m3") for kind in ("activations", "weights", "gradients")},
     "E2M1, rceil": {

@@ -41,7 +41,8 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # Two blocks in a row. The maximum over blocks is taken for each offset, and its own mantissa decides.
+    # Two blocks in a row. The maximum over blocks is taken for each offset, and its own mantissa
+    # decides.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # offset 3: 1.9 has a mantissa above 1.75
     x[0, 40] = 7.0  # the second block's scale is larger; 7.0 = 1.75 * 4 is not above

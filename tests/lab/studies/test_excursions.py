@@ -74,7 +74,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss falls to 1e-4: the same rise is only then an excursion when it forgets something.
+    # Without layer norm the loss falls to 1e-4: the same rise is only then an excursion when it
+    # forgets something.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1

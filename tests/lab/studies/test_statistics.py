@@ -115,7 +115,8 @@ def test_only_seeds_of_both_arms_are_compared():
 
 
 def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
-    # At the maximum of the partial likelihood the score is 0; at a ratio of 1 the score is the log-rank statistic.
+    # At the maximum of the partial likelihood the score is 0; at a ratio of 1 the score is the
+    # log-rank statistic.
     rng = np.random.default_rng(5)
     times = [rng.exponential(scale, 40) for scale in (1.0, 2.0)]
     arms = [Arm("x", tuple(t.tolist()), (True,) * 40, tuple(range(40))) for t in times]
@@ -130,7 +131,8 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 def test_coxs_ratio_by_hand():
     # Two pairs, each a condition: of the first events one is a's at 2 against 1 at risk, and so on.
-    # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2: risk 1, 1)
+    # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2:
+    # risk 1, 1)
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
@@ -196,7 +198,8 @@ def test_power_draws_pairs_with_replacement():
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
 
 
-#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank test.
+#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank
+#: test.
 TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23] + [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
 TREATED_EVENTS = [True] * 9 + [False] * 12
 PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]

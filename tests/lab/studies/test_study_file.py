@@ -147,7 +147,8 @@ def test_the_example_of_the_documentation(tmp_path):
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    # No test saw it: each had a folder of its own. Tables would have replaced files of the same name.
+    # No test saw it: each had a folder of its own. Tables would have replaced files of the same
+    # name.
     folder = tmp_path / "mine"
     study = read(tmp_path, TOML)
     for is_there in (False, True):
@@ -182,5 +183,6 @@ def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
         assert Experiment.from_dict(arm["experiment"]) == study.arms[name]
         seeds = [run["seed"] for run in arm["runs"]]
         assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
-        # What had not ended when it was stored is there with the steps that it had made, and its excursions are open.
+        # What had not ended when it was stored is there with the steps that it had made, and its
+        # excursions are open.
         assert all(0 < run["steps"] <= study.arms[name].steps for run in arm["runs"])

@@ -48,7 +48,8 @@ def test_noise_that_many_elements_share_does_not_lower_the_limit():
 
 
 def test_a_rise_arrests_itself():
-    # Ten per cent above its limit a step multiplies x by more than 1.1: unarrested it would be 1e100 and more.
+    # Ten per cent above its limit a step multiplies x by more than 1.1: unarrested it would be
+    # 1e100 and more.
     for beta2 in (0.95, 0.999):
         found = arrest(beta2, sharpening=3e-3)
         assert 5 < found.lowest <= found.height <= found.highest < 1000

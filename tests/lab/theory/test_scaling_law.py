@@ -94,8 +94,9 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
-    """Both are fits by least absolute misses: with 2 % of noise the interval of 90 % held the truth in half of all
-    tables at the usual delta, and was ten times narrower at a hundredth of it. No test had noise far above delta."""
+    """Both are fits by least absolute misses: with 2 % of noise the interval of 90 % held the truth
+    in half of all tables at the usual delta, and was ten times narrower at a hundredth of it. No
+    test had noise far above delta."""
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
     for name in ("alpha", "beta", "E"):
