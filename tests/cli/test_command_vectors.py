@@ -16,6 +16,15 @@ def test_a_file_that_verifies(run, tmp_path):
     assert "300 right" in run("verify", path)
 
 
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("operation", ["encode", "quantize", "scale"])
+def test_every_source_type_has_cases(run, tmp_path, operation, source):
+    """Cases from 16-bit floats raised KeyError: no test wrote any."""
+    path = tmp_path / "cases.txt"
+    run("vectors", operation, "-f", "mxfp4_e2m1", "--source", source, "-o", path)
+    assert run.json("verify", path)["bugs"] == 0
+
+
 def test_standard_output():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = [sys.executable, "-m", "mxnum", "vectors", "encode", "-f", "e2m1", "--inputs-only"]
