@@ -24,7 +24,14 @@ LIST = ROOT / "docs/reference/public-names.txt"
 #: Modules that a user imports; all others are private, whatever their names.
 MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
-    *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
+    *(
+        "mxnum.plots",
+        "mxnum.recipe",
+        "mxnum.conformance",
+        "mxnum.conformance.strategies",
+        "mxnum.reference",
+        "mxnum.emit",
+    ),
     "mxnum.torch",
     *(
         f"mxnum.interop.{m.name}"

@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
         "products", "interop",
     },
+    "emit": {"__init__", "errors", "formats", "modes", "definition"},
     "torch": {"errors", "output", "formats", "modes", "memory", "engine", "recipe", "interop"},
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},
@@ -48,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "engine", "array",
-        "analysis", "interop", "conformance", "plots", "selftest", "lab",
+        "analysis", "interop", "conformance", "emit", "plots", "selftest", "lab",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -36,6 +36,7 @@ LANGUAGES = {
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
+    "js": "tests/emit",
     "systemverilog": "tests/cli/test_command_verify.py",
     "toml": "tests/lab/mlp",
     "python": "this file, or tests/test_examples.py",

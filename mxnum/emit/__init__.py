@@ -17,10 +17,10 @@ __all__ = ["LANGUAGES", "reference_model"]
 
 #: The languages, and the module and the class of the printer of each.
 LANGUAGES = {
-    "c": ("c", "C"),
-    "systemverilog": ("systemverilog", "SystemVerilog"),
-    "javascript": ("javascript", "JavaScript"),
-    "python": ("python", "Python"),
+    "c": ("in_c", "C"),
+    "systemverilog": ("in_systemverilog", "SystemVerilog"),
+    "javascript": ("in_javascript", "JavaScript"),
+    "python": ("in_python", "Python"),
 }
 
 
@@ -72,6 +72,6 @@ def reference_model(
     settings = settings_of(format, source, target, rounding, scale_rule, overflow, nonfinite, sr_bits)
     prefix = re.sub(r"\W+", "_", settings.format.name) if name is None else name
     errors.require(bool(re.fullmatch(r"[A-Za-z]\w*", prefix)), "name", "a name of letters, digits and _", name)
-    made: Any = getattr(import_module(f"mxnum.emit.languages.{module}"), printer)
+    made: Any = getattr(import_module(f"mxnum.emit.{module}"), printer)
     text: str = made(model_of(settings, prefix)).text()
     return text

@@ -27,6 +27,7 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 #: The clauses of the standards for the factories of the definition's functions.
 CLAUSES = {
+    "make_encode": "OCP MX v1.0 6.3: conversion to an MX format.",
     "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: those of a float.",
     "make_pack": "OFP8 v1.0 5: saturating and non-saturating overflow.",
     "make_round": "IEEE 754-2019 4.3: rounding directions.",
@@ -187,38 +188,36 @@ def _over_float_scales(settings: Settings) -> tuple[Callable[..., Any], ...]:
     """Return `encode`, `decode` and `shared_scale` under scales that are floats."""
     fmt = settings.format
     factor = make_factor(fmt.scale)
-    encode_over = make_encode_over(
-        settings.source, fmt.element, fmt.scale, settings.rounding, settings.overflow
-    )
+    encode_over = make_encode_over(settings.source, fmt.element, fmt.scale, settings.rounding, settings.overflow)
     decode_over = make_decode_over(fmt.element, fmt.scale, settings.target)
     float_scale = make_float_scale(settings.source, fmt.element, fmt.scale, settings.scale_rule)
 
     if fmt.tensor_scale is not None:
 
         @dialect
-        def encode(x, scale, tensor, random):
+        def encode(x: Any, scale: Any, tensor: Any, random: Any) -> Any:
             exponent, significand, kind = factor(scale, tensor)
             return encode_over(x, exponent, significand, kind, random)
 
         @dialect
-        def decode(code, scale, tensor):
+        def decode(code: Any, scale: Any, tensor: Any) -> Any:
             exponent, significand, kind = factor(scale, tensor)
             return decode_over(code, exponent, significand, kind)
 
         return encode, decode, float_scale
 
     @dialect
-    def encode_alone(x, scale, random):
+    def encode_alone(x: Any, scale: Any, random: Any) -> Any:
         exponent, significand, kind = factor(scale, ONE)
         return encode_over(x, exponent, significand, kind, random)
 
     @dialect
-    def decode_alone(code, scale):
+    def decode_alone(code: Any, scale: Any) -> Any:
         exponent, significand, kind = factor(scale, ONE)
         return decode_over(code, exponent, significand, kind)
 
     @dialect
-    def shared_scale(amax):
+    def shared_scale(amax: Any) -> Any:
         return float_scale(amax, ONE)
 
     return encode_alone, decode_alone, shared_scale
@@ -230,7 +229,7 @@ def _make_larger(source: ElementFormat) -> Callable[..., Any]:
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect
-    def larger(amax, x):
+    def larger(amax: Any, x: Any) -> Any:
         magnitude = x & MAGNITUDE_MASK
         larger_one = select(magnitude > amax, magnitude, amax)
         return select(magnitude > MAX, amax, larger_one)
@@ -244,7 +243,7 @@ def _make_is_finite(source: ElementFormat) -> Callable[..., Any]:
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect
-    def is_finite(x):
+    def is_finite(x: Any) -> Any:
         return select((x & MAGNITUDE_MASK) > MAX, 0, 1)
 
     return is_finite

@@ -170,7 +170,7 @@ class _Reader:
         self.tree = tree
         closure = inspect.getclosurevars(function)
         self.values: Mapping[str, Any] = {**closure.builtins, **closure.globals, **closure.nonlocals}
-        self.comment = _comment(function, program.clauses)
+        self.function = function
         self.variables = {argument.arg for argument in tree.args.args}
         self.variables |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         self.unused = 0
@@ -184,7 +184,11 @@ class _Reader:
                 if not isinstance(result, Name):
                     body.append(Assignment((f"result_{place}",), result))
             results = tuple(r if isinstance(r, Name) else Name(f"result_{i}") for i, r in enumerate(results))
-        found = _without_unused(Function(self.name, self.word, (), tuple(body), results, comment or self.comment))
+        found = _without_unused(
+            Function(
+                self.name, self.word, (), tuple(body), results, _comment(self.function, comment, self.program.clauses)
+            )
+        )
         used = {part.name for each in _expressions(found) for part in parts(each) if isinstance(part, Name)}
         return replace(found, parameters=tuple(a.arg for a in self.tree.args.args if a.arg in used))
 
@@ -295,11 +299,12 @@ def _without_unused(function: Function) -> Function:
         function = replace(function, body=body)
 
 
-def _comment(function: Callable[..., Any], clauses: Mapping[str, str]) -> str:
-    """Return what a function does, from the docstring of its factory or its own, and its clause."""
+def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
+    """Return what a function does, from its factory's docstring if no comment is given, and its clause."""
     factory = function.__qualname__.split(".")[0]
-    text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""
-    first, _, rest = text.partition("\n\n")
-    first = re.sub(r"\s+", " ", re.sub(r"^Return `[^`]*`,? ?(which )?", "", first, flags=re.S))
-    sentences = f"{first[:1].upper()}{first[1:]}", rest, clauses.get(factory, "")
-    return "\n\n".join(each for each in sentences if each)
+    if not comment:
+        text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""
+        first, _, rest = text.partition("\n\n")
+        first = re.sub(r"\s+", " ", re.sub(r"^Return `[^`]*`,? ?(which )?", "", first, flags=re.S))
+        comment = "\n\n".join(each for each in (f"{first[:1].upper()}{first[1:]}", rest) if each)
+    return "\n\n".join(each for each in (comment, clauses.get(factory, "")) if each)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from mxnum import __version__
 from mxnum.emit.model import Model
@@ -16,8 +18,8 @@ class Printer:
 
     #: Begins the name of a constant, so that no macro or variable has that name.
     constant = "K_{}"
-    equal = {"==": "==", "!=": "!="}
-    right_shift = ">>"
+    #: Operators that the language writes in another way than Python.
+    operators: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, model: Model):
         self.model = model
@@ -70,7 +72,11 @@ class Printer:
         if isinstance(expression, Name):
             return self.name(expression.name)
         if isinstance(expression, Number):
-            return self.constant.format(expression.name.upper()) if expression.name else self.literal(expression.value, word)
+            return (
+                self.constant.format(expression.name.upper())
+                if expression.name
+                else self.literal(expression.value, word)
+            )
         if isinstance(expression, Call):
             return self.call(expression, word)
         text = self.operation(expression, word) if isinstance(expression, Operation) else self.choice(expression, word)
@@ -78,8 +84,9 @@ class Printer:
 
     def operation(self, operation: Operation, word: int) -> str:
         """Return an operation without parentheses around it."""
-        operator = self.right_shift if operation.operator == ">>" else self.equal.get(operation.operator, operation.operator)
-        return f"{self.expression(operation.left, word, True)} {operator} {self.expression(operation.right, word, True)}"
+        operator = self.operators.get(operation.operator, operation.operator)
+        left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)
+        return f"{left} {operator} {right}"
 
     def choice(self, choice: Choice, word: int) -> str:
         """Return a choice without parentheses around it."""
@@ -114,8 +121,6 @@ class Printer:
 
 def paragraphs(comment: str, width: int) -> list[str]:
     """Return the lines of a comment, wrapped."""
-    import textwrap
-
     found: list[str] = []
     for paragraph in comment.split("\n\n"):
         found += ["", *textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False)]

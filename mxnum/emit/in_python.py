@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mxnum.emit.languages.printer import INDENT, Printer, paragraphs
+from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
 #: The letter of `struct` for the bits and the values of each float type.
@@ -60,7 +60,7 @@ class Python(Printer):
         drawn = self.use(model.align_random, word="random[i]") if model.align_random is not None else ""
         yield ""
         yield "def bits(x):"
-        yield f'{INDENT}"""Return the bits of a number as a {settings.source.name}, as the functions above take them."""'
+        yield f'{INDENT}"""Return the bits of a number as a {settings.source.name}."""'
         yield f"{INDENT}return {_bits(settings.source.name)}"
         yield ""
         yield ""

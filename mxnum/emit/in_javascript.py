@@ -5,21 +5,35 @@ Functions whose word has 32 bits take numbers; those of 64 bits take BigInts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from mxnum.emit.languages.printer import INDENT, Printer, paragraphs
+from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Function, Loop
 
 
 class JavaScript(Printer):
     """Functions that a user calls are exported; those with several results return arrays."""
 
-    equal = {"==": "===", "!=": "!=="}  # noqa: RUF012
+    operators: ClassVar[Mapping[str, str]] = {"==": "===", "!=": "!=="}
 
     def text(self) -> str:
         """Return the module."""
         head = [f"// {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96)]
-        return "\n".join([*head, "", "const view = new DataView(new ArrayBuffer(8));", "", *self.functions(), *self.conversions(), *self.blocks()]) + "\n"
+        return (
+            "\n".join(
+                [
+                    *head,
+                    "",
+                    "const view = new DataView(new ArrayBuffer(8));",
+                    "",
+                    *self.functions(),
+                    *self.conversions(),
+                    *self.blocks(),
+                ]
+            )
+            + "\n"
+        )
 
     def function(self, function: Function) -> Iterator[str]:
         """Yield a function."""

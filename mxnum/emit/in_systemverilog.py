@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from mxnum.emit.languages.printer import INDENT, Printer, paragraphs
+from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Function, Loop
 
 
 class SystemVerilog(Printer):
     """Functions of signed vectors; several results come as one vector, the first on the left."""
 
-    right_shift = ">>>"
+    operators: ClassVar[Mapping[str, str]] = {">>": ">>>"}
 
     def text(self) -> str:
         """Return the package."""
@@ -74,7 +75,8 @@ class SystemVerilog(Printer):
             f"function automatic logic [{scale + bits * k - 1}:0] quantize_block("
             f"input logic [{source * k - 1}:0] x{tensor}{random});"
         )
-        yield f"{INDENT}logic signed [{word - 1}:0] bits, amax, scale, finite, code{', wide_tensor' if tensor else ''}{', word' if random else ''};"
+        more = ", wide_tensor" * bool(tensor) + ", word" * bool(random)
+        yield f"{INDENT}logic signed [{word - 1}:0] bits, amax, scale, finite, code{more};"
         yield f"{INDENT}integer i;"
         yield f"{INDENT}amax = 0;"
         yield f"{INDENT}finite = 1;"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mxnum.emit.languages.printer import INDENT, Printer, paragraphs
-from mxnum.emit.program import Assignment, Call, Expression, Function, Loop, Number, Operation
+from mxnum.emit.printer import INDENT, Printer, paragraphs
+from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
 from mxnum.formats import ElementFormat
 
 #: What an array of numbers of a float type holds; the types of 16 bits are given as bits.
@@ -22,12 +22,10 @@ class C(Printer):
     def text(self) -> str:
         """Return the header."""
         guard = f"{self.model.name.upper()}_H"
-        head = "\n".join(f" * {line}" for line in paragraphs("\n\n".join(self.head()), 96))
-        lines = [
-            f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>", "#include <string.h>", "",
-            *_ASSUMED, *self.functions(), *self.bits(self.model.settings.source, "bits", self.model.encode.word),
-            *self.of_bits(), *self.blocks(), "#endif",
-        ]  # fmt: skip
+        head = "\n".join(f" * {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96))
+        bits = self.bits(self.model.settings.source, "bits", self.model.encode.word)
+        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED, *self.functions(), *bits]
+        lines += [*self.of_bits(), *self.blocks(), "#endif"]
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
@@ -69,8 +67,8 @@ class C(Printer):
         return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
 
     def operation(self, operation: Operation, word: int) -> str:
-        """Return an operation. C leaves left shifts of negative numbers undefined: these go by unsigned numbers."""
-        if operation.operator != "<<" or not _may_be_negative(operation.left):
+        """Return an operation; C defines left shifts of negative numbers only as unsigned ones."""
+        if operation.operator != "<<" or isinstance(operation.left, Number):
             return super().operation(operation, word)
         left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)
         return f"(int{word}_t)((uint{word}_t){left} << {right})"
@@ -123,8 +121,8 @@ class C(Printer):
         encode = self.use(model.encode, x=f"{name}_bits(x[i])", scale="scale", tensor="tensor", random=drawn)
         nan = f"{INDENT}if (!finite) scale = {settings.format.scale.nan_code};"
         yield "/*"
-        yield f" * Quantize a block of n numbers ({settings.format.block}, or fewer at the end of a row): write their codes"
-        yield " * and return the code of their scale."
+        yield f" * Quantize a block of n numbers ({settings.format.block}, or fewer at the end of a row): write"
+        yield " * their codes, and return the code of their scale."
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, which the function tensor_scale finds."
         if model.align_random is not None:
@@ -146,22 +144,19 @@ class C(Printer):
         yield ""
         decode = self.use(model.decode, code="codes[i]", scale="scale", tensor="tensor")
         yield "/* Write the values of a block of n codes. */"
-        yield (
-            f"static inline void {name}_dequantize_block(const uint8_t *codes, int n, {scale} scale{tensor}, {result} *x)"
-        )
+        parameters = f"const uint8_t *codes, int n, {scale} scale{tensor}, {result} *x"
+        yield f"static inline void {name}_dequantize_block({parameters})"
         yield "{"
         yield f"{INDENT}for (int i = 0; i < n; i++) x[i] = {name}_of_bits({decode});"
         yield "}"
 
 
-#: Checked where the header is compiled.
+#: What every header begins with; the type is an error where the assumption does not hold.
 _ASSUMED = (
-    "/* Right shifts of negative numbers keep the sign, as in every current compiler; floats are those of IEEE 754. */",
+    "#include <stdint.h>",
+    "#include <string.h>",
+    "",
+    "/* Right shifts keep the sign, as in every current compiler; floats are those of IEEE 754. */",
     "typedef char mxnum_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];",
     "",
 )
-
-
-def _may_be_negative(expression: Expression) -> bool:
-    """Return True unless an expression is plainly not negative: a number, a name or a masked value."""
-    return isinstance(expression, Operation) and expression.operator in "+-" and not isinstance(expression, Number)
