@@ -103,7 +103,7 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # asked first: reading its interface may raise
+    if is_tensor(value):  # asked first: reading a tensor's interface may raise
         return bool(value.is_cuda)
     # numba's simulator has no interface, but numba's own attribute.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
@@ -135,7 +135,8 @@ def described(argument: str, value: Any) -> DeviceArray:
         return value
     if is_tensor(value):
         return _of_torch(argument, value)
-    fake = getattr(value, "_ary", None)  # numba's simulator: host memory behind the methods of a device array
+    # numba's simulator keeps host memory behind the methods of a device array.
+    fake = getattr(value, "_ary", None)
     interface = value.__cuda_array_interface__ if fake is None else fake.__array_interface__
     dtype = np.dtype(getattr(value, "dtype", interface["typestr"]))
     errors.require(interface.get("mask") is None, argument, "without a mask", "a masked array")
