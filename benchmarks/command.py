@@ -157,7 +157,10 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 
 
 def _take_earlier(result: Result, path: Path) -> None:
-    """Keep the answers, whole or not, of an earlier run of the same sources, machine and settings."""
+    """Keep the answers of an earlier run of the same sources, machine and settings.
+
+    A question that the earlier run did not finish keeps the cells that were measured.
+    """
     if not path.exists():
         return
     try:
@@ -214,7 +217,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """Progress of a question: one line that changes on a terminal, elsewhere a line now and then."""
+    """Progress of a question: one changing line on a terminal, else a line every 30 seconds."""
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -239,7 +242,11 @@ class _Progress:
 
 
 def _publish(result: Result, path: Path) -> None:
-    """Draw plots and write the page: beside the saved result, or in the docs for one of its parts."""
+    """Draw plots and write the page of results.
+
+    The page lies beside the saved result. If the result is one of `PAGE_PARTS`, the page of the
+    docs is written instead.
+    """
     paths = _plot_paths(result, path)
     drawn = {}
     if find_spec("matplotlib") is None:

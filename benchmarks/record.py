@@ -1,4 +1,4 @@
-"""The record of a run: measurements in tables, tables by question; written as JSON and read back."""
+"""The record of a run: measurements by table, tables by question, written and read as JSON."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     saved = started
 
     def keep(theorem: Theorem, outcome: Outcome) -> None:
-        """Show an outcome, and save now and then, so that an interrupted run keeps what it proved."""
+        """Show an outcome, and save regularly, so that an interrupted run keeps its proofs."""
         nonlocal saved
         progress(theorem, outcome)
         found[theorem.name] = outcome

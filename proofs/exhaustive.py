@@ -1,9 +1,9 @@
-"""The loops of the definition against exact rationals: every float32 pattern, and breakpoints under every scale code.
+"""The loops of the definition against exact rationals, for every float32 pattern.
 
 Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types
-and on every code of the decoders; the float32 loops, compiled as users get them, at the same
-breakpoints. Full tier: the compiled loops over all 2**32 float32 patterns, all 16-bit patterns
-under all scales, all codes, and the float64 breakpoints.
+under every scale code and on every code of the decoders; the float32 loops, compiled as users get
+them, at the same breakpoints. Full tier: the compiled loops over all 2**32 float32 patterns, all
+16-bit patterns under all scales, all codes, and the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -67,7 +67,10 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ: an element without special values saturates in both."""
+    """Return the overflow modes that differ for an element.
+
+    An element without special values saturates in both modes.
+    """
     return ("saturate", "ieee") if ELEMENTS[element].nan is not None else ("saturate",)
 
 
@@ -80,7 +83,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that makes the element's least positive value float32's least normal."""
+    """Return the scale code that maps the least positive element to float32's least normal."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
@@ -213,7 +216,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code, and one random word if rounding is stochastic."""
+    """A float32 encoding loop under one scale code; stochastic rounding has one random word."""
 
     element: str
     rounding: str

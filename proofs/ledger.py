@@ -149,7 +149,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True if `repr` describes a value fully: numbers, names, formats, and tables of these."""
+    """Return True if `repr` fully describes a value: number, name, format, or table of these."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
@@ -221,7 +221,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record these outcomes, drop records that no longer fit their theorem, and rewrite the page."""
+    """Record these outcomes, drop stale records, and rewrite the page."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
@@ -264,7 +264,7 @@ def mutants_noticed() -> dict[str, list[str]]:
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """Return the text of the page, from the theorems as they are and the records as they were made."""
+    """Return the text of the page, from the present theorems and the recorded outcomes."""
     lines = [
         "# Ledger of proofs",
         "",

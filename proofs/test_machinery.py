@@ -1,4 +1,4 @@
-"""A proof is worth what its machinery is: words, solvers, the runner and its exit status, the literal tables."""
+"""Tests of the machinery of proofs: words, solvers, runner, exit status and literal tables."""
 
 import os
 import random
@@ -27,7 +27,7 @@ X, Y = z3.BitVecs("x y", 32)
 
 
 def random_program(rng: random.Random) -> Callable[..., Any]:
-    """A straight-line dialect function of three words."""
+    """Return a straight-line dialect function of three words."""
     steps = [
         (
             rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),
@@ -216,7 +216,8 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        limits={"fast": 60, "full": 3},  # (a process that begins takes seconds where others compute)
+        # A new process needs seconds before it computes anything.
+        limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )
     assert {name: outcome.verdict for name, outcome in outcomes.items()} == {

@@ -1,4 +1,4 @@
-"""Theorems of the fast tier as tests: a sample of each family, and with ``--tier full`` all of them."""
+"""The theorems of the fast tier as tests: a sample of each family, or all with ``--tier full``."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,7 @@ from proofs.theorem import Outcome, Theorem
 
 FAST = choose(collect().theorems.values(), "fast")
 FAMILIES = ledger.families(FAST)
-#: All theorems have their record in the ledger, which has to be about the code as it is:
-#: `test_ledger`.
+#: Every theorem has a record in the ledger; `test_ledger` checks that it is about the present code.
 SAMPLE = sample(FAMILIES.values(), ledger.recorded_seconds())
 
 

@@ -121,7 +121,7 @@ def _both(a: z3.BoolRef, b: z3.BoolRef) -> z3.BoolRef:
 
 
 def _choose(condition: z3.BoolRef, a: Value, b: Value) -> Value:
-    """Return a where the condition holds, else b; poison in the value not chosen does not matter."""
+    """Return a where the condition holds, else b; ignore poison in the value that is not chosen."""
     clean = z3.is_false(a.poison) and z3.is_false(b.poison)
     return Value(z3.If(condition, a.bits, b.bits), _NEVER if clean else z3.If(condition, a.poison, b.poison))
 

@@ -151,7 +151,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (the ratios X / D of a path, the result), for all ratios that lie between low and high."""
+    """Yield (the ratios X / D of a path, the result) for all ratios between `low` and `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)

@@ -1,4 +1,7 @@
-"""The specification of the shared scale: what each rule makes of A = f * 2**E exactly, 1 <= f < 2."""
+"""The specification of the shared scale: the exact result of each rule for A = f * 2**E.
+
+The significand f satisfies 1 <= f < 2.
+"""
 
 from __future__ import annotations
 

@@ -112,8 +112,9 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, its float32, premises, and an element in words as wide as x and of 32
-    bits.
+    """Return a finite x, its float32, the premises, and two stand-ins for an element.
+
+    The words of the first stand-in are as wide as x; those of the second have 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32

@@ -1,4 +1,4 @@
-"""Small mistakes planted in stochastic rounding under float scales, in four over six, and in long division."""
+"""Mistakes planted in stochastic rounding under float scales, four over six and long division."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `EXACT` for scales without a tensor scale by a solver: the codes are too many to list."""
+    """Prove `EXACT` by a solver for scales without a tensor scale: they have too many codes."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

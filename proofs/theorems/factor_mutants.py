@@ -1,4 +1,7 @@
-"""Small mistakes planted in the fast formulations of scales that are floats and in their definition; all are found."""
+"""Mistakes planted in the fast formulations of float scales and in their definition.
+
+The theorems refute each.
+"""
 
 from __future__ import annotations
 

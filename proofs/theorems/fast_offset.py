@@ -1,4 +1,4 @@
-"""Asymmetric scaling by float32 additions equals the definition: what is taken away, and what is added back."""
+"""Asymmetric scaling by float32 additions equals the definition, in both directions."""
 
 from __future__ import annotations
 

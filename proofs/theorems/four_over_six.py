@@ -1,8 +1,8 @@
 """Four over six: the lemmas on which the choice between two scales depends.
 
 The loop adds errors in float32 and decides where the sums are far apart. Otherwise it adds pairs of
-float64 numbers and decides where no doubt is left; the remaining blocks are added in rational
-numbers. Here are the proofs for the first two.
+float64 numbers and decides where their error bound allows. It adds the remaining blocks in rational
+numbers. This module proves the first two steps.
 """
 
 from __future__ import annotations

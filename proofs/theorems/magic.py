@@ -65,7 +65,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32; that it is below 2**31 in size becomes an obligation."""
+    """Return the integer part of a float32; add the obligation that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000

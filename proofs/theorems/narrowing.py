@@ -1,4 +1,4 @@
-"""Fast loops narrow float64 to float32 first: that changes no code and no scale inside their domain."""
+"""Narrowing float64 to float32 changes no code and no scale inside the domain of fast loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HYPOTHESES = (
 
 
 def low_word(word: Sym) -> Sym:
-    """Return the low 32 bits; that they are the whole number becomes an obligation."""
+    """Return the low 32 bits, with the obligation that they are the whole number."""
     low = z3.Extract(31, 0, word.value)
     word.obligations.append(z3.SignExt(32, low) == word.value)
     return Sym(low, word.obligations)

@@ -1,4 +1,4 @@
-"""Asymmetric scaling: midpoint, difference, half range and decoding with an offset, against exact sums.
+"""Asymmetric scaling: midpoint, difference, half range and decoding, against exact sums.
 
 Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O
 in one type) it is used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of

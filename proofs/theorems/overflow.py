@@ -49,7 +49,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 class Given:
-    """Symbolic inputs, the exact x / 2**scale, and codes of any encoder of one source and element."""
+    """Symbolic inputs for one source and element, the exact x / 2**scale, and the codes."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]

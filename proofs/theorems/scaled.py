@@ -1,4 +1,4 @@
-"""The formulation of the CUDA kernels equals the definition, for every finite input and every scale."""
+"""The formulation of CUDA kernels equals the definition for finite inputs and every scale."""
 
 from __future__ import annotations
 

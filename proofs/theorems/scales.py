@@ -41,7 +41,7 @@ HYPOTHESES = ("A is any finite nonnegative number of the source type, subnormals
 
 
 class Block:
-    """A symbolic A, its exact exponent and significand, and the codes that the rules give for it."""
+    """A symbolic A, its exact exponent and significand, and the codes that the rules give for A."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]

@@ -1,4 +1,4 @@
-"""Small mistakes planted in the arithmetic of stacks and in the functions around it; all are found."""
+"""Mistakes planted in the arithmetic of stacks and the functions around it, all refuted."""
 
 from __future__ import annotations
 

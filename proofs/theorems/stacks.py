@@ -70,7 +70,7 @@ def _stack(name: str, arithmetic: Any = stack_arithmetic) -> Any:
 
 
 def _on_numbers(fast: Any, **names: Any) -> Any:
-    """Patch `fast` so that its functions compute with numbers of the solver, in words of 32 bits."""
+    """Patch `fast` so that its functions compute with solver floats in words of 32 bits."""
     return patched(fast, number_of=number_of, bits_of=bits_of, wide=_same, **names)
 
 

@@ -1,8 +1,8 @@
 """Stochastic rounding against exact integers: no floating-point theory, no rounding operator.
 
-|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step, in words of 128
-bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every gap is a
-multiple of the step.
+|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step,
+in words of 128 bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30),
+as every gap is a multiple of the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Properties of rounding for every element: monotone, symmetric, idempotent, inverse to decoding."""
+"""Properties of every element's rounding: monotone, symmetric, idempotent, inverse to decoding."""
 
 from __future__ import annotations
 
