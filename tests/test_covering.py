@@ -1,4 +1,4 @@
-"""Covering arrays: everything that is said to meet does, and fewer cases than all are enough."""
+"""Tests of covering arrays: all promised combinations occur, in fewer cases than all."""
 
 from __future__ import annotations
 

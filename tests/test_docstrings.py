@@ -1,4 +1,7 @@
-"""The docstring of a function begins with a verb in the imperative: it says what the function does for its caller."""
+"""Tests that the docstring of a function begins with a verb in the imperative.
+
+The first sentence says what the function does for its caller.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ FOLDERS = (
     "mxnum/engine/rounding",
     "mxnum/engine/traversal",
 )
-#: The first words that are accepted. Add a verb where none of these says what a function does.
+#: The accepted first words. Add a verb if none of these says what a function does.
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Compare", "Compile",
     "Compute", "Continue", "Convert", "Count", "Decode", "Describe", "Disable", "Draw", "Encode", "Execute",
@@ -58,7 +61,7 @@ VERBS = (
     "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Stop", "Store", "Subtract", "Summarize",
     "Train", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
-#: Decorators of what is no function to its reader: attributes, and signatures without a body.
+#: Decorators of functions that readers see as attributes, and of signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
 FILES = [
     path
@@ -69,7 +72,7 @@ FILES = [
 
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield the dotted name and the node of each function in a syntax tree, nested ones and methods included."""
+    """Yield the dotted name and the node of each function in a syntax tree, also of nested ones."""
     for node in ast.iter_child_nodes(tree):
         name = (
             f"{outer}{node.name}." if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else outer
@@ -86,7 +89,7 @@ def is_exempt(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def first_words(text: str) -> dict[str, str]:
-    """Return the first word of the docstring of each function that has one, by the function's dotted name."""
+    """Return the first word of the docstring of each function that has one, by dotted name."""
     return {
         name: docstring.split(maxsplit=1)[0]
         for name, node in functions(ast.parse(text))

@@ -1,4 +1,4 @@
-"""What goes with the elements may lie in the memory that results are written to."""
+"""Tests that scales and random words may overlap the memory that results are written to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Where in 16 bytes for each element something lies.
+#: Offsets of the other arrays in memory that has 16 bytes for each element.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 
@@ -32,7 +32,7 @@ class Memory:
 
 
 def numbers(*key):
-    """Blocks of very different magnitudes, so that a scale of another block shows."""
+    """Return blocks of very different magnitudes, so that the scale of another block shows."""
     rng = samples.generator("overlap", *key)
     return (rng.standard_normal(SHAPE) * np.exp2(rng.integers(-20, 20, (64, 1)))).astype(np.float32)
 

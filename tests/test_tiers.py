@@ -1,4 +1,4 @@
-"""The tiers: what is marked waits for its tier, and the record of the last run says how old it is."""
+"""Tests of the tiers: marked tests wait for their tier, and the record shows its age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number systems: intervals hold the true value, and are narrow."""
+"""Tests of the number systems: intervals hold the true value and are narrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def machines():
 
 
 def exact(value):
-    """A high-precision number as a rational."""
+    """Return a high-precision number as a rational."""
     return Fraction(*map(int, mpmath.libmp.to_rational(value._mpf_)))
 
 

@@ -1,4 +1,4 @@
-"""Thresholds and clamp regions: against the kernels and against the figures of claim I2."""
+"""Tests of thresholds and overflow regions: against the kernels and the figures of claim I2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is saved comes back, and the page, the tables and the plots are made of it alone."""
+"""Tests that saved results load unchanged, and that page, tables and plots need nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ratios and their spread, with a clock that only the timed functions move."""
+"""Tests of ratios and their spread, with a clock that only the timed functions advance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import timing
 
 
 class FakeClock:
-    """Time in nanoseconds; `drift` makes everything slower as time goes by."""
+    """Time in nanoseconds; `drift` slows everything down as time passes."""
 
     def __init__(self, drift=0.0):
         self.now = 0

@@ -1,4 +1,4 @@
-"""Running commands in this process."""
+"""Fixtures that run commands in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Runner:
-    """Runs commands and gives what they printed."""
+    """Runs commands and returns their output."""
 
     def __init__(self, capsys):
         self.capsys = capsys

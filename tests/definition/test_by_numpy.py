@@ -1,4 +1,4 @@
-"""What numpy makes of the definition is what the oracle says."""
+"""Tests that the definition on numpy equals the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asymmetric scaling against exact rationals."""
+"""Tests of asymmetric scaling against exact rationals."""
 
 from __future__ import annotations
 

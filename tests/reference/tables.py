@@ -1,4 +1,4 @@
-"""Tables of the semantics typed in, and what tests of the oracle have in common.
+"""Literal tables of the semantics, and helpers that tests of the oracle share.
 
 Nothing here is computed from the descriptions in `mxnum.formats`.
 """
@@ -65,6 +65,6 @@ def rounded(x: Any, element: Any, rounding: str = "rne", **options: Any) -> floa
 
 
 def random_floats(rng: np.random.Generator, n: int, low: float, high: float) -> list[float]:
-    """Both signs, exponents spread evenly between two powers of two."""
+    """Return numbers of both signs, with exponents spread evenly between two powers of two."""
     magnitude = np.exp2(rng.uniform(low, high, n))
     return [float(v) for v in magnitude * rng.choice([-1.0, 1.0], n)]

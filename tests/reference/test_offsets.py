@@ -1,4 +1,4 @@
-"""The oracle on asymmetric blocks: offsets, what is left of elements, and sums."""
+"""Tests of the oracle on asymmetric blocks: offsets, differences and sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle's products: one rounding, or one after each term or block."""
+"""Tests of the oracle's products: one rounding, or one after each term or block."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_dot_of_blocked_operands() -> None:
     b = blocked("mxfp8_e5m2", [4096, 0, 4096, 1], [127, 127], 2)
     assert dot(a, b, accumulate="block") == 0
     assert dot(a, b) == 1
-    # Short last block, mixed operands, and decoding to float32 for `sequential`.
+    # The last block is short, the operands have different formats, and `sequential` decodes to
+    # float32.
     a = blocked("mxfp4_e2m1", [1, 2, 3], [127, 129], 2)
     assert [float(dot(a, vector(1, 1, 1), accumulate=how)) for how in ("exact", "sequential")] == [15, 15]
     top, bottom = blocked("mxfp8_e4m3", [448], [254], 1), blocked("mxfp8_e4m3", [2.0**-9], [0], 1)

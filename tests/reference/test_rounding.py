@@ -1,4 +1,4 @@
-"""The oracle rounds once: every mode against the definition over again, overflow, zeros and special values."""
+"""Tests that the oracle rounds once: every mode, overflow, zeros and special values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """The definition over again, from a list of magnitudes continued four binades past the largest:
-    find the two neighbours by search, choose, and only then look at the largest."""
+    """Round by the definition, with a list of magnitudes continued four binades past the largest.
+
+    Find the two neighbours by search, choose, and only then compare with the largest.
+    """
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
     low, high = grid[i], grid[i + 1]
@@ -175,7 +177,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
     # Only the low bits of the word count.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFF, sr_bits=2) == 3
-    # Thirty bits by default.
+    # The default is thirty bits.
     just_up = Fraction(2) + Fraction(1, 2**30)
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 1) == 3
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 2) == 2
@@ -184,7 +186,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_stochastic_rounding_is_unbiased(name: str) -> None:
-    """Over all words the mean is exactly x, for x on the grid the bits can see."""
+    """Over all words the mean is exactly x, for x that the random bits can resolve."""
     m, emax, emin, *_ = TABLE[name]
     for exponent in {emin, max(emin, emax - 1)}:
         gap = Fraction(2) ** (exponent - m)

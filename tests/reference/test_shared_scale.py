@@ -1,4 +1,4 @@
-"""The oracle's shared scales: every rule against a search, and known traps."""
+"""Tests of the oracle's shared scales: every rule against a search, and known traps."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def test_scale_of_known_traps() -> None:
     # int8 has emax 0.
     assert shared_scale([1.0], "int8") == 127
     assert fake_quantize(f32([-1.9999]), "mxint8").tolist() == [-1.984375]
-    # The largest that still fits, and one float32 more.
+    # The largest number that still fits, and the next float32 number.
     assert shared_scale([float.fromhex("0x1.cp-119")], "e4m3", scale_rule="rceil") == 0
     assert shared_scale([float.fromhex("0x1.c00002p-119")], "e4m3", scale_rule="rceil") == 1
-    # The scale is clamped below, and the elements take up the rest exactly.
+    # The scale is clamped below, and the elements represent the rest exactly.
     q = quantize(f32([2.0**-120]), "mxfp8_e4m3")
     assert q.scales.tolist() == [0]
     assert value(int(q.codes[0]), "e4m3") == 128

@@ -1,4 +1,4 @@
-"""Products of rounded operands on the processor's units for bfloat16."""
+"""Tests of products of rounded operands on the processor's units for bfloat16."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxnum.torch import amx  # noqa: E402
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many products went to the units, or would have gone where there are none."""
+    """Count the products that go to the units, or would go there if there were any."""
     seen = []
 
     def multiply(left, right, out=None):

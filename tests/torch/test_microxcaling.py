@@ -1,6 +1,6 @@
-"""Beside microxcaling, where a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
+"""Tests beside microxcaling, if a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
 
-Lengths are whole blocks: its padding of others fails with torch from 2.9 on.
+Lengths are whole blocks, because its padding of other lengths fails with torch from 2.9 on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def close(pairs, bits):
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)
-        else:  # the order of sums
+        else:  # the order of sums differs
             assert (mine - other).abs().max() <= 1e-6 * other.abs().max()
 
 

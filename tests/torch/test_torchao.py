@@ -1,4 +1,4 @@
-"""Beside torchao's emulated training in MXFP8."""
+"""Tests beside torchao's emulated training in MXFP8."""
 
 from __future__ import annotations
 
