@@ -27,7 +27,10 @@ def model():
 
 
 def head():
-    """Return a last layer of 33 rows, which two processes cannot share evenly; its sums are exact in any order."""
+    """Return a last layer of 33 rows, which two processes cannot share evenly.
+
+    Its sums are exact in any order.
+    """
     net = nn.Sequential(nn.Linear(16, 33))
     with torch.no_grad():
         for parameter in net.parameters():
