@@ -80,9 +80,7 @@ VERBS = (
 #: Decorators of functions that readers see as attributes, and of signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
 FILES = [
-    path
-    for folder in FOLDERS
-    for path in sorted(ROOT.glob(folder if folder.endswith(".py") else f"{folder}/**/*.py"))
+    path for folder in FOLDERS for path in sorted(ROOT.glob(folder if folder.endswith(".py") else f"{folder}/**/*.py"))
 ]
 
 
