@@ -17,7 +17,7 @@ def level_of(length):
 
 
 def test_independent_draws_have_no_echo_more_often_than_said():
-    """At a level at which alarms can be counted. Bernstein's bound is not tight: they are fewer than said."""
+    """At a level with countable alarms, independent draws cause fewer alarms than promised."""
     rng = np.random.default_rng(1)
     level = 0.2 / dependence.tests(512)
     alarms = 0

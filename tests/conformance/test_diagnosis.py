@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """The explanations that hold everywhere, or those of some classes."""
+    """Return the explanations that hold everywhere, or those that hold in some classes."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers, {}).labels)
@@ -25,7 +25,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
 
 
 def halves(rounding):
-    """The cases in two batches, and the answers of a rounding."""
+    """Yield the cases in two batches, each with the answers of a rounding."""
     inputs = next(cases(TASK))
     answers = expected(replace(TASK, rounding=rounding), inputs)
     for rows in (slice(0, 3000), slice(3000, None)):
@@ -59,7 +59,7 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
 
 
 def test_two_slips_at_once(monkeypatch):
-    """Not seen before: one slip was planted at a time, and a first kernel has several."""
+    """A first kernel can have two mistakes at once, and both must be named."""
 
     def both():
         for inputs, answers in halves(Rounding.RNA):
@@ -76,7 +76,7 @@ def test_two_slips_at_once(monkeypatch):
 
 
 def test_what_explains_a_class_alone():
-    """Ties go away from zero, small numbers are flushed, one number beyond the largest is wrong, and an infinity."""
+    """A kernel breaks ties away from zero and flushes small numbers; two others are wrong."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
     of_class = classify(TASK, inputs, {"code": want})

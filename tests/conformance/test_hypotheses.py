@@ -10,7 +10,7 @@ from mxnum.conformance.expected import expected
 from mxnum.conformance.hypotheses import hypotheses, pairs, right, stuck_bits
 from mxnum.conformance.task import OPERATIONS, make_task
 
-#: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
+#: The fields in which float32 numbers below 2^-126 act like zero, whatever reads them.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 

@@ -48,7 +48,7 @@ def pytest_run(path):
 
 
 def test_the_fixtures(tmp_path):
-    """Those of what is right pass, and the one of what is wrong fails and says why; nothing else does."""
+    """Fixtures of right kernels pass; the fixture of a wrong kernel fails and gives the reason."""
     path = tmp_path / "test_kernels.py"
     path.write_text(KERNELS)
     answer = pytest_run(path)

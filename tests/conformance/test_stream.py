@@ -62,7 +62,7 @@ def test_truncated_answers_are_no_success():
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(Incomplete, match="at least one case"):
-        verify(io.BytesIO(b""))  # as where the program before a pipe is not there
+        verify(io.BytesIO(b""))  # as if the program before a pipe is missing
     with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
@@ -70,7 +70,7 @@ def test_truncated_answers_are_no_success():
 
 
 def test_a_mistake_in_the_arguments_writes_nothing():
-    # No test saw that the header came before the error.
+    # Regression: the header came before the error.
     out = io.BytesIO()
     with pytest.raises(ValueError, match="'count' must be left out at level 1"):
         write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
@@ -78,7 +78,7 @@ def test_a_mistake_in_the_arguments_writes_nothing():
 
 
 def test_answers_to_another_task_are_no_answers():
-    # No test saw it: what the header of answers that stand alone says was not looked at.
+    # Regression: the header of answers without vectors was not checked.
     task = make_task("encode", "mxfp4_e2m1")
     alone = b"".join(line.split()[-1] + b"\n" for line in vectors(task).splitlines() if not line.startswith(b"#"))
     head = b"# operation: encode\n# rounding: %s\n"
@@ -95,7 +95,7 @@ def test_answers_to_another_task_are_no_answers():
     ],
 )
 def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
-    # No test saw it: with one of 0, infinity or a sign there were "right" answers.
+    # Regression: for 0, infinity or a negative number, there were "right" answers.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
     head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
     for tensor in good:
@@ -120,7 +120,7 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_other_cases_than_those_that_were_given_are_no_success():
-    """Not seen before: the right answers to one easy case, repeated, were all right."""
+    """Regression: the right answers to one easy case, repeated, were accepted."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
@@ -148,7 +148,7 @@ def test_cases_of_level_2_are_made_anew_as_well():
 
 
 def test_a_code_that_does_not_fit_is_a_wrong_answer():
-    """Not seen before: it could not be read, while a callable's was masked."""
+    """Regression: the code of a callable was masked, and that of a file gave an error."""
     task = make_task("encode", "mxfp4_e2m1")
     text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
     report = verify(io.BytesIO(text))
@@ -169,7 +169,7 @@ def golden(head=OWN):
 
 
 def test_missing_answers_to_cases_of_ones_own_are_no_success():
-    # No test saw it: the cases were counted by their header alone, and these have no number there.
+    # Regression: the cases were counted by their header alone, which may lack the number.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
     assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")
@@ -216,7 +216,7 @@ def test_a_report_says_that_nothing_tells_how_many_answers_there_must_be():
 
 
 def test_cases_of_another_version_are_not_known():
-    # No test saw that --strict took any cases in their place.
+    # Regression: --strict accepted any other cases.
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     lines = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in lines]
     whole = b"".join(lines)
@@ -226,8 +226,7 @@ def test_cases_of_another_version_are_not_known():
 
 
 def test_answers_to_other_cases_are_no_answers():
-    # No test saw that the level and the seed in the header of answers that stand alone were not
-    # looked at.
+    # Regression: the level and the seed in the header of answers without vectors were not checked.
     task = make_task("dequantize", "mxfp4_e2m1")
     first, second = (vectors(task, level=2, count=100, seed=seed) for seed in (0, 1))
     head = b"".join(line for line in first.splitlines(keepends=True) if line[:1] == b"#")
@@ -248,7 +247,7 @@ def test_line_ends_change_nothing(line_end):
 
 @pytest.mark.parametrize("digits", ["xx", "1X", "0x", "z", "0x1X", "Z4"])
 def test_unknown_bits_of_a_simulation_are_one_wrong_answer(digits):
-    # No test saw it: one X ended the report on all the other answers.
+    # Regression: one X ended the report on all other answers.
     task = make_task("encode", "mxfp8_e4m3")
     whole = vectors(task)
     text = whole.replace(b"\n3F800000 38\n", f"\n3F800000 {digits}\n".encode())

@@ -1,4 +1,7 @@
-"""The PTX of the production kernels, compiled without a GPU: read, run on a software warp, and given to ptxas."""
+"""Tests of the PTX of production kernels: its text, its results on a software warp, and ptxas.
+
+No GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: What the first three are asked of: memory-bound kernels whose registers must leave room for all
-#: threads.
+#: The kernels that must be tuned: they are memory-bound, and their registers must leave room for
+#: all threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -79,7 +82,7 @@ def compiled(
 
 
 def instructions(text: str) -> list[str]:
-    """Opcodes of the kernel."""
+    """Return the opcodes of the kernel."""
     body = text[text.index(".entry") :]
     return re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][a-z0-9_.]+)\s", body, re.M)
 
@@ -109,7 +112,7 @@ def test_what_the_kernels_ask_of_the_machine(case, capability):
 
 @cache
 def ptxas() -> str | None:
-    """The assembler, from the path or from the wheel of NVIDIA's compiler."""
+    """Return the path of the assembler, from PATH or from the wheel of NVIDIA's compiler."""
     found = shutil.which("ptxas")
     if found is None:
         roots = importlib.util.find_spec("nvidia")
@@ -133,11 +136,14 @@ def test_all_threads_fit_a_multiprocessor(case, capability, tmp_path):
     assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
 
 
-# --- Run on a software warp
+# --- Runs on a software warp
 
 
 def vector(memory: Memory, array: np.ndarray) -> list[int]:
-    """How a kernel of numba is given a contiguous vector: nothing, nothing, size, width, address, shape, stride."""
+    """Return a contiguous vector as a kernel of numba takes it.
+
+    The words are 0, 0, size, width, address, shape and stride.
+    """
     return [0, 0, array.size, array.itemsize, memory.place(array), array.size, array.itemsize]
 
 
@@ -237,7 +243,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
 
 @pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
 def test_scales_that_are_floats_are_integers_alone(kind):
-    """Kernels of NVFP4 compile, and ask for no float operation at all."""
+    """Kernels of NVFP4 compile and use no float operation."""
     from mxnum.engine.cuda import float_scales, kernels
     from mxnum.engine.cuda.driver import types
     from mxnum.modes import FloatScaleRule

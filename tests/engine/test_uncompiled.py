@@ -1,4 +1,4 @@
-"""What is quantized and read without numba is what the compiled engine makes."""
+"""Tests that results without numba equal those of the compiled engine."""
 
 from __future__ import annotations
 

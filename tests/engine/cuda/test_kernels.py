@@ -1,4 +1,4 @@
-"""Where kernels take random words from, and how blocks are walked."""
+"""Tests of the random words that kernels use, and of how kernels traverse blocks."""
 
 from __future__ import annotations
 

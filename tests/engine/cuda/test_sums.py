@@ -1,4 +1,4 @@
-"""Products of arrays on a GPU are those of the CPU, bit for bit."""
+"""Tests that products of arrays on a GPU have the bits of the CPU."""
 
 from __future__ import annotations
 

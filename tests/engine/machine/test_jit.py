@@ -1,4 +1,4 @@
-"""Compiling the dialect: numba runs the same function objects."""
+"""Tests of compiling the dialect: numba runs the same function objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float32 addition and fused multiplication-addition by integers, against exact rationals and the hardware."""
+"""Tests of float32 addition and fma by integers, against exact rationals and the hardware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value(bits):
 
 
 def oracle(a, b, c):
-    """fma by the oracle: what `sequential` does at its second step, when the first gave c exactly."""
+    """Return the fma by the oracle: the second step of `sequential`, whose first step gives c."""
     return int(reference.dot(_pair(c, a), _pair(0x3F800000, b), accumulate="sequential").view(np.uint32))
 
 

@@ -1,4 +1,4 @@
-"""Values taken apart, and operands as rows with scales of their own."""
+"""Tests of values split into parts, and of operands as rows with scales of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what like calls share makes the bits of arrays gone through part by part, and keeps none of the arrays."""
+"""Tests of plans: equal calls share one, part by part the bits stay, no array is kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Of many magnitudes, some of them not finite, so that groups are left by the fast loops."""
+    """Return numbers of many magnitudes, some not finite, so that fast loops leave groups."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
@@ -29,7 +29,7 @@ def numbers(shape, *key, dtype=np.float32):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """What a function returns when no array goes to the loops as it is."""
+    """Return a function that calls another one with every array cut into parts."""
 
     def in_parts(function):
         with monkeypatch.context() as patch:
@@ -46,7 +46,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """From the call of it on, arrays that do not go to the loops as they are raise."""
+    """Return a function after whose call arrays raise unless they go to the loops directly."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -55,7 +55,7 @@ def direct_only(monkeypatch):
 
 
 def results(x, fmt, **options):
-    """Of all that has a plan, into new arrays and into old ones."""
+    """Return the results of all operations that have a plan, in new and in existing arrays."""
     made = {"values": mx.fake_quantize(x, fmt, **options)}
     made["values, out="] = mx.fake_quantize(x, fmt, **options, out=np.full_like(x, 7))
     for packed in (False, True):

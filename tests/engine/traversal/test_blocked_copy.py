@@ -1,4 +1,4 @@
-"""Copies by tiles against numpy's, and the order in which memory has axes."""
+"""Tests of copies by tiles against numpy's, and of the order in which memory has axes."""
 
 from __future__ import annotations
 
