@@ -1,4 +1,4 @@
-"""Signals between steps."""
+"""Tests of signals between steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """What a shell starts in the background ignores Ctrl-C, and these tests would then wait for nothing."""
+    """Restore Ctrl-C, which processes that a shell starts in the background ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The published losses are the ones that were published: counts and single values, and how they are grouped."""
+"""Tests that the losses are the published ones: counts, single values, and groups."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_changes_reach_the_precision():
 
 
 def test_precision_is_a_recipe_or_what_people_write_for_one():
-    """It was not converted, and failed as an attribute of a str: tests gave recipes alone."""
+    """Regression: a recipe given as text failed as an attribute of a str."""
     for written in ("mxfp8_e4m3", {"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}):
         assert Experiment(precision=written).precision == uniform_precision("mxfp8_e4m3", layer_norm=FLOAT32).but(
             vector="float32"

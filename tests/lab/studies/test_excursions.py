@@ -1,4 +1,4 @@
-"""Histories made by hand, and a second definition that goes step by step."""
+"""Tests on histories made by hand, and against a second definition that goes step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALM = [1.0] * 10 + [0.02] * 300
 
 
 def naive(losses):
-    """The words of the definition, step by step."""
+    """Return the excursions by the words of the definition, step by step."""
     bases = [losses[0]]
     for end in range(1, len(losses)):
         bases.append(min(bases[-1], np.median(losses[max(0, end - WINDOW) : end])))
@@ -74,8 +74,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss falls to 1e-4: the same rise is only then an excursion when it
-    # forgets something.
+    # Without layer norm the loss falls to 1e-4. Then the same rise is an excursion only if the
+    # model forgets something.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1

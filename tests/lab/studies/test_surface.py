@@ -1,4 +1,4 @@
-"""Planes that are known."""
+"""Tests on planes with known slopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts over a range of thresholds, on runs made by hand."""
+"""Tests of counts over a range of thresholds, on runs made by hand."""
 
 from __future__ import annotations
 

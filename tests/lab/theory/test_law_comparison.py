@@ -1,4 +1,4 @@
-"""Comparing two laws: what is the same is not told apart, what is not is, and the intervals say by how much."""
+"""Tests of comparing two laws: equal laws do not differ, other laws do, within intervals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tables_of_other_sizes_are_compared_where_both_reach():
         compare_laws(small, large)
     with pytest.raises(ValueError, match="'draws' must be at least 1"):
         compare_laws(small, small, draws=0)
-    # p is at least 1 / (1 + draws): these found no difference whatever the laws were.
+    # p is at least 1 / (1 + draws), so that so few draws could find no difference.
     with pytest.raises(ValueError, match=r"'draws' must be above 19 for the level 0\.95, not 18"):
         compare_laws(small, small, draws=18)
     with pytest.raises(ValueError, match="'level' must be between 0 and 1, not 2"):

@@ -1,4 +1,4 @@
-"""The target's component of logit gradients: against the reference, the kernels, samples and enclosures."""
+"""Tests of the target's component of logit gradients: reference, kernels, samples, enclosures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numera
 
 
 def logits_gradient(p, tokens, vocabulary, rng, target=0):
-    """(p_j - [j = target]) / tokens; the other symbols share 1 - p at random."""
+    """Return (p_j - [j = target]) / tokens; the other symbols share 1 - p at random."""
     others = rng.dirichlet(np.full(vocabulary - 1, 0.3), p.size) * (1 - p)[:, None]
     return np.insert(others, target, p - 1, axis=1) / tokens
 
@@ -160,7 +160,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 
 def test_a_beta_that_is_taken_is_computed():
-    """Larger ones were taken, too, and the series of mpmath did not converge."""
+    """Regression: larger betas were accepted, for which the series of mpmath did not converge."""
     found = logit_gradient_bias("mxfp8_e4m3", np.int64(2048), np.float32(1)).shrinking(Beta(2048, 2048))
     assert -0.13 < found.bias < 0
     with pytest.raises(ValueError, match="'a' must be above 0 and at most 2048, not 20000"):

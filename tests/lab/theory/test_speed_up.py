@@ -1,4 +1,4 @@
-"""Projected speed-ups: counted by hand, and bounded where they must be."""
+"""Tests of projected speed-ups: counted by hand, and within their bounds."""
 
 from __future__ import annotations
 

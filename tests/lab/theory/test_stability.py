@@ -1,4 +1,4 @@
-"""The stability boundary: the formula, the spectral radius, simulations, and gradients biased by the kernels (B2)."""
+"""Tests of the stability boundary: formula, spectral radius, simulations, biased gradients (B2)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_expression_and_the_function_agree():
 
 
 def _plain(expression):
-    """The same with symbols that assume nothing."""
+    """Return the expression with symbols that assume nothing."""
     return expression.subs({s: sympy.Symbol(s.name) for s in expression.free_symbols})
 
 
@@ -75,7 +75,7 @@ def test_simulated_second_moments_follow_the_matrix(bias, variance, momentum):
 
 
 def test_gradients_that_pass_through_a_quantized_gain():
-    """theta receives the gradient times Q(gamma)/gamma, a fresh cluster every step: decay and growth as predicted."""
+    """The gradient of theta is multiplied by Q(gamma)/gamma, a fresh cluster at every step."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     limit = stability_limit(noise.bias, noise.variance)
     assert limit > 2  # the clamp wins over the noise here
@@ -95,7 +95,7 @@ def test_gradients_that_pass_through_a_quantized_gain():
 
 
 def test_adam_does_not_see_a_constant_bias():
-    """With epsilon = 0 the trajectory is the same bit for bit when every gradient is halved."""
+    """With epsilon = 0, halving every gradient leaves the trajectory the same, bit for bit."""
 
     def run(factor):
         theta, m, v, path = 1.0, 0.0, 0.0, []
@@ -111,7 +111,7 @@ def test_adam_does_not_see_a_constant_bias():
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
-    """Adam's own update; v holds E[g**2] of clean gradients of size 1 that passed through the same quantizer."""
+    """Adam's v holds E[g**2] of gradients of size 1 that passed through the same quantizer."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     rate = part * adam_limit(noise.bias, noise.variance)
     power = (1 + noise.bias) ** 2 + noise.variance
