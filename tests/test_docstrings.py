@@ -36,8 +36,11 @@ FOLDERS = (
     "tests/array",
     "tests/benchmarks",
     "tests/cli",
+    "tests/conformance",
     "tests/definition",
+    "tests/engine",
     "tests/interop",
+    "tests/lab",
     "tests/memory",
     "tests/mutants",
     "tests/output",
@@ -70,12 +73,12 @@ FOLDERS = (
 #: The accepted first words. Add a verb if none of these says what a function does.
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Compare", "Compile",
-    "Compute", "Continue", "Convert", "Copy", "Count", "Decode", "Describe", "Disable", "Draw", "Encode",
-    "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Import", "Judge", "Keep", "Label", "Limit",
-    "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Multiply", "Patch", "Plant", "Prove", "Quantize",
-    "Raise", "Read", "Record", "Reduce", "Register", "Remove", "Replace", "Restore", "Return", "Round", "Run",
-    "Set", "Show", "Stop", "Store", "Subtract", "Sum", "Summarize", "Train", "Try", "Undo", "Warn", "Watch",
-    "Write", "Yield",
+    "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable",
+    "Divide", "Draw", "Encode", "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Ignore", "Import",
+    "Judge", "Keep", "Label", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Move",
+    "Multiply", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce", "Register",
+    "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Stop", "Store",
+    "Subtract", "Sum", "Summarize", "Train", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of functions that readers see as attributes, and of signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
