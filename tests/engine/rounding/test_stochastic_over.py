@@ -1,4 +1,4 @@
-"""Tests of stochastic rounding by integer products, at every place where the last bit decides."""
+"""Tests of stochastic rounding by integer products, wherever the last bit decides."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_recipes_at_the_end():
 
 
 def test_gaps_that_grow_or_shrink():
-    """Beside the study that stops early; what cost little there does not count."""
+    """Gaps are compared with the study that stops early, without gaps that cost little there."""
     kinds = "E4M3", "E5M2", "E2M3", "E3M2"
     names = [
         *kinds,
