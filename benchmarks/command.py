@@ -227,6 +227,7 @@ class _Progress:
         print(head, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def show(self, what: str) -> None:
+        """Show what was measured last."""
         self.count += 1
         if self.live:
             line = f"{self.head} {self.count}: {what}"
@@ -236,6 +237,7 @@ class _Progress:
             print(f"{self.head} {self.count}: {what}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
+        """Show the number of measurements and the time, and begin a new line."""
         seconds = monotonic() - self.begun
         start = "\r\x1b[K" if self.live else ""
         print(f"{start}{self.head}: {self.count} measurements in {seconds:.0f} s", file=sys.stderr, flush=True)

@@ -235,15 +235,18 @@ class EncodeTask:
         return ("x is any float32", f"scale code {self.scale}", *word)
 
     def sweep(self) -> Sweep:
+        """Return the sweep of this task."""
         modes = "float32", self.element, self.rounding, self.overflow
         return Sweep(
             self.name, "int32", self.prepare, partial(encode_runs, *modes, scale=self.scale, random=self.random)
         )
 
     def loop(self) -> Any:
+        """Return the compiled loop."""
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
+        """Return a function that encodes consecutive patterns, and the loop."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -270,12 +273,15 @@ class ScaleTask:
         return ("amax is any finite non-negative float32",)
 
     def sweep(self) -> Sweep:
+        """Return the sweep of this task."""
         return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
 
     def loop(self) -> Any:
+        """Return the compiled loop."""
         return loops.scale_loop("float32", self.element, self.rule)[0]
 
     def prepare(self) -> tuple[Evaluate, Any]:
+        """Return a function that finds the scales of consecutive magnitudes, and the loop."""
         loop, numbers = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop, numbers), loop
 

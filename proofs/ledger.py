@@ -79,6 +79,7 @@ NOT_PROVED = (
 
 
 def versions() -> dict[str, str]:
+    """Return the installed version of each tool."""
     found = {}
     for tool in TOOLS:
         try:
@@ -181,6 +182,7 @@ def _source(code: CodeType) -> str:
 
 
 def read() -> dict[str, Any]:
+    """Return the recorded ledger, or an empty one."""
     empty: dict[str, Any] = {"versions": {}, "theorems": {}}
     return json.loads(RECORD.read_text()) if RECORD.exists() else empty
 
@@ -191,6 +193,7 @@ def recorded_seconds() -> dict[str, float]:
 
 
 def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
+    """Return the record of an outcome."""
     return {
         "text": text_hash(theorem),
         "code": code_hash(theorem.functions),
@@ -202,6 +205,7 @@ def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
 
 
 def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
+    """Return True if a record is about the present text and code of a theorem."""
     return bool(record["text"] == text_hash(theorem) and record["code"] == code_hash(theorem.functions))
 
 

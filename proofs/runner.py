@@ -127,11 +127,13 @@ class _Worker:
         self.started = 0.0
 
     def begin(self, theorem: Theorem) -> None:
+        """Begin to check a theorem."""
         self.theorem, self.started = theorem, time.perf_counter()
         with suppress(OSError):  # the next wait notices a dead process
             self.connection.send(theorem.name)
 
     def end(self) -> None:
+        """Stop the process."""
         self.process.terminate()
         self.process.join()
         self.connection.close()

@@ -30,6 +30,7 @@ def formats():
 
 
 def kind_of(fmt, specials_met):
+    """Return the kind of a format, as `any_element` names it."""
     if fmt.integer:
         return "integer"
     return fmt.specials if specials_met and fmt.specials != "none" else "float"

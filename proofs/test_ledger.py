@@ -146,6 +146,7 @@ def test_tables_formats_and_what_is_cached_or_in_a_module_count(
 
 
 def theorem(**changes: Any) -> Theorem:
+    """Return a theorem with some fields changed."""
     given = {"name": "a/b", "statement": "So.", "kernels": ("k",), "check": lambda: None, "hypotheses": ("x is any",)}
     return Theorem(**(given | changes))
 

@@ -292,6 +292,7 @@ def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(f
 
 
 def encoder(rounding: Rounding) -> Kernel:
+    """Return the encoder from float32 to e2m1 in a rounding, as the loops call it."""
     (found,) = [
         kernel
         for family in translation.families()
@@ -302,6 +303,7 @@ def encoder(rounding: Rounding) -> Kernel:
 
 
 def proved(kernel: Kernel, machine: translation.Machine) -> Outcome:
+    """Return the outcome of validating a kernel's translation."""
     return translation.check(Family("one", (kernel,), "fast", translation.QUICK), machine)
 
 

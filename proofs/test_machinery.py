@@ -67,6 +67,7 @@ def random_program(rng: random.Random) -> Callable[..., Any]:
 
 
 def fits(values: tuple[int, ...], width: int) -> bool:
+    """Return True if all values fit signed words of that width."""
     return all(-(1 << (width - 1)) <= value < 1 << (width - 1) for value in values)
 
 
@@ -192,6 +193,7 @@ def unknown() -> Outcome:
 
 
 def collection(*names: str) -> Collection:
+    """Return a collection of some of the theorems above, or of all."""
     made = [
         Theorem(check.__name__, "It is so.", ("kernel",), check, tier="full" if check is sleep else "fast")
         for check in (proved, crash, sleep, blunder, unknown)

@@ -33,6 +33,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
+    """Return theorems of these names, which are proved at once."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 

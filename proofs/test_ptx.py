@@ -70,6 +70,7 @@ def module(body: str, result: str) -> str:
 
 
 def executed(body: str, result: str) -> Callable[..., int | None]:
+    """Return a function that executes instructions on concrete values."""
     symbols = [z3.BitVec(f"a{i}", width) for i, width in enumerate(WIDTHS)]
     execution = ptx.execute(module(body, result), symbols)
     return lambda *values: programs.evaluate(execution, symbols, values)

@@ -66,6 +66,7 @@ UNDONE = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 
 
 def layer(path: Path) -> str:
+    """Return the layer of a file of the package."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -76,6 +77,7 @@ def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
 
 
 def imported_layers(path: Path) -> set[str]:
+    """Return the layers that a file imports."""
     layers = set()
     for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mxnum":

@@ -69,6 +69,7 @@ def fences(page):
 
 
 def blocks(language, pages=(*PAGES, *FRONT)):
+    """Return the blocks of a language on some pages, as parameters of a test."""
     return [
         pytest.param(text, id=f"{page.relative_to(ROOT)}:{line}")
         for page in pages
@@ -225,6 +226,7 @@ PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.lan
 
 
 def is_documented(module, name):
+    """Return True if the reference documents a name of a module."""
     whole = re.search(rf"automodule:: {re.escape(module)}\n(?:   .*\n)*?   :members:(.*)\n(   :exclude.*)?", REFERENCE)
     if whole and (not whole[1].strip() or name in re.split(r"[ ,]+", whole[1])):
         return True

@@ -22,6 +22,7 @@ print(json.dumps({"times": beyond / (between - started), "loaded": [name for nam
 
 
 def probe():
+    """Return the times and the loaded modules of imports in a new process."""
     # Without stored bytecode, modules are compiled anew each time, which takes longer.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, env=environment)

@@ -195,6 +195,7 @@ ASKS = {
 
 
 def names_a_mode(node):
+    """Return True if a node of a syntax tree is a member of a mode."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ENUMS
 
 

@@ -53,6 +53,7 @@ def check(x, fmt, blocks, values=None, **options):
 
 
 def check_parts(x, fmt, blocks, **options):
+    """Assert that codes, scales and offsets equal the oracle's; return both results."""
     got = mx.quantize(x, fmt, blocks=blocks, **options)
     want = reference.quantize(x, fmt, blocks=blocks, **options)
     case = f"{fmt} {x.dtype} {x.shape} {blocks} {options}"
@@ -190,6 +191,7 @@ def test_random_blocks_of_random_bits_in_any_mode(data):
 
 
 def random_block(data, formats, dtypes, modes, blocks):
+    """Check a random block of random bits."""
     fmt = data.draw(st.sampled_from(formats), "format")
     dtype = data.draw(st.sampled_from(dtypes), "dtype")
     source = FLOATS[dtype]

@@ -22,11 +22,13 @@ class Memory:
         self.bytes = np.zeros(16 * COUNT, np.uint8)
 
     def put(self, values, place):
+        """Store values at an offset, and return the array there."""
         array = self.at(values.shape, values.dtype, place)
         array[...] = values
         return array
 
     def at(self, shape, dtype, place):
+        """Return the array at an offset."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self.bytes[place : place + size].view(dtype).reshape(shape)
 

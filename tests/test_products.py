@@ -168,6 +168,7 @@ def test_any_shape_and_block(data):
 
 
 def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
+    """Return an MX array of values that are exact, with given scales."""
     values = np.array(values, np.float64)
     codes = mx.encode(values, mx.formats.get(name).element, overflow="ieee")
     counts = (*values.shape[:-1], -(-values.shape[-1] // block))

@@ -69,6 +69,7 @@ def nvfp4_of(package, path):
 
 
 def tensor_of(x):
+    """Return an array as a tensor of torch."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if x.dtype == np.float32:
         return torch.from_numpy(x)
@@ -82,11 +83,13 @@ def bytes_of(tensor):
 
 
 def unpacked(packed):
+    """Return the codes of packed bytes, a block a row."""
     packed = packed.numpy().reshape(-1, 8)
     return np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1, 16)
 
 
 def torchao(x, has_global=True):
+    """Return what torchao makes of x: codes, scales, and the number kept for the tensor."""
     nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
     tensor = tensor_of(x)
     scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max()) if has_global else None
@@ -95,6 +98,7 @@ def torchao(x, has_global=True):
 
 
 def modelopt(x):
+    """Return what ModelOpt makes of x."""
     nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
     made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
     return unpacked(made._quantized_data), bytes_of(scales), np.float32(scale.item())
@@ -156,6 +160,7 @@ def read(stack, *paths):
 
 
 def transformer_engine(x, stack="transformer_engine"):
+    """Return what TransformerEngine's reference makes of x."""
     folder = "transformer_engine/pytorch/custom_recipes"
     names = read(stack, f"{folder}/reference_nvfp4.py", f"{folder}/quantization_nvfp4.py")
     quantize = names["NVFP4QuantizerRef"]._quantize_blockwise_reference
@@ -170,6 +175,7 @@ def transformer_engine(x, stack="transformer_engine"):
 
 
 def vllm(x):
+    """Return what vLLM's emulation makes of x."""
     names = read("vllm", "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py")
     tensor = tensor_of(x)
     global_scale = 448.0 * 6.0 / tensor.abs().max().float()

@@ -95,11 +95,13 @@ def function_of(nodeid: str) -> str:
 
 
 def read(path: Path = RECORD) -> Record:
+    """Return the recorded outcomes, or nothing if there is no record."""
     found: Record = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
 def write(record: Record, path: Path = RECORD) -> None:
+    """Write the record, one test function a line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 
@@ -150,6 +152,7 @@ def table(record: Record) -> str:
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of Python and of the tools."""
     return {"python": platform.python_version(), **{tool: version(tool) for tool in TOOLS}}
 
 

@@ -76,9 +76,11 @@ class DeviceArray:
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
+        """Return a view with the axes in another order."""
         return self._viewed(self._stand_in().transpose(order))
 
     def swapaxes(self, first: int, second: int) -> DeviceArray:
+        """Return a view with two axes exchanged."""
         return self._viewed(self._stand_in().swapaxes(first, second))
 
     def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:

@@ -76,6 +76,7 @@ class Blocks:
             yield place, (*(slice(i * b, (i + 1) * b) for i, b in zip(place, self.lengths, strict=True)), ...)
 
     def check(self, argument: str, array: Any) -> Array:
+        """Return an array with one item for each block; raise ValueError for another shape."""
         result: Array = np.asarray(array)
         errors.require(result.shape == self.counts, argument, f"of shape {self.counts}, one a block", result.shape)
         return result

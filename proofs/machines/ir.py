@@ -232,6 +232,7 @@ class _Machine:
     returned: list[tuple[z3.BoolRef, Value]] = field(default_factory=list)
 
     def operand(self, text: str, width: int) -> Value:
+        """Return a register of that width, or a constant."""
         if text.startswith("%"):
             value = self.env[text]
             if value.bits.size() != width:
@@ -243,6 +244,7 @@ class _Machine:
         return Value(z3.BitVecVal({"true": 1, "false": 0}.get(number, number), width), _NEVER)
 
     def operands(self, type_: str, *texts: str) -> list[Value]:
+        """Return several operands of one type."""
         return [self.operand(text, _width(type_)) for text in texts]
 
     def require(self, condition: z3.BoolRef) -> None:
@@ -250,6 +252,7 @@ class _Machine:
         self.obligations.append(z3.Implies(self.reached[self.block], condition))
 
     def enter(self, label: str) -> None:
+        """Begin a block: merge the conditions and results of all edges to it."""
         sources = [source for source, target in self.edges if target == label]
         if sources:
             self.reached[label] = _any(*(self.edges[source, label] for source in sources))
@@ -337,6 +340,7 @@ class _Machine:
         raise UnsupportedCode(opcode)
 
     def cast(self, opcode: str, flags: list[str], from_: str, name: str, to: str) -> Value:
+        """Return the value of a conversion between widths."""
         a, poison = self.operand(name, _width(from_))
         change = _width(to) - _width(from_)
         if opcode == "trunc":

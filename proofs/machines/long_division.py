@@ -44,6 +44,7 @@ class Division:
         return self.known[-6:]
 
     def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:
+        """Record a problem unless the known facts imply the goal."""
         solver = z3.Solver()
         solver.set("timeout", 1000 * LIMIT)
         solver.add(*known, z3.Not(goal))

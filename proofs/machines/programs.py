@@ -94,6 +94,7 @@ def inputs(seed: int, count: int) -> list[tuple[int, ...]]:
 
 
 def symbols() -> list[z3.BitVecRef]:
+    """Return symbols for the arguments of a program."""
     return [z3.BitVec(name, _BITS[type_]) for name, type_ in zip("abc", TYPES, strict=True)]
 
 

@@ -38,6 +38,7 @@ class Ratios:
     high: Fraction
 
     def times(self, factor: Fraction) -> Ratios:
+        """Return the ratios multiplied by a factor."""
         return Ratios(self.low * factor, self.high * factor)
 
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
@@ -62,6 +63,7 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
+        """Begin the next execution that is left, for numbers of these widths."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 

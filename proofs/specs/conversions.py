@@ -30,6 +30,7 @@ Definitions = list[z3.BoolRef]
 
 
 def sort_of(float_type: Float) -> z3.FPSortRef:
+    """Return the solver's sort of a float type."""
     return z3.FPSort(float_type.exponent_bits, float_type.precision)
 
 
@@ -208,11 +209,13 @@ def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> in
 
 
 def with_sign(target: Element | Float, negative: z3.BoolRef, magnitude: int) -> z3.BitVecRef:
+    """Return the code of a magnitude with a symbolic sign."""
     codes = (z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits) for below_zero in (True, False))
     return z3.If(negative, *codes)
 
 
 def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
+    """Return the condition that the sign bit of a pattern is set."""
     return z3.Extract(pattern.size() - 1, pattern.size() - 1, pattern) == 1
 
 

@@ -155,6 +155,7 @@ FLOATS = {
 
 
 def power_of_two(exponent: int) -> Fraction:
+    """Return 2**exponent."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
@@ -277,6 +278,7 @@ def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -
 
 
 def with_sign(element: Element, magnitude_code: int, negative: bool) -> int:
+    """Return the code of a magnitude code with a sign."""
     if not element.integer:
         return magnitude_code + (negative << (element.bits - 1))
     return -magnitude_code % (1 << element.bits) if negative else magnitude_code

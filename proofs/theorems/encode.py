@@ -43,6 +43,7 @@ def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]
 
 
 def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `ENCODE`, or `NARROW` for a float type, in both overflow modes."""
     width = inputs.conversion_word(FORMATS[source], FORMATS[target])
     source_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
@@ -60,6 +61,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
 
 
 def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], prefix: str, tier: Tier) -> Theorem:
+    """Return the theorem on an encoder, in both overflow modes."""
     functions = tuple(kernels(source, target, rounding))
     return Theorem(
         name=f"{prefix}/{source}/{target}/{rounding}",

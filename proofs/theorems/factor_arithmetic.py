@@ -53,6 +53,7 @@ LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
+    """Prove `FIRST` for "at or above", or for "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
@@ -102,6 +103,7 @@ def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef
 
 
 def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    """Return the bits of a value after `make_narrow` of `fast`, in words of 32 bits."""
     with patched(fast, **_conversions(results, word.obligations)):
         return inspect.unwrap(fast.make_narrow)(target)(word).value
 
@@ -136,6 +138,8 @@ def _factor_bits(scale: Any) -> int:
 
 
 def check_gap(fast: Any = by_factors) -> Outcome:
+    """Prove `GAP` for all scales."""
+
     def problems() -> Iterator[str]:
         for scale in SCALES:
             tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
@@ -171,6 +175,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
 
 
 def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Check `EXACT` for every scale code, and for the extremes of tensor scales."""
     number = scale.number
 
     def problems() -> Iterator[str]:

@@ -76,6 +76,7 @@ def _truncate(a: Sym) -> Sym:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:
+    """Prove `CODE`, or `VALUE` if `value` is True."""
     element = formats.ELEMENTS[name]
     domain = float_additions.domain(element, rounding)
     constants = float_additions.constants(element, rounding, overflow)
@@ -95,6 +96,7 @@ def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Out
 
 
 def check_scale(rule: ScaleRule, names: tuple[str, ...]) -> Outcome:
+    """Prove `SCALE` for a rule and the named elements."""
     return together((name, partial(_check_scale, name, rule)) for name in names)
 
 
@@ -110,6 +112,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
+    """Prove `DECODING` for an element."""
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
     constants = float_additions.constants(element)
@@ -160,6 +163,7 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
+    """Return the outcome of comparing two arrays of patterns in their low bits."""
     if not want.size or got.shape != want.shape:
         return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1

@@ -33,6 +33,7 @@ LONGEST = 1 << 12
 
 
 def check(a: str, b: str) -> Outcome:
+    """Check the plan for two elements, for blocks of every length."""
     started = time.perf_counter()
 
     def outcome(verdict: Verdict, detail: str) -> Outcome:
@@ -110,6 +111,7 @@ def value(element: tables.Element, code: int) -> float:
 
 
 def same(x: float, y: float) -> bool:
+    """Return True if two floats are equal with their signs, or both are NaN."""
     return (np.isnan(x) and np.isnan(y)) or (x == y and bool(np.signbit(x) == np.signbit(y)))
 
 

@@ -55,6 +55,7 @@ NATURALS = ("scale", "random")
 
 
 def arguments(*names_and_bits: tuple[str, int]) -> tuple[z3.BitVecRef, ...]:
+    """Return symbols for patterns of these names and widths."""
     return tuple(inputs.pattern(name, bits) for name, bits in names_and_bits)
 
 

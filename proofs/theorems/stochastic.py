@@ -79,6 +79,7 @@ class Gap:
 
 
 def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `THRESHOLD` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -107,6 +108,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
 
 
 def monotone(source: str, element: str) -> Outcome:
+    """Prove `MONOTONE` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()

@@ -39,6 +39,7 @@ ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code",
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    """Return the function object of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 
@@ -62,6 +63,7 @@ class Encoding:
         self.example = (self.x, 0), (self.scale, 127)
 
     def code(self, x: z3.BitVecRef, rounding: str, overflow: str) -> z3.BitVecRef:
+        """Return the code of x in these modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         extended = z3.SignExt(self.width - x.size(), x) if x.size() < self.width else x
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
@@ -74,10 +76,12 @@ class Encoding:
         return z3.If(negative, -magnitude, magnitude)
 
     def negated(self, code: z3.BitVecRef) -> z3.BitVecRef:
+        """Return the code of the number with the other sign."""
         return -code if self.element.twos_complement else code ^ (1 << (self.element.bits - 1))
 
 
 def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `MONOTONE` for a source, an element and a rounding."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
@@ -90,6 +94,7 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
 
 
 def symmetric(source: str, element: str) -> Outcome:
+    """Prove `SYMMETRIC` for a source and an element."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
@@ -101,6 +106,7 @@ def symmetric(source: str, element: str) -> Outcome:
 
 
 def inverse(source: str, element: str) -> Outcome:
+    """Prove `INVERSE` for a source and an element."""
     given = Encoding(source, element)
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[source])
     code = inputs.pattern("code", given.element.bits)

@@ -16,6 +16,7 @@ from tests.covering import covering
 
 
 def model(element="e4m3", rule="floor", rounding="rne", block=32, distribution="normal", prescale=1):
+    """Return the model of an analysis with these settings."""
     return Model(ELEMENTS[element], ScaleRule(rule), Rounding(rounding), block, distribution, Fraction(prescale))
 
 

@@ -36,6 +36,7 @@ CASES = [
 
 
 def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOCKS, seed=11):
+    """Return random blocks and their quantized values."""
     rng = np.random.default_rng(seed)
     shape = (blocks, block)
     half = np.sqrt(3) * sigma
@@ -154,6 +155,7 @@ def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
 
 
 def integral(function, q, s, mu, sigma, a, b):
+    """Return the integral of function(x, Q) times the normal density, where Q is constant."""
     if b <= a:
         return mpmath.mpf(0)
     level = q((a + b) / 2, s)

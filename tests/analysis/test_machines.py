@@ -11,6 +11,7 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
 
 
 def machines():
+    """Return the two interval machines."""
     pytest.importorskip("flint")
     return ArbMachine(120), IntervalMachine(120)
 

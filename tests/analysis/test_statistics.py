@@ -21,6 +21,7 @@ COUNTS = ("size", "nonfinite", "measured", "compared", "beyond_max", "clamped", 
 
 
 def block_of(index, blocks):
+    """Return the index of the block of an element."""
     return tuple(i // b for i, b in zip(index, blocks, strict=True))
 
 
@@ -72,6 +73,7 @@ def naive(x, fmt, blocks, random_bits=None, **options):
 
 
 def assert_agrees(got, rows):
+    """Assert that statistics equal the sums over the rows of `naive`."""
     for name in COUNTS:
         assert getattr(got, name) == sum(row[name] for row in rows), name
     e, x = [row["e"] for row in rows], [row["x"] for row in rows]

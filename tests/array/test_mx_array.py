@@ -17,6 +17,7 @@ from tests import samples
 
 
 def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
+    """Return an MX array of normal numbers."""
     x = samples.generator("array", fmt, shape).standard_normal(shape).astype(dtype)
     return mx.quantize(x, fmt, **options)
 

@@ -19,6 +19,8 @@ class FakeClock:
         self.calls = []
 
     def function(self, name, cost):
+        """Return a function that costs so much time on this clock."""
+
         def run():
             self.calls.append(name)
             self.now += round(cost * (1 + self.drift * self.now / 1e9))

@@ -23,6 +23,7 @@ class Runner:
         return printed.out if status != 2 else printed.err
 
     def json(self, *arguments):
+        """Return the JSON output of a command."""
         command = 2 if arguments[0] == "lab" else 1
         return json.loads(self(*arguments[:command], "--json", *arguments[command:]))
 

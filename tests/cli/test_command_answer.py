@@ -15,6 +15,7 @@ HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# acc
 
 
 def body(text):
+    """Return the lines that are no comments."""
     return [line for line in text.splitlines() if not line.startswith(b"#")]
 
 

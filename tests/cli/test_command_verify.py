@@ -17,6 +17,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 @pytest.fixture
 def answers(run, tmp_path):
+    """Return the path of right answers to the cases of an encoder."""
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     return path
@@ -61,6 +62,7 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
 
 
 def programs(language="c", page="check-a-program.md"):
+    """Return the programs in a language on a page of the documentation."""
     return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 

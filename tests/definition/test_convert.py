@@ -22,6 +22,7 @@ TARGETS = (*samples.ELEMENTS, "bfloat16", "float16")
 
 
 def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=None, sr_bits=30):
+    """Return the codes by the oracle."""
     values = samples.as_floats(FLOATS[source], bits)
     words = [None] * len(values) if words is None else words.tolist()
     options = {"rounding": rounding, "overflow": overflow, "scale": scale, "sr_bits": sr_bits}

@@ -41,6 +41,7 @@ def test_the_mark():
 
 
 def dialect_functions(tree):
+    """Yield the nodes of the dialect functions in a syntax tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(getattr(d, "id", "") == "dialect" for d in node.decorator_list):
             yield node

@@ -54,6 +54,7 @@ OTHERS = [
 def compiled(
     kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32
 ) -> str:
+    """Return the PTX of a production kernel."""
     from mxnum.engine.cuda import functions, vectors
     from mxnum.engine.cuda.driver import types
 
@@ -148,6 +149,7 @@ def vector(memory: Memory, array: np.ndarray) -> list[int]:
 
 
 def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
+    """Return blocks of numbers of many sizes."""
     rng = generator("warp", float_type, blocks, run)
     spread = 2 ** (FLOATS[float_type].exponent_bits - 1) - 4
     with np.errstate(all="ignore"):
@@ -160,6 +162,7 @@ def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
 def quantized_on_a_warp(
     kind: str, float_type: str, element: str, rounding: str, x: np.ndarray, threads: int, blocks: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes and scales that a compiled kernel gives on a software warp."""
     kernel, memory = Kernel(compiled(kind, float_type, element, rounding, run=x.shape[1])), Memory()
     codes = np.zeros(x.shape, np.uint8 if kind == "quantize" else x.dtype)
     scales = np.full(len(x), 77, np.uint8)

@@ -25,7 +25,8 @@ WAYS = [
     {"format": "mxint4", "packed": True, "scale_rule": "even"},
     {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 5, "stream": 3, "sr_bits": 9},
     {"format": "mxfp4_e2m1", "offset": "float16", "nonfinite": "element"},
-    {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},  # has to look first, and does so compiled
+    # The third input must be scanned first, which is done compiled.
+    {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
     {"format": "nvfp4", "packed": True},  # likewise
 ]
 

@@ -226,6 +226,7 @@ def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
 
 
 def finished(writer):
+    """Write a file with all its tensors."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -266,6 +267,7 @@ def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
 
 @pytest.fixture
 def path(gguf, tmp_path):
+    """Write a small GGUF file, and return its path."""
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
     writer.add_array("tokens", ["a", "bb"])
     q = mx.quantize(np.ones((2, 64)), "mxfp4_e2m1")

@@ -52,15 +52,18 @@ def u8(values: Any) -> Any:
 
 
 def bits_of(array: Any) -> list[int]:
+    """Return the bit patterns of an array."""
     array = np.asarray(array)
     return [int(v) for v in array.reshape(-1).view(f"uint{8 * array.dtype.itemsize}")]
 
 
 def value(code: int, element: Any, scale: int = 127) -> float:
+    """Return the value of a code in float64."""
     return float(np.array([decode(code, element, scale=scale)], np.uint64).view(np.float64)[0])
 
 
 def rounded(x: Any, element: Any, rounding: str = "rne", **options: Any) -> float:
+    """Return the value that a number is rounded to."""
     return value(encode(x, element, rounding=rounding, **options), element)
 
 

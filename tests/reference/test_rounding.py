@@ -17,6 +17,7 @@ from tests.reference.tables import CANONICAL_NAN, ELEMENTS, INF, MODES, NAN, SIG
 
 @functools.cache
 def unbounded_magnitudes(name: str) -> list[Fraction]:
+    """Return the magnitudes of a format, continued four binades past the largest."""
     m, emax, emin, *_ = TABLE[name]
     grid = [Fraction(q, 2**m) * Fraction(2) ** emin for q in range(2**m)]
     for exponent in range(emin, emax + 5):

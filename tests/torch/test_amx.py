@@ -30,6 +30,7 @@ def counted(monkeypatch):
 
 
 def layer(recipe, accumulate="amx", dtype=torch.float32, shape=(3, 8, 64)):
+    """Return the result and the gradients of a linear layer."""
     random = torch.Generator().manual_seed(1)
     x, w = (torch.randn(s, generator=random).to(dtype).requires_grad_() for s in (shape, (32, 64)))
     y = mxt.linear(x, w, None, recipe, accumulate=accumulate)

@@ -60,6 +60,7 @@ IDS = torch.arange(24).reshape(3, 8)
 
 
 def trained(model, steps=3, rate=0.1):
+    """Return the losses of some steps of training."""
     losses = []
     optimizer = torch.optim.SGD(model.parameters(), rate)
     for _ in range(steps):

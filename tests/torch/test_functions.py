@@ -22,6 +22,7 @@ def numbers(*shape, seed=0, dtype=torch.float32):
 
 
 def gradients(y, *inputs, seed=9):
+    """Return a random gradient of y, and the gradients of the inputs."""
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return grad, torch.autograd.grad(y, inputs, grad)
 

@@ -18,6 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def calls():
+    """Return calls of every operation, by name."""
     from mxnum.torch.functions import How
 
     ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
@@ -57,6 +58,7 @@ class Model(nn.Module):
 
 
 def step(model, function, x):
+    """Return the loss and the gradients of one step."""
     model.zero_grad()
     loss = function(x).square().mean()
     loss.backward()

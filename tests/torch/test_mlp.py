@@ -89,6 +89,7 @@ class Layer(torch.nn.Module):
 
 
 def losses_in_torch(experiment, accumulate):
+    """Return the losses of an experiment, trained by torch."""
     model = torch.nn.ModuleList([Layer(experiment.width, experiment.hidden) for _ in range(experiment.layers)])
     start = initial_parameters(experiment, (3,))
     recipe = experiment.precision

@@ -38,6 +38,7 @@ def x():
 
 
 def gradients(model, steps=1):
+    """Return the last loss and gradients of some steps."""
     for _ in range(steps):
         model.zero_grad()
         loss = model(x()).square().mean()

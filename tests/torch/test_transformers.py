@@ -29,6 +29,7 @@ def gpt2():
 
 
 def losses(model, steps=2):
+    """Return the losses of some steps."""
     optimizer, found = torch.optim.AdamW(model.parameters(), 1e-3), []
     for _ in range(steps):
         optimizer.zero_grad()

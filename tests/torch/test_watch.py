@@ -23,6 +23,7 @@ def x(step=0):
 
 
 def run(net, steps=1, rate=0.05):
+    """Train a model for some steps."""
     optimizer = torch.optim.SGD(net.parameters(), rate)
     for step in range(steps):
         optimizer.zero_grad()
@@ -31,6 +32,7 @@ def run(net, steps=1, rate=0.05):
 
 
 def of(watch, **wanted):
+    """Return the rows of a watch with these values."""
     return [row for row in watch.rows() if all(row[name] == value for name, value in wanted.items())]
 
 

@@ -12,6 +12,7 @@ FEW = ("--draws", 20)
 
 @pytest.fixture
 def table(tmp_path):
+    """Write a table of losses of two arms, and return its path."""
     rng = np.random.default_rng(0)
     lines = ["params,tokens,loss,arm"]
     for arm, factor in (("a", 1.0), ("b", 1.02)):

@@ -18,6 +18,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 
 def reason_to_skip() -> str | None:
+    """Return why tests on a GPU cannot run here, or None."""
     if importlib.util.find_spec("numba_cuda") is None:
         return 'numba-cuda is missing: pip install -e ".[cuda]"'
     if SIMULATED:

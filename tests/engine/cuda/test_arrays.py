@@ -51,6 +51,7 @@ def _base(array: np.ndarray) -> int:
 
 @pytest.fixture
 def cupy(monkeypatch):
+    """Return a stand-in for the module cupy."""
     import sys
 
     from mxnum.engine.cuda import driver

@@ -46,6 +46,7 @@ def floats(dtype: str, shape: tuple[int, ...], *key: object, special: bool = Tru
 
 
 def host(array: object) -> np.ndarray:
+    """Return a numpy copy of a device array."""
     return np.asarray(array.copy_to_host())
 
 

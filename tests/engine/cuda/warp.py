@@ -40,11 +40,13 @@ class Memory:
         self.arrays: dict[int, np.ndarray] = {}
 
     def place(self, array: np.ndarray) -> int:
+        """Store an array in memory, and return its address."""
         address = (len(self.arrays) + 1) << 40
         self.arrays[address] = array.view(np.uint8).reshape(-1)
         return address
 
     def at(self, address: int, size: int) -> np.ndarray:
+        """Return `size` bytes at an address."""
         start = address >> 40 << 40
         array = self.arrays[start]
         assert 0 <= address - start <= len(array) - size, "outside the array"
@@ -100,6 +102,7 @@ class Kernel:
 
     @staticmethod
     def advance(waiting: dict[int, Any], number: int, lane: Generator[Any, int, None], answer: Any) -> None:
+        """Run a lane to its next exchange."""
         waiting.pop(number, None)
         with suppress(StopIteration):
             waiting[number] = lane.send(answer)
@@ -137,10 +140,12 @@ class Kernel:
 
 
 def split(rest: str) -> list[str]:
+    """Return the operands of an instruction."""
     return re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", rest)
 
 
 def read(env: dict[str, int], operand: str, kind: str) -> int:
+    """Return the value of an operand in a type."""
     if operand.startswith("0f"):
         return int(operand[2:], 16)
     value = env[operand] if operand.startswith("%") else int(operand)
@@ -173,6 +178,7 @@ def access(
 
 
 def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list[str]) -> int:
+    """Return the result of an instruction."""
     kind = modifiers[-1] if modifiers else ""
     if kind == "f32" and name in ("add", "sub", "mul"):
         assert modifiers == ["rn", "f32"], "a rounding that is not named may be contracted"

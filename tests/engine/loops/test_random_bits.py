@@ -18,6 +18,7 @@ from mxnum.engine.machine.lanes import wide
 
 
 def drawn(draw, words, index, count):
+    """Return the random bits that a loop draws."""
     prepare, random_at = draw.prepare, draw.at
 
     def loop(words, index, count, out):

@@ -42,6 +42,7 @@ print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
 
 
 def in_fresh_process(folder, *command):
+    """Return the output of Python in a new process with a cache in this folder."""
     environment = {
         **os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0", "PYTHONDONTWRITEBYTECODE": "",
     }  # fmt: skip

@@ -30,6 +30,7 @@ def laid(q, order):
 
 
 def by_both(function, definition, a, b):
+    """Assert that a function and the definition give the same sums."""
     results = []
     for way in (function, definition):
         out = np.full((a.array.shape[0], b.array.shape[0]), 7, np.float32)
@@ -39,6 +40,7 @@ def by_both(function, definition, a, b):
 
 
 def check_blocks(a, b, threads=1):
+    """Check sums by blocks."""
     held = exactness.held(a, b)
     by_both(
         lambda out: by_floats.by_blocks(a, b, held, out, threads),
@@ -60,6 +62,7 @@ def values_of(x):
 
 
 def check_sequence(a, b, threads=1):
+    """Check sequential sums."""
     values = values_of(a), values_of(b)
     by_both(
         lambda out: by_floats.in_sequence(a, b, out, threads, _float32),

@@ -14,6 +14,7 @@ ONE = np.ones((1, 1), np.float32)
 
 
 def blocks(a, b, step, run):
+    """Return sums by blocks under scales of one."""
     out = np.zeros((len(a), len(b)), np.float32)
     count = -(-a.shape[1] // run)
     scales = np.ones((len(a), count), np.float32), np.ones((len(b), count), np.float32)

@@ -20,6 +20,7 @@ def operand(q):
 
 
 def class_of(value):
+    """Return the class of a value: its kind, plus 1 for a minus sign."""
     if math.isnan(value):
         return NOT_A_NUMBER
     kind = INFINITY if math.isinf(value) else NUMBER if value else ZERO

@@ -25,6 +25,7 @@ ROWS, SHORT, COLUMNS, TILES = (
 
 
 def modes(name, **changes):
+    """Return the modes of a usual conversion, with some changed."""
     usual = Modes(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE, ScaleRule.FLOOR, Nonfinite.BLOCK, False)
     return usual._replace(**changes)
 

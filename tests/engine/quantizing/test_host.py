@@ -24,6 +24,7 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def request(x, name="e4m3", blocks=(1, 32), **changes):
+    """Return the request to quantize an array, with some settings changed."""
     arrays = {key: changes.pop(key) for key in ("scales", "random", "threads") if key in changes}
     settings = {
         "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name],
@@ -151,6 +152,7 @@ VIEWS = (
 
 
 def smaller_chunks(monkeypatch, limit):
+    """Limit the size of chunks."""
     chunks = parts.chunks.__wrapped__
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _: chunks(shape, cuts, blocks, limit))
 

@@ -40,6 +40,7 @@ def same(label, mine, its):
 
 
 def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
+    """Return the settings of an asymmetric quantization."""
     names = ("axis", "block_size", "block_shape", "blocks", "rounding", "scale_rule", "overflow", "nonfinite")
     kind = dict.fromkeys(names) | {"rounding": "rne", "overflow": "saturate"}
     kind |= {"nonfinite": "block", "offset_range": "exact"} | options

@@ -162,6 +162,8 @@ def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
 
 
 def on_lanes(function, constants):
+    """Return a function of integers that computes on lanes."""
+
     @dialect
     def call(x, scale, random):
         return integer(function(lane(x), lane(scale), lane(random), constants))

@@ -213,7 +213,8 @@ def test_the_rate_rises_and_falls():
         ({"width": 33}, "'width' must be a multiple of 4"),
         ({"activation": "relu"}, "'activation' must be one of"),
         ({"choices": 41}, "'choices' must be at most the vocabulary, 40"),
-        ({"order": 17}, "'order' must be at most the context, 16"),  # no place is evaluated: the loss was NaN
+        # No position is evaluated; the loss was NaN.
+        ({"order": 17}, "'order' must be at most the context, 16"),
         ({"factor": 0}, "'factor' must be positive"),
         ({"centred": True}, "'centred' must be False unless"),
         ({"z_loss": -1e-4}, "'z_loss' must be 0 or positive"),

@@ -37,7 +37,9 @@ def naive(losses):
             if sum(loss <= BACK * base for loss in window) >= WINDOW / 2:
                 found.append((start, step))
                 start = None
-                continue  # the step that ends one may not start another, but it is looked at again
+                # The step that ends an excursion cannot start another, but its loss is checked
+                # again.
+                continue
         step += 1
     return found + ([(start, None)] if start is not None else [])
 
