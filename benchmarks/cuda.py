@@ -40,7 +40,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: From so many elements on, kernels take most of the time, not Python.
+#: The number of elements from which kernels, not Python, take most of the time.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.

@@ -24,7 +24,7 @@ DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
 class Hidden(Exception):
-    """Raised by a comparison whose outcome depends on more than what is known."""
+    """Raised by a comparison whose outcome is not determined by the known facts."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _Explorer:
 
 
 class Form:
-    """A number a X + b D, where X and D have so many bits, the first of them set."""
+    """A number a X + b D, for unknown X and D of known bit lengths."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -73,7 +73,7 @@ def _value(word: Any) -> Any:
 
 
 def check_code(mantissa_bits: int, rounding: Rounding, overflow: Overflow) -> Outcome:
-    """Prove `CODE` for all kinds of elements with so many mantissa bits."""
+    """Prove `CODE` for all kinds of elements with `mantissa_bits` mantissa bits."""
     return together(
         (kind, partial(_check_code, element, rounding, overflow))
         for kind, element in _elements(mantissa_bits, overflow)
@@ -142,7 +142,7 @@ def _widening(source: Any) -> Callable[..., Any]:
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `SCALE` for all rules and kinds of elements with so many mantissa bits."""
+    """Prove `SCALE` for all rules and kinds of elements with `mantissa_bits` mantissa bits."""
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
         for rule in RULES
@@ -165,7 +165,7 @@ def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) ->
 
 
 def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `DECODING` for all kinds of elements with so many mantissa bits."""
+    """Prove `DECODING` for all kinds of elements with `mantissa_bits` mantissa bits."""
     found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
     return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
 

@@ -19,7 +19,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def decided(bits: int) -> Callable[..., Outcome]:
-    """Return the theorem `check_decided` in words of so many bits, as a function of the module."""
+    """Return the theorem `check_decided` in words of `bits` bits, as a function of the module."""
     return lambda changed: stochastic_over.check_decided(E2M1, bits, changed)
 
 

@@ -69,7 +69,7 @@ LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
 def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove `DIGITS` for a source, and all elements with so many mantissa bits."""
+    """Prove `DIGITS` for a source, and all elements with `mantissa_bits` mantissa bits."""
     digits = mantissa_bits + RANDOM_BITS + 1
     element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
 
@@ -184,7 +184,7 @@ def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
 
 
 def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
-    """Prove `DECIDED` for each code of an element, in words of so many bits."""
+    """Prove `DECIDED` for each code of an element, in words of `bits` bits."""
     last = tables.ELEMENTS[element.name].last
     return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
 

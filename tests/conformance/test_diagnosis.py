@@ -44,7 +44,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
     (found,) = diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]])
-    assert found.right < 3000  # what was not kept is not said to be explained
+    assert found.right < 3000  # cases that were not kept count as unexplained
 
 
 def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
@@ -83,7 +83,8 @@ def test_what_explains_a_class_alone():
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    code[of_class == PLACES.index("infinity")] = 7  # no sign: which of the two is wrong tells too little
+    # The sign is lost, which fits too few cases to name a cause.
+    code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)

@@ -41,7 +41,7 @@ def pytest_run(path):
     ]
     root = str(PLUGIN.parents[1])
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
-    if numba.config.CACHE_DIR:  # what tests have compiled before is not compiled again
+    if numba.config.CACHE_DIR:  # use the loops that tests have compiled before
         environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed mxnum registers the plugin by itself
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)

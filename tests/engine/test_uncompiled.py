@@ -32,7 +32,8 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way["format"])
-@pytest.mark.parametrize("shape", [(5, 45), (), (0, 5), (5, 0)])  # (no rows could not be packed)
+# Regression: arrays without rows could not be packed.
+@pytest.mark.parametrize("shape", [(5, 45), (), (0, 5), (5, 0)])
 def test_arrays_bytes_and_values_are_the_same(way, shape):
     x = numbers(shape)
     want = mx.quantize(x, **way)

@@ -305,7 +305,7 @@ def test_damaged_files_say_so(path, tmp_path):
         "tensors": whole[:8] + (1 << 60).to_bytes(8, "little") + whole[16:],
         "fields": whole[:16] + (1 << 60).to_bytes(8, "little") + whole[24:],
         "length": whole[:start] + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
-        # An array of so many bytes, which the reader reads one by one.
+        # An array of 2**60 bytes, which the reader reads one by one.
         "bytes": whole[: start - 4] + bytes(4) + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
         "text": whole[: start + 8] + (1 << 63).to_bytes(8, "little") + whole[start + 16 :],
     }  # fmt: skip

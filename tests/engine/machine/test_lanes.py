@@ -149,7 +149,8 @@ def test_memory(dtype):
         function(source, out, words)
         assert np.array_equal(out, source)
         # Words that are stored again hide whatever bits lie above them.
-        assert np.array_equal(words, source) or dtype is np.uint32  # (whose words have a sign when compiled)
+        # Words of uint32 have a sign when compiled.
+        assert np.array_equal(words, source) or dtype is np.uint32
 
 
 def test_without_compilation_a_lane_is_an_integer():

@@ -81,7 +81,7 @@ def test_a_block_of_zeros_does_not_leave_float32():
     signs = mx.MXArray.from_parts(np.full((2, 32), 8, np.uint8), np.zeros((2, 1), np.uint8), q.format)
     assert held(signs, signs) == Held("float32")  # zeros below zero
     high = mx.MXArray.from_parts(signs.codes, np.full((2, 1), 254, np.uint8), q.format)
-    assert held(high, high) == Held("float64")  # their scale is infinite in float32
+    assert held(high, high) == Held("float64")  # the product of the scales is infinite in float32
 
 
 @pytest.mark.parametrize(

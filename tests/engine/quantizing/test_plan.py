@@ -165,7 +165,7 @@ def test_errors_are_the_same_with_a_plan():
     q.scales.flags.writeable = False
     with pytest.raises(ValueError, match="Argument 'out' must be writable"):
         mx.quantize(x, "mxfp8_e4m3", out=q)
-    assert q.dequantize().shape == x.shape  # which writes no scales
+    assert q.dequantize().shape == x.shape  # this call writes no scales
     with pytest.raises(ValueError, match="'x'"):
         mx.quantize(x, "mxfp8_e4m3", nonfinite="raise")
 
@@ -190,7 +190,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     mx.fake_quantize(x, "mxfp8_e4m3", rounding=mx.Rounding.RNE, axis=-1)
     mx.fake_quantize(x, "mxfp8_e4m3", out=out)
     after = host.to_values_plan.cache_info()
-    assert after.misses - before.misses == 2  # what is written differently has plans of its own
+    assert after.misses - before.misses == 2  # other kinds of results have plans of their own
     assert after.hits - before.hits == 1
     mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))  # and its order in memory has not
     assert host.to_values_plan.cache_info().misses == after.misses

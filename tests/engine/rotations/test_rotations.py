@@ -68,7 +68,7 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
     assert left == marks.sum()
     assert 0 < left < len(x)
     assert not marks[:4].any()
-    assert marks[-3]  # one NaN
+    assert marks[-3]  # the third block from the end has one NaN
     assert words(out)[~marks].tolist() == words(reference.hadamard(x))[~marks].tolist()
     assert not words(out)[marks].any()
 

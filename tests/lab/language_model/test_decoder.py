@@ -89,7 +89,8 @@ def test_it_goes_on_bit_for_bit(tmp_path, changes):
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
-    for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):  # its losses would be half of each
+    # A run that continued this checkpoint would mix the losses of both.
+    for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):
         with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
             train(other, seed, checkpoint=path)
     assert went_on.losses == whole.losses

@@ -59,7 +59,7 @@ def test_descriptions():
         (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
         (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),  # each run divided by zero
-        (  # its labels were what lay in memory
+        (  # regression: the labels were uninitialized memory
             lambda: Experiment(quantized_teacher=True, precision=uniform_precision("mxfp4_e2m1", rounding="sr")),
             "'quantized_teacher' must be False where weights or activations are rounded stochastically",
         ),

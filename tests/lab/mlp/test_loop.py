@@ -107,7 +107,8 @@ def test_switches_act_and_resume(switch, tmp_path):
         train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
     resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
     assert [run.losses for run in resumed] == [run.losses for run in whole]
-    assert train(experiment, (2,))[0].losses == whole[1].losses  # it does not depend on its neighbours
+    # A run does not depend on the runs beside it.
+    assert train(experiment, (2,))[0].losses == whole[1].losses
 
 
 @pytest.mark.parametrize("changes", [{"rate": 0.0}, {"w1_rate": -1.0}, {"cap_norms_at": -1}, {"moments": "fp3"}])

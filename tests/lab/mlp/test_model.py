@@ -211,7 +211,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # which computes a step in float32 in between
+            training.advance(measure=step == 1)  # measuring computes a step in float32 in between
         training.network.parameters.beta[...] = 1e-39  # subnormal: left to the definition
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]

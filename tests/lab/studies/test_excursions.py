@@ -103,7 +103,8 @@ def test_outcomes():
 
     assert course().outcome is Outcome.NONE
     assert course((99, 150)).outcome is Outcome.RECOVERED
-    assert course((100, None)).outcome is Outcome.NONE  # it started too late to be watched long enough
+    # The excursion started too late to be watched long enough.
+    assert course((100, None)).outcome is Outcome.NONE
     assert course((99, None)).outcome is Outcome.RUNAWAY
     assert course((20, 40), (99, None)).away == 99
     assert course((99, None), steps=199).outcome is Outcome.OPEN

@@ -50,7 +50,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     rows = {row[0]: dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(t)}
     assert rows["b"]["excursion"] == "12 of 12"
     assert (rows["b"]["recovered"], rows["b"]["runaway"], rows["b"]["open"]) == ("0", "0", "12")
-    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # no less with twelve seeds
+    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # the least p of twelve seeds
     assert rows["b"]["p after Holm"] == f"{3 * 2 / 2**12:.4f}"
     assert (rows["a"]["excursion"], rows["a"]["exact p"]) == ("0 of 12", "")
     lines = report.conclusions(t)
@@ -120,7 +120,7 @@ def test_runs_on_disk_become_a_table(tmp_path):
     assert run["measured_at"] == [0, 20, 40]
     assert len(run["measured"]["zeta"]) == 3
     assert made["arms"]["wild"]["runs"][0]["diverged"] is not None
-    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # it went on
+    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # the run went on
     assert made["arms"]["wild"]["runs"][0]["excursions"][0]["end"] is None
     assert report.outcomes(made, "wild")[Outcome.OPEN] == 2
     assert (tmp_path / "results" / "tiny.md").read_text() == said[0]

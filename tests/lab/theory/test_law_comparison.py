@@ -28,7 +28,7 @@ def test_the_same_law_is_seldom_told_apart():
 
 def test_a_law_that_is_higher_is_told_apart_by_as_much():
     higher = ScalingLaw(1.01 * LAW.A, 1.01 * LAW.B, 1.01 * LAW.E, LAW.alpha, LAW.beta)
-    shared = noise(1)  # what both have in common cancels, cell by cell
+    shared = noise(1)  # common noise cancels, cell by cell
     found = compare_laws(fit(LAW, shared), fit(higher, shared + noise(2, 5e-4)), draws=100)
     assert found.told_apart
     assert found.distance == pytest.approx(np.log(1.01), rel=0.1)

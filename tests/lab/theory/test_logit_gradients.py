@@ -60,7 +60,8 @@ def logits_gradient(p, tokens, vocabulary, rng, target=0):
 def test_the_kernels_agree_along_the_vocabulary(fmt, rule, rounding):
     rng, law, tokens = np.random.default_rng(1), Beta("1/2", 8), 2048
     p = rng.beta(0.5, 8, 20_000)
-    p[0] = 0  # so that the tensor's largest number is what NVFP4's scale is found from
+    # With p = 0 the gradient is the tensor's largest, from which NVFP4's tensor scale is found.
+    p[0] = 0
     gradient = logits_gradient(p, tokens, 32, rng).astype(np.float32)
     seed = {"seed": 5} if rounding == "sr" else {}
     got = mx.fake_quantize(gradient, fmt, axis=1, scale_rule=rule, rounding=rounding, **seed)

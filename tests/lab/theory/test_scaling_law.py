@@ -90,7 +90,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    assert min(inside.values()) > 0.75 * 5 * tables  # 90 % of them, give or take what is correlated
+    # This is 90 % of them, less an allowance for correlations.
+    assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():

@@ -133,7 +133,8 @@ def test_lost_in_other_settings():
     def settings(floor, rceil):
         kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}
         arms = {f"deep, {kind}": gap for kind, gap in kinds.items()}
-        arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}  # (which float32 does not learn)
+        # float32 does not learn this task.
+        arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}
         arms = {
             name: {
                 "runs": [
