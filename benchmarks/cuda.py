@@ -98,7 +98,8 @@ def _suite(session: Session) -> Cells:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        options = ["-q", "-p", "no:benchmark", "-W", "default"]  # warnings of drivers must not be errors
+        # Warnings of drivers must not be errors.
+        options = ["-q", "-p", "no:benchmark", "-W", "default"]
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)

@@ -71,7 +71,8 @@ def test_scales_that_are_floats():
     assert (e4m3.value(0x7E), e4m3.value(1), e4m3.value(0)) == (448, 2.0**-9, 0)
     assert math.isnan(e4m3.value(0x7F))
     assert (e4m3.max_code, e4m3.nan_code, e4m3.bits) == (0x7E, 0x7F, 8)
-    assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)  # 2**16 * 1.75; 2**-14 / 8
+    # These are 2**16 * 1.75, 2**-14 / 8 and the number of bits.
+    assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)
     assert math.isnan(ue5m3.value(0xFF))
     assert (float32.value(0x3F800000), float32.value(0x7F800000), float32.bits) == (1, math.inf, 32)
     with pytest.raises(ValueError, match="between 0 and 127, without a sign, not 128"):

@@ -220,7 +220,8 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}  # `block` adds its -0 to +0
+    # The mode `block` adds its -0 to +0.
+    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
 @pytest.mark.parametrize("accumulate", Accumulate)
@@ -353,7 +354,8 @@ def test_out(accumulate, out_dtype):
     for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):
         assert mx.matmul(a, b, **how, out=room) is room
         assert bits(room) == bits(want)
-        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)  # the dtype is that of out
+        # The dtype is that of `out`.
+        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)
     zero = np.empty((), want.dtype)
     row, column = a[0, 0, 0], b[0, :, 1]
     assert mx.dot(row, column, **how, out=zero) is zero
@@ -405,7 +407,8 @@ def test_threads_are_those_allowed(monkeypatch):
 
 
 X = np.ones((4, 64), np.float32)
-CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)  # (made by hand: nothing is compiled yet)
+# These are made by hand, so that collecting compiles nothing.
+CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)
 Q = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3")
 OFFSET = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3", offsets=np.zeros((4, 2), np.float16))
 ERRORS = {

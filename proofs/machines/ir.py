@@ -48,7 +48,8 @@ def parse(text: str, name: str) -> Function:
     blocks: dict[str, list[str]] = {}
     lines: list[str] | None = None
     for raw in text[header.end() : text.index("\n}", header.end())].splitlines():
-        line = re.sub(r", !prof !\d+$", "", re.sub(r"\s*;.*", "", raw)).strip()  # other metadata may mean poison
+        # Other metadata may mean poison.
+        line = re.sub(r", !prof !\d+$", "", re.sub(r"\s*;.*", "", raw)).strip()
         if found := re.fullmatch(r'([-\w.$]+|"[^"]*"):', line):
             lines = blocks[found[1]] = []
         elif line:

@@ -202,7 +202,8 @@ def check_safety(mantissa_bits: int) -> Outcome:
     An operation whose left operand is a word of the element adds its obligation to the list of that
     word.
     """
-    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)  # by domain
+    # The roundings are grouped by their domain.
+    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
     cases = [
         (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
         for overflow, some in product(Overflow, drawn)

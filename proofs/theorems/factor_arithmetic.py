@@ -144,7 +144,8 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         for scale in SCALES:
             tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
             products = [m + 3 + _factor_bits(scale) for m in range(7)]
-            products.append(scale.number.mantissa_bits + 3 + tensor + 7)  # largest elements have at most 7 bits
+            # Largest elements have at most 7 bits.
+            products.append(scale.number.mantissa_bits + 3 + tensor + 7)
             if max(products) >= LEADING:
                 yield f"{scale.name}: products of {max(products)} bits"
         x, p = z3.Ints("x p")
@@ -182,7 +183,8 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # the range of tensor scales, if any
+        # The range of tensor scales, or 1 if there is none.
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
             yield "factors, or quotients by them, are no normal float64 numbers"

@@ -87,7 +87,8 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        for zero in (0, 1 << (given.x.size() - 1)):  # where the negative chain meets the positive one
+        # The negative chain of numbers meets the positive one here.
+        for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
     return prove(premises, z3.And(*goals), engines=engines, show=given.show, example=given.example)
@@ -115,7 +116,8 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    value = conversions.element_value(code, given.element, sort)  # NaN for no value, and -2 in integers
+    # The value is NaN if the code has none, and -2 for the lowest integer.
+    value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [
         given.code(x, rounding, overflow) == code

@@ -245,7 +245,8 @@ def test_the_row_loops_give_the_same(fmt, monkeypatch):
 
 
 def test_differences_are_rounded_to_float32_before_they_are_judged():
-    x = np.array([1.75 + 2.0**-23, -1.75], np.float32)  # offset 2**-24: both differences are 1.75 after rounding
+    # The offset is 2**-24, so both differences are 1.75 after rounding.
+    x = np.array([1.75 + 2.0**-23, -1.75], np.float32)
     got = measure(x, "mxint4", offset="float16", scale_rule="rceil")
     assert (got.beyond_max, got.at_max) == (0, 2)
     rows, _ = naive(x, "mxint4", (2,), offset="float16", scale_rule="rceil")

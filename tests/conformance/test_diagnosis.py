@@ -55,7 +55,8 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
     assert diagnosed(without_minus_zero(Rounding.RTZ))[0].names[0] == "rounding rtz"
     assert diagnosed(without_minus_zero(Rounding.RTZ), set(LABELS) - {"minus_zero"}) == []
     first, _ = without_minus_zero(Rounding.RTZ)
-    assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []  # lost in the one, kept in the other
+    # The first batch loses its minus zeros, and the second keeps them.
+    assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []
 
 
 def test_two_slips_at_once(monkeypatch):
@@ -71,7 +72,8 @@ def test_two_slips_at_once(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)  # less than the first half: the second is not all
+    # The limit is below the size of the first half, so that not every case is kept.
+    monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
 

@@ -71,7 +71,8 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            assert whole.tensor_scale == tensors[i]  # the largest of the case is the largest of its tensor
+            # The largest number of the case is the largest of its tensor.
+            assert whole.tensor_scale == tensors[i]
 
 
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE, "e5m2:scale=float16,tensor_scale=float32"])
@@ -157,7 +158,8 @@ def test_a_stack_with_a_mistake_is_none():
         check(kernel, format="nvfp4", shrink=False)
     report = caught.value.report
     assert report.stacks == ()
-    assert [e.field for e in report.explanations] == ["scale"]  # the scales are torchao's all the same
+    # The scales are still torchao's.
+    assert [e.field for e in report.explanations] == ["scale"]
     assert "torchao's arithmetic" in report.explanations[0].names
 
 
@@ -303,9 +305,11 @@ def test_what_may_be_answered():
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
-    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4  # a NaN has no sign
+    # A NaN has no sign.
+    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4  # a sign is no code, and stays
+    # A sign makes no valid code, so it stays visible.
+    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
     with pytest.raises(TypeError, match="an array of integers or float32, not 'float64'"):

@@ -43,7 +43,8 @@ def pytest_run(path):
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
     if numba.config.CACHE_DIR:  # use the loops that tests have compiled before
         environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed mxnum registers the plugin by itself
+    # An installed mxnum registers the plugin by itself.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
 
 

@@ -129,7 +129,8 @@ def test_other_cases_than_those_that_were_given_are_no_success():
     with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
     assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # in any order
-    other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]  # made by a version that is not here
+    # Another version of mxnum made these cases.
+    other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
 
 
@@ -183,7 +184,8 @@ def test_missing_answers_to_cases_of_ones_own_are_no_success():
     assert (report.cases, report.unchecked) == (4, "")
     with pytest.raises(Incomplete, match=r"last line must be '# cases: \.\.\.'"):
         verify(io.BytesIO(b"".join(lines[:-3])))
-    for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):  # two are missing, four come twice
+    # In the first, two lines are missing; in the second, four come twice.
+    for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):
         with pytest.raises(Incomplete, match="as the line '# cases: 4' says, not for"):
             verify(io.BytesIO(b"".join(some)))
 
@@ -192,7 +194,8 @@ def test_a_number_of_cases_that_is_known_stands_in_the_header():
     lines = golden(OWN + b"# cases: 4\n")
     assert b"# cases: 4\n" in lines[:12]
     assert lines[-1] == b"40800000 6\n"
-    notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")  # a program that writes all comments at once
+    # Some programs write all comments first.
+    notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")
     assert verify(io.BytesIO(b"".join(notes_first))).unchecked == ""
 
 
@@ -275,7 +278,8 @@ def test_unknown_bits_in_each_operation(operation, source):
     assert report.explanations == []
     assert "unknown bits (X or Z), want " in report.text()
     lines = [line if line[:1] == b"#" else b" ".join([*line.split()[:-outputs], *[b"X"] * outputs]) for line in lines]
-    assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40  # nothing but unknown bits
+    # Every answer has unknown bits.
+    assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40
 
 
 def test_unknown_bits_do_not_hide_what_explains_the_other_answers():

@@ -108,7 +108,8 @@ def test_what_the_kernels_ask_of_the_machine(case, capability):
     assert not [op for op in found if op.startswith(("fma", "mad.f", "call", "ld.local", "st.local", "div", "rem"))]
     assert not [op for op in found if "f64" in op or "ftz" in op or "approx" in op or "f16" in op]
     arithmetic = [op for op in found if op.endswith(".f32") and not op.startswith(("mov", "selp", "ld", "st"))]
-    assert set(arithmetic) <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32"}  # a named rounding is never contracted
+    # A named rounding is never contracted.
+    assert set(arithmetic) <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32"}
 
 
 @cache
@@ -223,7 +224,8 @@ def test_compiled_decoding(case):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (r"shfl\.sync\.bfly\.b32(\s+\S+ \S+, )%r\d+, ", r"shfl.sync.bfly.b32\g<1>0, "),  # an exchange with itself
+        # Each lane exchanges with itself.
+        (r"shfl\.sync\.bfly\.b32(\s+\S+ \S+, )%r\d+, ", r"shfl.sync.bfly.b32\g<1>0, "),
         (r"max\.s32", "min.s32"),
         (r"mul\.rn\.f32", "add.rn.f32"),
         (r"(st\.global\.u8\s+\[%rd\d+)\]", r"\1+1]"),

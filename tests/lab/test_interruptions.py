@@ -83,7 +83,8 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    assert resumed[0].measured_at == [7, 8, 9, 10, 11]  # the losses before it count for the first step too
+    # The losses before the checkpoint count for the first step, too.
+    assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 
 def test_checkpoints_by_the_clock(tmp_path):

@@ -28,7 +28,8 @@ def test_exact_dot_rounds_once() -> None:
     assert dot(vector(3e38, -3e38), vector(10, 10)) == 0
     assert dot(vector(3e38, -3e38), vector(10, 10), accumulate="sequential") == INF
     assert dot(np.array([1 + 2.0**-40]), np.array([2.0**40])) == np.float32(2.0**40)
-    assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2)) == 2.0**-40  # float64 operands are not narrowed
+    # float64 operands are not narrowed.
+    assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2)) == 2.0**-40
     assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2), accumulate="sequential") == 0
     assert dot(vector(1e-45), vector(0.75)) == np.float32(1e-45)  # subnormals are kept
 
@@ -112,7 +113,8 @@ def test_special_values_of_block_accumulation() -> None:
     assert run(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1)) == 0x7FC00000
     assert bits_of(dot(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1))) == [0]
     tiny = blocked("mxfp8_e5m2", [1, 1], [0, 0], 1)
-    assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0  # twice 2**-150, a tie to zero
+    # Each term is 2**-150, a tie that rounds to zero.
+    assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0
     assert bits_of(dot(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1))) == [1]
 
 

@@ -63,7 +63,8 @@ def test_every_mode_against_the_table_of_values(name: str) -> None:
     xs = [Fraction(v) for v in random_floats(rng, 60, emin - m - 3, emax + 3)]
     xs += [int(q) * unit / 8 for q in rng.integers(-(2**6), 2**6, 40)]  # among the subnormals
     top = Fraction(2) ** (emax - m)
-    xs += [int(q) * top / 4 for q in rng.integers(-(2 ** (m + 5)), 2 ** (m + 5), 60)]  # about the largest
+    # These numbers lie around the largest value.
+    xs += [int(q) * top / 4 for q in rng.integers(-(2 ** (m + 5)), 2 ** (m + 5), 60)]
     for x in xs:
         for mode in MODES:
             r = int(rng.integers(1, 31))
@@ -119,7 +120,8 @@ def test_overflow_in_each_mode(name: str, x: float, expected: dict[str, float]) 
 
 def test_overflow_of_sr_and_to_odd() -> None:
     assert rounded(449, "e4m3", "rto") == 448
-    assert rounded(447, "e4m3", "rto") == 416  # the odd code below, where nothing overflows: 416 is 0x7D
+    # Rounding to odd gives the odd code below, 0x7D for 416, so that nothing overflows.
+    assert rounded(447, "e4m3", "rto") == 416
     # 464 lies half way between 448 and 480: half of the words take it beyond.
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=0) == 0x7E
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=1) == 0x7F
@@ -218,7 +220,8 @@ def test_decode_rounds_the_product_once() -> None:
     assert decode(0xFE, "e4m3", dtype="bfloat16", scale=254) == 0xFF80
     assert value(0xFE, "e4m3", scale=254) == -448 * 2.0**127
     assert decode(1, "e5m2", dtype="float64", scale=0) == (1023 - 143) << 52
-    assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008  # -7.5 subnormal units: tie to even
+    # -7.5 subnormal units are a tie, which goes to even.
+    assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008
     for name in ELEMENTS:
         for dtype, nan in CANONICAL_NAN.items():
             assert {decode(code, name, dtype=dtype, scale=255) for code in (0, 1, TABLE[name][4])} == {nan}

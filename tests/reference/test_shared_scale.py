@@ -41,7 +41,8 @@ def test_scale_rules_by_search(name: str) -> None:
         exact = Fraction(a)
         exponent = next(k for k in range(-200, 200) if exact < Fraction(2) ** (k + 1))
         f = exact / Fraction(2) ** exponent
-        carries = round(f * 2**m) == 2 ** (m + 1)  # Python rounds a Fraction to nearest, ties to even
+        # Python rounds a Fraction to nearest, ties to even.
+        carries = round(f * 2**m) == 2 ** (m + 1)
         least = next(s for s in range(-300, 300) if exact <= Fraction(largest) * Fraction(2) ** s)
         floor = exponent - emax
         expected = [floor, floor + (f > 1), floor + carries, least, floor + (f >= 1.75), floor + 1]

@@ -38,7 +38,8 @@ def same(got, want, *inputs):
 @given(patterns, patterns, patterns, st.integers(-60, 60))
 def test_fma_rounds_once(a, b, c, distance):
     fields = [(x >> 23) & 0xFF for x in (a, b, c)]
-    if distance > -30 and not {0, 255} & set(fields):  # bring most sums to exponents where they interact
+    # Most operands are brought to exponents at which they interact.
+    if distance > -30 and not {0, 255} & set(fields):
         c = (c & ~(0xFF << 23)) | (min(max(fields[0] + fields[1] - 127 + distance, 0), 254) << 23)
     if c == -(1 << 31):
         c = 0  # an accumulator that starts at +0 does not become -0 by adding -0

@@ -51,7 +51,8 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
             (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
         )
     )  # fmt: skip
-    assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)  # integers have no other overflow
+    # Integers have no other overflow mode.
+    assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
     assert other_rule == usual  # the rule is among the numbers that a loop is given
     in_columns, in_tiles = (
         {loop(conversion.to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)

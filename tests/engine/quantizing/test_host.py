@@ -45,7 +45,8 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    x[16] *= x.dtype.type(2.0**-120)  # (far from NaN, so that nothing else sends its group to the definition)
+    # The row is far from NaN, so that nothing else sends its group to the definition.
+    x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")
     bits[8] = rng.integers(0, 1 << min(63, 8 * x.dtype.itemsize), shape[1])

@@ -192,7 +192,8 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     after = host.to_values_plan.cache_info()
     assert after.misses - before.misses == 2  # other kinds of results have plans of their own
     assert after.hits - before.hits == 1
-    mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))  # and its order in memory has not
+    # The order of the result in memory needs no plan of its own.
+    mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))
     assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]
     del x, out

@@ -140,4 +140,5 @@ def test_what_is_no_number_is_left_to_the_definition():
     assert [constants(fast, code, 0x3F800000)[1] for code in (0, 1, 0x7E, 0x7F)] == [True, True, True, False]
     for tensor in (0x7F800000, 0x7FC00000):
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 1, tensor)[1]
-        assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]  # 0 times infinity
+        # The product would be 0 times infinity.
+        assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]

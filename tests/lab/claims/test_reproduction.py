@@ -223,7 +223,8 @@ def test_what_each_scale_makes():
     }
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json"}  # mxnum lab run, mxnum lab sweep
+    # `mxnum lab run` and `mxnum lab sweep` take hours for these.
+    by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json"}
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
 
 

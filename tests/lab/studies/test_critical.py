@@ -20,7 +20,8 @@ def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
     (row,) = table["rows"]
     assert said[1].startswith("mean -0.5, deviation 0: ")
     assert row["predicted"] == 2
-    assert row["ratios"][0] == pytest.approx(2, rel=0.03)  # scaling the gradient is scaling the rate
+    # Scaling the gradient scales the rate.
+    assert row["ratios"][0] == pytest.approx(2, rel=0.03)
 
 
 def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):

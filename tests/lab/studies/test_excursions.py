@@ -109,7 +109,8 @@ def test_outcomes():
     assert course((20, 40), (99, None)).away == 99
     assert course((99, None), steps=199).outcome is Outcome.OPEN
     assert course((99, 200), steps=400).outcome is Outcome.RECOVERED
-    assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY  # a run of 200 steps would be one; it was not
+    # A run of 200 steps would count as a runaway, this one does not.
+    assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY
     assert course((50, 60), (150, None)).outcome is Outcome.RECOVERED
     assert course((50, 60)).first == 50
     assert course((50, 60)).peak == pytest.approx(50)

@@ -80,7 +80,8 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     for seed in (39304300, 39304301):
         prolonged, whole = (next((tmp_path / store).rglob(f"b/seed-{seed}.npz")) for store in ("r", "at once"))
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
-    outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)  # shorter again: nothing to do
+    # The study is shorter again, so nothing is left to do.
+    outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)
     assert "0 tasks to do" in said[-1]
     assert [line.endswith("has 9 steps, not 6: it is kept, and reported whole.") for line in said[-3:]] == [
         True,

@@ -63,7 +63,8 @@ def log_rank_statistic(times, horizon=100):
     return total
 
 
-@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])  # ties where times are few
+# Few distinct times make ties.
+@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])
 def test_compare_is_the_log_rank_test_by_permutation(seed, longest):
     conditions, seeds = 3, 5
     times = np.random.default_rng(seed).integers(1, longest, (2, conditions, seeds))

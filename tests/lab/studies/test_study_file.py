@@ -41,7 +41,8 @@ def test_a_study_from_a_file(tmp_path):
     assert (arm.steps, arm.rate, arm.precision.vector, arm.betas) == (10, 1, "bfloat16", (0.9, 0.95))
     assert arm.precision.gamma == Operand("mxfp4_e2m1", scale_rule="rceil")
     assert (arm.injection.mean, arm.injection.where) == (0.5, "layer_norm")
-    expected = Experiment(width=32, rate=1, train_beta=False, precision=uniform_precision("mxfp8_e4m3"))  # (bfloat16)
+    # `uniform_precision` rounds vector operations to bfloat16.
+    expected = Experiment(width=32, rate=1, train_beta=False, precision=uniform_precision("mxfp8_e4m3"))
     assert study.arms["all"] == expected.but(gamma=Operand("bfloat16"))
 
 

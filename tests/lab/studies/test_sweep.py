@@ -82,7 +82,8 @@ def test_a_process_that_dies_fails_its_task_alone():
         with pytest.raises(RuntimeError, match="process died"):
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
-        with pytest.raises(RuntimeError, match="process was asked to end"):  # the sweep ended, with status 0
+        # Regression: the sweep ended with status 0.
+        with pytest.raises(RuntimeError, match="process was asked to end"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:

@@ -27,7 +27,8 @@ FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1")
 )
 def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numerator, factor, tokens):
     unit = Fraction(factor) / tokens
-    target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))  # near it: what follows is about the float
+    # The target is only near the boundary, because the rest is about the float.
+    target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))
     p = max(1 - Fraction(target) / unit, Fraction(0))
     block = np.array([-target, *[float(p) * target / 31] * 31])
     got = Fraction(-float(reference.fake_quantize(block, fmt, scale_rule=rule)[0]))
@@ -38,7 +39,8 @@ def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numera
         assert piece.level * unit == got
         assert bias.at(float(p)) == pytest.approx(float(got / Fraction(target) - 1), abs=1e-9)
         assert piece.overflows == bool(bias.overflows(float(p)))
-    ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}  # (p = 0 has a binade of its own)
+    # p = 0 has a binade of its own, so it is left out.
+    ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}
     assert not ends or got in ends
 
 

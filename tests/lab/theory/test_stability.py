@@ -84,7 +84,8 @@ def test_gradients_that_pass_through_a_quantized_gain():
         theta = np.ones(runs)
         for _ in range(steps):
             gamma = rng.normal(0.9, 0.05, (runs, 32))
-            gain = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0]  # one element of each block: independent
+            # One element of each block is taken, since elements of a block are dependent.
+            gain = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0]
             theta = theta * (1 - rate * gain)
         want = ((1 - rate * (1 + noise.bias)) ** 2 + rate**2 * noise.variance) ** steps
         error = (theta**2).std() / np.sqrt(runs)
@@ -125,9 +126,11 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want  # v fades by 3e-4
+    # The limit allows for v, which fades by 3e-4.
+    assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))  # as if v were that of clean gradients
+    # This limit treats v as that of clean gradients.
+    deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 
 
