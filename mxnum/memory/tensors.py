@@ -69,7 +69,8 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        if dtype.isbuiltin in (0, _REGISTERED):  # numpy knows the type through ml_dtypes, or not at all
+        # numpy knows such a type through ml_dtypes, or not at all.
+        if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
         return _on_the_memory_of(tensor)

@@ -86,12 +86,12 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
         rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
         header = make_task(operation, "mxfp8_e4m3", **rounding).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
+        for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 
 def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
-    # No test saw it: each wrote to a new file.
+    # Regression: existing files were overwritten unasked.
     path = tmp_path / "cases.txt"
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
     text = path.read_bytes()
