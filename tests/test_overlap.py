@@ -107,3 +107,12 @@ def test_results_over_random_words_and_given_scales(fmt, place):
     memory.bytes[:] = 0
     into = mx.MXArray.from_parts(memory.at(SHAPE, np.uint8, 0), np.zeros_like(scales), fmt)
     assert mx.quantize(x, fmt, scales=memory.put(scales, place), out=into).equals(q)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_square_array_into_its_own_transpose(fmt):
+    """Input and output begin at one address, but only their strides show that they are not in place."""
+    x = samples.generator("square").standard_normal((512, 512)).astype(np.float32)
+    want, b = mx.fake_quantize(x, fmt), x.copy()
+    assert np.array_equal(mx.fake_quantize(b, fmt, out=b.T), want)
+    assert np.array_equal(b.T, want)

@@ -425,3 +425,12 @@ def test_axes_may_be_a_tuple():
     q = mx.quantize(np.ones((2, 3, 40), np.float32), "mxfp4_e2m1")
     assert q.transpose((2, 0, 1)).equals(q.transpose(2, 0, 1))
     assert q.transpose(()).equals(q.T)
+
+
+def test_the_lowest_bit_of_padding_alone_is_cleared():
+    codes = np.ones((1, 33), np.uint8)
+    clean = mx.MXArray.from_parts(codes, np.full((1, 2), 127, np.uint8), "mxfp4_e2m1").pack()
+    dirty = clean.copy()
+    dirty[0, -1] |= 16
+    again = mx.MXArray.from_packed(dirty, np.full((1, 2), 127, np.uint8), "mxfp4_e2m1", length=33)
+    assert again.pack().tobytes() == clean.tobytes()

@@ -347,3 +347,22 @@ def test_mistakes():
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))
     with pytest.raises(ValueError, match="whole blocks of 32"):
         mx_gguf.to_gguf_blocks(mx.quantize(np.ones(40), "mxfp4_e2m1"))
+
+
+def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
+    """The d of a block is a 64th of its scale, which float16 holds only if no bit is lost."""
+    patterns = np.arange(1, 0x7C00, dtype=np.uint16)
+    scales = patterns.view(np.float16)
+    d = (scales.astype(np.float64) / 64).astype(np.float16)
+    fits = d.astype(np.float64) * 64 == scales
+    fmt = "int8:block=32,scale=float16"
+
+    def array(chosen):
+        return mx.MXArray.from_parts(np.ones((len(chosen), 32), np.uint8), chosen[:, None], fmt)
+
+    written = mx_gguf.to_gguf_blocks(array(scales[fits]), kind="Q8_0")
+    assert np.array_equal(written[:, :2].copy().view(np.float16)[:, 0], d[fits])
+    assert (~fits).sum() > 1000
+    for scale in scales[~fits][::97]:
+        with pytest.raises(ValueError, match=r"whose scales are float16 numbers times 0\.015625"):
+            mx_gguf.to_gguf_blocks(array(np.array([scale])), kind="Q8_0")

@@ -475,3 +475,18 @@ def test_a_kernel_of_yours_in_its_place():
         mxt.fake_quantize(x, "mxint8")
     with pytest.raises(ValueError, match=r"'accumulate' must be None within rounding_by"), mxt.rounding_by(kernel):
         mxt.linear(x, w, accumulate="block")
+
+
+def test_the_clipped_mask_follows_the_blocks_of_each_operand():
+    """One large row: along the other axis it would decide the scales of all other rows."""
+    a, b = torch.randn(64, 32), torch.randn(32, 64)
+    a[5] *= 1000
+    b[:, 7] *= 1000
+    a.requires_grad_(), b.requires_grad_()
+    mxt.matmul(a, b, "mxfp4_e2m1", gradient="clipped").sum().backward()
+    for x, axis in ((a, -1), (b, -2)):
+        values = x.detach().numpy()
+        scales = mx.quantize(values, "mxfp4_e2m1", axis=axis).scales.astype(np.int64) - 127
+        beyond = np.abs(values) >= 7 * np.exp2(np.repeat(scales, 32, axis=axis))  # 7 rounds to 8
+        assert beyond.any()
+        assert np.array_equal(x.grad.numpy() == 0, beyond)

@@ -291,3 +291,25 @@ def test_after_the_model_itself_its_parts_are_refused():
     model(x())
     with pytest.raises(RuntimeError, match="Module '0' draws random bits"):
         model[0](x())
+
+
+def test_a_restored_worker_draws_its_own_bits():
+    model, ids = Mixed(), torch.arange(32).reshape(4, 8) % 16
+
+    def drawn():
+        found = []
+
+        def kernel(x, operand, axis, *, seed, stream, first=0):
+            found.append((seed, stream, first, x.numel()))
+            return x.clone()
+
+        with mxt.rounding_by(kernel):
+            model(ids)
+        return found
+
+    emulation = mxt.emulate(model, STOCHASTIC, seed=5, worker=1)
+    before = emulation.state_dict()
+    first = drawn()
+    emulation.load_state_dict(before)
+    assert drawn() == first
+    assert any(start > 0 for _, _, start, _ in first)

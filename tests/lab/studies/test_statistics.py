@@ -242,3 +242,11 @@ def test_arms_by_seed_and_without_one():
     arm = Arm.of("a", [10, None], [30, 100], seeds=[4, 7])
     assert arm.by_seed() == {4: (10, True), 7: (100, False)}
     assert arm.without(4) == Arm("a", (100,), (False,), (7,))
+
+
+def test_the_p_of_a_rank_correlation_has_two_sides():
+    for count in (8, 9, 12):
+        falling = rank_correlation((i, float(i), -float(i)) for i in range(count))
+        rising = rank_correlation((i, float(i), float(i)) for i in range(count))
+        assert (falling.rho, rising.rho) == pytest.approx((-1.0, 1.0))
+        assert falling.p == rising.p < 1e-3
