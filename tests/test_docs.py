@@ -45,7 +45,7 @@ LANGUAGES = {
 }
 #: Modules that a block of Python may import, and the optional package that each needs.
 OPTIONAL = {
-    **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb")},
+    **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
 }
 #: Replacements that shorten blocks which compute for minutes; all other blocks run unchanged.
