@@ -40,7 +40,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: From so many elements on, kernels take most of the time, not Python.
+#: The number of elements from which kernels, not Python, take most of the time.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.
@@ -98,7 +98,8 @@ def _suite(session: Session) -> Cells:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        options = ["-q", "-p", "no:benchmark", "-W", "default"]  # warnings of drivers must not be errors
+        # Warnings of drivers must not be errors.
+        options = ["-q", "-p", "no:benchmark", "-W", "default"]
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)

@@ -64,7 +64,7 @@ class Session:
     #: Element counts to use in place of a question's own.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
-    #: A case has at most so many rounds, and begins none after so many seconds.
+    #: The most rounds of a case, and the seconds after which it begins no further round.
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3

@@ -68,7 +68,10 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
 
 
 def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return `table` if all its names are fields of the dataclass `kind` or in `also`; raise ValueError otherwise."""
+    """Return `table`; raise ValueError unless its names are fields of `kind` or in `also`.
+
+    `kind` is a dataclass.
+    """
     for name in table:
         choose_name(where, name, [*(f.name for f in fields(kind)), *also])
     return table

@@ -154,7 +154,10 @@ class ElementFormat:
 
 
 def two_complement(name: str, bits: int) -> ElementFormat:
-    """Return a two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
+    """Return a two's complement integer of `bits` bits times 2**-(bits-2).
+
+    Its values lie in (-2, 2).
+    """
     bits = errors.integer("bits", bits, 3, 32)
     return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
 
@@ -265,7 +268,7 @@ _SHORT = {
 
 
 def meant(argument: str, name: object, known: Sequence[str]) -> str:
-    """Return the known name that `name` means, in any spelling; raise an error that lists the known names."""
+    """Return the known name that `name` means in any spelling; raise an error if there is none."""
     found = find(argument, name, known) if isinstance(name, str) else None
     return found if found is not None else errors.choose(argument, name, known)
 
@@ -384,7 +387,10 @@ class MXFormat:
 
 
 def scale_names(fmt: MXFormat) -> str:
-    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)`` with a tensor scale."""
+    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)``.
+
+    The name in brackets is that of the tensor scale.
+    """
     return fmt.scale.name + (f" (and {fmt.tensor_scale})" if fmt.tensor_scale else "")
 
 

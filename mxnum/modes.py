@@ -225,7 +225,10 @@ class Nonfinite(_DocumentedEnum):
 
 
 class OffsetRange(_DocumentedEnum):
-    """The magnitude that sets the scale of an asymmetric block with offset O and differences d = x - O."""
+    """The magnitude that sets the scale of an asymmetric block.
+
+    The block has the offset O and the differences d = x - O.
+    """
 
     EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
     HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."

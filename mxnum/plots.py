@@ -170,9 +170,9 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Draw every candidate of an exploration: its error by format, marked by scale rule.
+    """Draw every candidate of an exploration: its error by format.
 
-    Hollow marks have an offset.
+    Each scale rule has a marker, which is hollow for candidates with an offset.
 
     `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
     """

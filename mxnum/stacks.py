@@ -30,7 +30,8 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: The number of elements that numpy quantizes at a time, and the largest array that is left to it.
+#: The number of elements that numpy quantizes at a time, and the size of the largest array that
+#: numpy handles alone.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
@@ -250,7 +251,7 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
 
 
 def _scales_by_block(made: Quantized) -> Array:
-    """Return the scales with the axes of the codes; raise ValueError unless shapes and codes fit each other."""
+    """Return the scales with the axes of the codes; raise ValueError unless both fit each other."""
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
     errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)

@@ -1,4 +1,4 @@
-"""Runs a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
+"""Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
 The function object costs no compilation. It is the very object that the theorems are about,
 executed in the word that its intermediates are proved to fit.

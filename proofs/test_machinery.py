@@ -1,4 +1,4 @@
-"""A proof is worth what its machinery is: words, solvers, the runner and its exit status, the literal tables."""
+"""Tests of the machinery of proofs: words, solvers, runner, exit status and literal tables."""
 
 import os
 import random
@@ -27,7 +27,7 @@ X, Y = z3.BitVecs("x y", 32)
 
 
 def random_program(rng: random.Random) -> Callable[..., Any]:
-    """A straight-line dialect function of three words."""
+    """Return a straight-line dialect function of three words."""
     steps = [
         (
             rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),
@@ -67,6 +67,7 @@ def random_program(rng: random.Random) -> Callable[..., Any]:
 
 
 def fits(values: tuple[int, ...], width: int) -> bool:
+    """Return True if all values fit signed words of that width."""
     return all(-(1 << (width - 1)) <= value < 1 << (width - 1) for value in values)
 
 
@@ -192,6 +193,7 @@ def unknown() -> Outcome:
 
 
 def collection(*names: str) -> Collection:
+    """Return a collection of some of the theorems above, or of all."""
     made = [
         Theorem(check.__name__, "It is so.", ("kernel",), check, tier="full" if check is sleep else "fast")
         for check in (proved, crash, sleep, blunder, unknown)
@@ -216,7 +218,8 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        limits={"fast": 60, "full": 3},  # (a process that begins takes seconds where others compute)
+        # A new process needs seconds before it computes anything.
+        limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )
     assert {name: outcome.verdict for name, outcome in outcomes.items()} == {

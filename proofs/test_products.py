@@ -1,4 +1,4 @@
-"""The bound on block sums is noticed when it does not hold."""
+"""Tests that the theorem on block sums notices a bound that does not hold."""
 
 import pytest
 

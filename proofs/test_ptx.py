@@ -1,4 +1,8 @@
-"""The executor of PTX against the PTX ISA's own words, compiled CPU code, and kernels that are translated wrongly."""
+"""Tests of the executor of PTX.
+
+They compare it with the text of the PTX ISA, with compiled CPU code, and with wrongly translated
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ WIDTHS = (8, 8, 16, 16, 32, 32, 64, 64)
 
 
 def module(body: str, result: str) -> str:
-    """A function that loads all its arguments, runs the body and returns a register, sign-extended."""
+    """Return a function that loads its arguments, runs the body and returns a register.
+
+    The register is sign-extended.
+    """
     parameters = ",\n".join(f"\t.param .b{max(width, 32)} kernel_param_{i}" for i, width in enumerate(WIDTHS))
     prefix = re.match(r"%[a-z]+", result)
     assert prefix is not None
@@ -63,13 +70,15 @@ def module(body: str, result: str) -> str:
 
 
 def executed(body: str, result: str) -> Callable[..., int | None]:
+    """Return a function that executes instructions on concrete values."""
     symbols = [z3.BitVec(f"a{i}", width) for i, width in enumerate(WIDTHS)]
     execution = ptx.execute(module(body, result), symbols)
     return lambda *values: programs.evaluate(execution, symbols, values)
 
 
 TOP = -(1 << 63)
-#: Instructions, the register looked at, the arguments by register, the value expected in it.
+#: Instructions, the register to read, the arguments by register, the expected value of the
+#: register.
 SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("", "%rs1", {"rs1": -3}, -3),
     ("", "%rs2", {"rs2": 253}, 253),
@@ -213,7 +222,7 @@ def test_random_programs_compute_what_the_cpu_computes(seed: int) -> None:
 
 
 def proved(machine: translation.Machine) -> Outcome:
-    """Of the encoder from float32 to e2m1, as that machine translates it."""
+    """Check the encoder from float32 to e2m1 as that machine translates it."""
     (kernel,) = (
         family.kernels[0] for family in translation.families() if family.name == "encode/float32/e2m1/rne/saturate"
     )

@@ -1,7 +1,9 @@
-"""What tests compile, which is most of what they cost: ``pytest --compiled`` lists who compiled longest.
+"""Report what tests compile, which is most of their cost: ``pytest --compiled``.
 
-Loops that were on disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to see what
-a first run costs.
+The list begins with the tests that compile longest.
+
+Loops that were on disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to measure a
+first run.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Compiled:
-    """Counts what numba compiles in each test. Reports carry it to the process that hears of all of them."""
+    """Counts what numba compiles in each test.
+
+    Test reports carry the counts to the main process.
+    """
 
     def __init__(self) -> None:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Functions that are compiled for others count as part of these."""
+            """Counts a function that is compiled for another function as part of it."""
 
             depth, count, seconds, started = 0, 0, 0.0, 0.0
 
@@ -47,7 +52,7 @@ class Compiled:
 
         self.listener = Listener()
         event.register("numba:compile", self.listener)
-        #: (seconds, loops, cases) of each function.
+        #: (seconds, loops, cases) by test function.
         self.found: dict[str, tuple[float, int, int]] = {}
 
     @pytest.hookimpl(wrapper=True)

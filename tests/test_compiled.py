@@ -1,4 +1,4 @@
-"""The list of what tests compile."""
+"""Tests of the list of what tests compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example in the README and in docstrings gives what it says."""
+"""Tests that every example in the README and in docstrings gives what it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional packages: nothing needs one before it is used, and a missing one is named with the extra that brings it."""
+"""Tests that optional packages load only when used, and that errors name the missing extra."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def interop(name):
 
 
 def loaded_anew(name):
-    """A module as its first import makes it."""
+    """Return a module as its first import makes it."""
     spec = importlib.util.find_spec(name)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
@@ -45,7 +45,7 @@ def on_a_cluster():
         pass
 
 
-#: What is missing, the extra that brings it, and what needs it.
+#: The missing package, the extra that has it, and the call that needs it.
 NEEDS = [
     ("torch", "torch", lambda _: interop("torch").to_torch(eight_bits())),
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),

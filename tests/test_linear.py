@@ -1,4 +1,4 @@
-"""A linear layer against quantize and matmul called one by one, and against the oracle."""
+"""Tests of a linear layer against quantize and matmul called one by one, and the oracle."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Made by the first test that asks for it: nothing is compiled where tests are collected."""
+    """Make the context when the first test needs it, so that collecting compiles nothing."""
     return mx.linear_forward(X, W)[1]
 
 

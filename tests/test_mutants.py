@@ -1,4 +1,4 @@
-"""The list of planted mistakes fits the code, and the tool tells those that are found from those that are not."""
+"""Tests that the list of planted mistakes fits the code, and of the tool that tries them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
-    """Not seen before: what writes beyond its arrays may end the process, and was said to survive."""
+    """Regression: a mutant that ends the process, as writes beyond arrays may, counted as alive."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(

@@ -1,6 +1,6 @@
-"""Every built page of the documentation, opened in a browser as a reader without a network would.
+"""Tests of every built page of the documentation, opened in a browser without a network.
 
-It needs the pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the package
+They need the pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the package
 playwright.
 """
 
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 
-#: What a page shows that is not code, by what is wrong with it.
+#: A script that returns the faults of a page, by kind.
 FAULTS = r"""() => {
     const faults = [];
     const seen = document.querySelector('article') || document.body;

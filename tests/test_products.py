@@ -1,4 +1,4 @@
-"""Products against the oracle, bit for bit: formats, accumulations, special values, shapes, layouts, errors."""
+"""Tests of products against the oracle, bit for bit: all formats, modes, shapes and layouts."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -28,18 +28,22 @@ NAN, INF = float("nan"), float("inf")
 
 
 def rows(q):
-    """The rows of a matrix blocked along its last axis, as the oracle takes them."""
+    """Return the rows of a matrix blocked along its last axis, as the oracle takes them."""
     offsets = [None] * len(q) if q.offsets is None else q.offsets
     parts = zip(q.codes, q.scales, offsets, strict=True)
     return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o) for codes, scales, o in parts]
 
 
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
-    """Uniformly random codes, all special ones included; a tenth of the scales is NaN, another tenth extreme."""
+    """Return uniformly random codes, special ones included.
+
+    A tenth of the scales is NaN or extreme by default (`special`).
+    """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
     codes = rng.integers(0, 1 << fmt.element.bits, shape, dtype=np.uint8)
-    if fmt.element.specials != "none":  # a special code now and then: enough to be seen, few enough to see past
+    # Special codes are rare, so that other terms still show in the sums.
+    if fmt.element.specials != "none":
         finite = rng.integers(0, fmt.element.max_code + 1, shape, dtype=np.uint8) | (codes & 0x80)
         codes = np.where(rng.random(shape) < special / 4, codes, finite)
     counts = (*shape[:-1], -(-shape[-1] // block))
@@ -55,7 +59,10 @@ def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=Fal
 
 
 def check(a, b, accumulate, case=None):
-    """a times the transpose of b equals the oracle's: MX arrays blocked along their rows, or matrices of floats."""
+    """Assert that a times the transpose of b equals the oracle's product.
+
+    Each is an MX array blocked along its rows, or a matrix of floats.
+    """
     got = mx.matmul(a, b.T, accumulate=accumulate)
     left = rows(a) if isinstance(a, mx.MXArray) else a
     if isinstance(b, mx.MXArray):
@@ -69,8 +76,8 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: How block sums are held depends on the pair; all else on each format alone, which thus meets a
-#: few others.
+#: How block sums are held depends on the pair. Other modes depend on each format alone, so each
+#: format meets only a few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -110,7 +117,7 @@ def test_an_offset_that_cancels_is_a_zero():
 
 
 def floats(dtype, shape, *key):
-    """Floats that meet: half of them small whole numbers times a power of two, some special."""
+    """Return floats that interact: half are small integers times a power of two, some special."""
     rng = samples.generator("floats", dtype, shape, *key)
     fmt = FLOATS[dtype]
     patterns = samples.random_patterns(fmt, int(np.prod(shape)), *key).reshape(shape)
@@ -129,7 +136,7 @@ def patterns_dtype(fmt):
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_of_every_type(name, accumulate):
-    """With every other: each is taken apart, or rounded to float32, by itself."""
+    """Each operand is split, or rounded to float32, independently of the other."""
     for other in FLOATS:
         with np.errstate(all="ignore"):
             check(floats(name, (6, 9), 0), floats(other, (6, 9), 1), accumulate, (name, other))
@@ -161,6 +168,7 @@ def test_any_shape_and_block(data):
 
 
 def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
+    """Return an MX array of values that are exact, with given scales."""
     values = np.array(values, np.float64)
     codes = mx.encode(values, mx.formats.get(name).element, overflow="ieee")
     counts = (*values.shape[:-1], -(-values.shape[-1] // block))
@@ -168,7 +176,7 @@ def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
     return mx.MXArray.from_parts(codes, given_scales.astype(np.uint8).reshape(counts), name, block_size=block)
 
 
-#: values of a, values of b, scales of a, scales of b; blocks of two
+#: values of a, values of b, scales of a, scales of b; blocks of two.
 SPECIAL = {
     "infinity": ([INF, 1, 1, 1], [1, 1, 1, 1], None, None),
     "minus infinity": ([INF, 1, 1, 1], [-1, 1, 1, 1], None, None),
@@ -212,7 +220,8 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}  # `block` adds its -0 to +0
+    # The mode `block` adds its -0 to +0.
+    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
 @pytest.mark.parametrize("accumulate", Accumulate)
@@ -247,8 +256,8 @@ def test_user_made_formats_beyond_float64():
     wide = mx.MXFormat(mx.ElementFormat("e7m0", 7, 0, 895), block=4)
     huge = mx.MXFormat(mx.ElementFormat("e4m3", 4, 3, -1008), block=4)
     rng = samples.generator("wide")
-    # No test saw that the largest numbers of an element with five exponent bits and no infinities
-    # were taken for NaN.
+    # Regression: the largest numbers of an element with five exponent bits and no infinities were
+    # taken for NaN.
     full = mx.MXFormat(mx.ElementFormat("e5m2", 5, 2, 15), block=4)
     for fmt, other in ((wide, huge), (wide, wide), (huge, huge), (full, full)):
         a, b = (
@@ -284,7 +293,7 @@ def test_layouts_of_operands():
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
-    # Tiles, and blocks across the summed axis, have a scale for each element all the same.
+    # Tiles, and blocks across the summed axis, still have a scale for each element.
     w = floats("float64", (40, 7))
     for blocks in ((4, 8), (6, 1), (1, 8)):
         scales = rng.integers(100, 150, [-(-n // block) for n, block in zip((6, 40), blocks, strict=True)], np.uint8)
@@ -345,7 +354,8 @@ def test_out(accumulate, out_dtype):
     for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):
         assert mx.matmul(a, b, **how, out=room) is room
         assert bits(room) == bits(want)
-        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)  # the dtype is that of out
+        # The dtype is that of `out`.
+        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)
     zero = np.empty((), want.dtype)
     row, column = a[0, 0, 0], b[0, :, 1]
     assert mx.dot(row, column, **how, out=zero) is zero
@@ -361,7 +371,7 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """With so little for a thread to do that all are used."""
+    """The minimum work per thread is so small that all threads are used."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
@@ -397,7 +407,8 @@ def test_threads_are_those_allowed(monkeypatch):
 
 
 X = np.ones((4, 64), np.float32)
-CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)  # (made by hand: nothing is compiled yet)
+# These are made by hand, so that collecting compiles nothing.
+CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)
 Q = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3")
 OFFSET = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3", offsets=np.zeros((4, 2), np.float16))
 ERRORS = {

@@ -1,4 +1,4 @@
-"""What a release promises: its public names, its version in every place, and the same bytes from every build."""
+"""Tests of a release: its public names, its version everywhere, and reproducible builds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_changelog_begins_each_version_with_five_lines():
 
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
 def test_builds_are_the_same_bytes(tmp_path):
-    """Twice, from two copies, whose files have other times."""
+    """Build twice, from two copies whose files have different times."""
     built = []
     for copy in ("one", "two"):
         source, to = tmp_path / copy, tmp_path / f"{copy}-built"

@@ -63,7 +63,7 @@ class Candidate:
     clamp_rate: float
     #: Share of the elements that were not zero and became zero.
     underflow_rate: float
-    #: Share of the blocks whose scale is zero, as no power of two is.
+    #: Share of the blocks whose scale is zero; powers of two are never zero.
     zero_scale_rate: float = 0.0
 
     @property

@@ -109,7 +109,10 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) that hold an element above the largest value before rounding."""
+        """Share of the blocks with an element above the largest value before rounding.
+
+        NaN blocks are left out.
+        """
         return self._of_blocks(self.blocks_beyond_max)
 
     @property
@@ -134,12 +137,15 @@ class Statistics:
 
     @property
     def normalized_rmse(self) -> Any:
-        """Root of sum((x_q - x)**2) / sum(x**2): the error relative to the root mean square of x."""
+        """Root of sum((x_q - x)**2) / sum(x**2), the error relative to the size of x."""
         return _scalar(np.sqrt(_ratio(self.sum_error2, self.sum_x2)))
 
     @property
     def sqnr_db(self) -> Any:
-        """Signal to quantization noise: 10 log10(sum(x**2) / sum((x_q - x)**2)), infinite without error."""
+        """Signal to quantization noise in decibels, infinite without error.
+
+        It is 10 log10(sum(x**2) / sum((x_q - x)**2)).
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             return _scalar(10 * np.log10(np.divide(self.sum_x2, self.sum_error2)))
 

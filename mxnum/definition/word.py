@@ -48,6 +48,7 @@ def dialect(function: Dialect) -> Dialect:
 
 
 def is_dialect(function: object) -> bool:
+    """Return True if a function is marked as written in the dialect."""
     return getattr(function, "dialect", False) is True
 
 

@@ -207,7 +207,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        if is_big and kind in ("Q8_0", "Q4_0"):  # d, in two bytes, comes first
+        if is_big and kind in ("Q8_0", "Q4_0"):  # the two bytes of d, which come first, are swapped
             rows = blocks.reshape(-1, KINDS[kind][2])
             blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
         q = from_gguf_blocks(blocks, shape, kind=kind)

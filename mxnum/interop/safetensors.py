@@ -155,7 +155,8 @@ class File:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            json.dumps(header, ensure_ascii=False).encode()  # fails if an escape is half of a character
+            # Encoding fails if an escape is half of a character.
+            json.dumps(header, ensure_ascii=False).encode()
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
         except ValueError:
@@ -191,7 +192,8 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        except (ValueError, OverflowError) as problem:  # too many axes, or a huge one beside one of length 0
+        # The shape has too many axes, or a huge axis beside one of length 0.
+        except (ValueError, OverflowError) as problem:
             raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
 
     def mx(self, name: str) -> MXArray:

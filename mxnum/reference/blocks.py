@@ -76,6 +76,7 @@ class Blocks:
             yield place, (*(slice(i * b, (i + 1) * b) for i, b in zip(place, self.lengths, strict=True)), ...)
 
     def check(self, argument: str, array: Any) -> Array:
+        """Return an array with one item for each block; raise ValueError for another shape."""
         result: Array = np.asarray(array)
         errors.require(result.shape == self.counts, argument, f"of shape {self.counts}, one a block", result.shape)
         return result
@@ -144,7 +145,8 @@ def quantize(
     tensor = _tensor_scale(array, fmt, tensor_scale)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    random_of(mode, None if random_bits is None else 0, sr_bits)  # the checks hold for an empty array too
+    # This call checks the arguments, for an empty array too.
+    random_of(mode, None if random_bits is None else 0, sr_bits)
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
     offsets = np.zeros(division.counts, np.float16)

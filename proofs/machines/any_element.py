@@ -22,7 +22,7 @@ _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word known to be at most `MOST_BITS`: comparing it with a machine's word needs no solver."""
+    """A word whose value is at most `MOST_BITS`: comparisons with large numbers need no solver."""
 
     __slots__ = ()
     __hash__ = None

@@ -48,7 +48,8 @@ def parse(text: str, name: str) -> Function:
     blocks: dict[str, list[str]] = {}
     lines: list[str] | None = None
     for raw in text[header.end() : text.index("\n}", header.end())].splitlines():
-        line = re.sub(r", !prof !\d+$", "", re.sub(r"\s*;.*", "", raw)).strip()  # other metadata may mean poison
+        # Other metadata may mean poison.
+        line = re.sub(r", !prof !\d+$", "", re.sub(r"\s*;.*", "", raw)).strip()
         if found := re.fullmatch(r'([-\w.$]+|"[^"]*"):', line):
             lines = blocks[found[1]] = []
         elif line:
@@ -121,7 +122,7 @@ def _both(a: z3.BoolRef, b: z3.BoolRef) -> z3.BoolRef:
 
 
 def _choose(condition: z3.BoolRef, a: Value, b: Value) -> Value:
-    """Return a where the condition holds, else b; poison in the value not chosen does not matter."""
+    """Return a where the condition holds, else b; ignore poison in the value that is not chosen."""
     clean = z3.is_false(a.poison) and z3.is_false(b.poison)
     return Value(z3.If(condition, a.bits, b.bits), _NEVER if clean else z3.If(condition, a.poison, b.poison))
 
@@ -232,6 +233,7 @@ class _Machine:
     returned: list[tuple[z3.BoolRef, Value]] = field(default_factory=list)
 
     def operand(self, text: str, width: int) -> Value:
+        """Return a register of that width, or a constant."""
         if text.startswith("%"):
             value = self.env[text]
             if value.bits.size() != width:
@@ -243,6 +245,7 @@ class _Machine:
         return Value(z3.BitVecVal({"true": 1, "false": 0}.get(number, number), width), _NEVER)
 
     def operands(self, type_: str, *texts: str) -> list[Value]:
+        """Return several operands of one type."""
         return [self.operand(text, _width(type_)) for text in texts]
 
     def require(self, condition: z3.BoolRef) -> None:
@@ -250,6 +253,7 @@ class _Machine:
         self.obligations.append(z3.Implies(self.reached[self.block], condition))
 
     def enter(self, label: str) -> None:
+        """Begin a block: merge the conditions and results of all edges to it."""
         sources = [source for source, target in self.edges if target == label]
         if sources:
             self.reached[label] = _any(*(self.edges[source, label] for source in sources))
@@ -337,6 +341,7 @@ class _Machine:
         raise UnsupportedCode(opcode)
 
     def cast(self, opcode: str, flags: list[str], from_: str, name: str, to: str) -> Value:
+        """Return the value of a conversion between widths."""
         a, poison = self.operand(name, _width(from_))
         change = _width(to) - _width(from_)
         if opcode == "trunc":

@@ -1,4 +1,4 @@
-"""Translation validation of the CPU: the LLVM IR that numba hands to code generation, proved equal to its source.
+"""Translation validation of the CPU: numba's final LLVM IR, proved equal to its source.
 
 The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its
 inlining and LLVM's middle end. What the back end makes of the IR is believed, not proved; the array
@@ -29,7 +29,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about the kernels as loops call them, and about float32 ones on Python ints."""
+    """Return theorems about kernels as loops call them, and on Python ints for float32."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
@@ -40,7 +40,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Return a dialect function, or one that calls some, compiled by itself for these numba types."""
+    """Compile a dialect function, or one that calls some, by itself for these numba types."""
     import numba
 
     from mxnum.engine.machine.jit import register

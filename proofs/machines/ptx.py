@@ -57,7 +57,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """Return the kernels with the argument types of the functions in `mxnum.engine.cuda.functions`."""
+    """Return the kernels with the argument types of `mxnum.engine.cuda.functions`."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 
@@ -185,10 +185,12 @@ class Floats:
         self.met: list[tuple[str, z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]] = []
 
     def of_function(self, operation: str, a: Any, b: Any) -> Sym:
+        """Return the result of an operation that a function object makes."""
         word = a if isinstance(a, Sym) else b
         return Sym(self.apply(operation, word.lift(a), word.lift(b)), word.obligations)
 
     def apply(self, operation: str, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
+        """Return a fresh result of an operation, and record the operation."""
         result = z3.FreshConst(z3.BitVecSort(32), operation)
         self.met.append((operation, a, b, result))
         return result
@@ -343,6 +345,7 @@ class _Machine:
         return self.env[text]
 
     def step(self, line: str) -> None:
+        """Execute a line."""
         if found := re.fullmatch(r"\.reg \.(\w+) (%\w+)<\d+>", line):
             if found.groups() not in _DECLARATIONS:
                 raise UnsupportedCode("unexpected names of registers")

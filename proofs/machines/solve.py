@@ -134,7 +134,8 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
     solver.add(question.as_expr())
     lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")  # z3's names for nonzero divisors
+    # z3 has names of its own for nonzero divisors.
+    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, timeout * 1000)
     with tempfile.NamedTemporaryFile("w", suffix=".smt2", delete=False) as file:

@@ -31,12 +31,15 @@ class Machine:
         self.obligations: list[z3.BoolRef] = []
 
     def number(self, value: z3.FPRef) -> Number:
+        """Return a number of this machine."""
         return Number(self, value)
 
     def word(self, name: str) -> Word:
+        """Return a symbolic word."""
         return Word(self, z3.BitVec(name, 32))
 
     def constant(self, value: int) -> Word:
+        """Return a constant word."""
         return Word(self, z3.BitVecVal(value, 32))
 
     def of_number(self, value: z3.FPRef, name: str = "bits") -> Word:
@@ -72,6 +75,7 @@ class Number:
         return next(DTYPES[name] for name, sort in SORTS.items() if sort == self.value.sort())
 
     def astype(self, dtype: Any) -> Number:
+        """Return the number converted to a type, to nearest even."""
         sort = SORTS[np.dtype(dtype).name]
         same = sort == self.value.sort()
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))

@@ -56,7 +56,7 @@ class UnsupportedCode(Exception):
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a kernel: its domain, and the integer type that the array loops pass it in."""
+    """One argument of a kernel: its domain, and the integer type in which array loops pass it."""
 
     name: str
     #: The domain is every integer of this many bits.
@@ -164,7 +164,7 @@ def check(family: Family, machine: Machine) -> Outcome:
 
 
 def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome:
-    """Prove that the compiled kernel returns what the function object does, and is never undefined."""
+    """Prove that the compiled kernel is defined and returns what the function object returns."""
     started = time.perf_counter()
     function = kernel.make()
     arguments = kernel.arguments

@@ -26,7 +26,7 @@ class Factor(Sym):
 
 
 class Lane(Sym):
-    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 remain forbidden."""
+    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 are forbidden."""
 
     def _new(self, value: z3.BitVecRef) -> Lane:
         return Lane(value, self.obligations)

@@ -36,6 +36,7 @@ class Element:
         return len(self.magnitudes) - 1
 
     def value(self, magnitude_code: int) -> Fraction:
+        """Return the value of a magnitude code."""
         return self.magnitudes[magnitude_code] * Fraction(2) ** self.unit
 
 

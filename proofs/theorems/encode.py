@@ -43,12 +43,14 @@ def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]
 
 
 def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `ENCODE`, or `NARROW` for a float type, in both overflow modes."""
     width = inputs.conversion_word(FORMATS[source], FORMATS[target])
     source_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    goals: dict[int, z3.BoolRef] = {}  # by id: without special codes both overflow modes give the same goals
+    # The key is the id: without special codes both overflow modes give the same goals.
+    goals: dict[int, z3.BoolRef] = {}
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
         code, clean = inputs.code_of(result, target_type.bits)
@@ -60,6 +62,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
 
 
 def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], prefix: str, tier: Tier) -> Theorem:
+    """Return the theorem on an encoder, in both overflow modes."""
     functions = tuple(kernels(source, target, rounding))
     return Theorem(
         name=f"{prefix}/{source}/{target}/{rounding}",

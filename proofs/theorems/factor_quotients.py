@@ -53,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` for every scale, and all elements with so many mantissa bits."""
+    """Prove `DIVIDED` for every scale, and all elements with `mantissa_bits` mantissa bits."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 

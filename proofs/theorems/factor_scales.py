@@ -47,6 +47,7 @@ FOUND_BY: Any = fast_paths.FOUND.rules
 
 
 def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Prove `FOUND` for a scale and a rule."""
     (q, finite), obligations, results = any_quotient(), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def arithmetic(operation: Any) -> Any:
@@ -82,6 +83,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 
 
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    """Prove `DIVIDED` for a source and a scale, by all sequences of digits."""
     count, digits = [0], scale.number.mantissa_bits + 2
 
     def problems() -> Iterator[str]:

@@ -47,7 +47,7 @@ NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
-    """Prove `PACKED` for numbers with so many digits behind the leading one.
+    """Prove `PACKED` for numbers with `digits` digits behind the leading one.
 
     `pack_of` makes the packing, or a mutant of it.
     """

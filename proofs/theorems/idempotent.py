@@ -1,4 +1,4 @@
-"""Quantizing twice is quantizing once: where the docs say so.
+"""Quantizing twice is quantizing once: a theorem for the cases that the docs name.
 
 Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude
 among its values. As rounding is monotone (structure/monotone), T is one of the two values that A is
@@ -57,7 +57,7 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the scale, the first quantization, its value, and the second quantization both ways."""
+    """Return the kernels: scale, first quantization, decoding, both second quantizations."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),

@@ -88,6 +88,7 @@ def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element
 
 
 def check(source: str, element: str, rounding: str) -> Outcome:
+    """Prove that the code of every number stands for it, by values and midpoints alone."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale = inputs.pattern("x", float_type.bits), inputs.scale()

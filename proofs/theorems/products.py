@@ -33,6 +33,7 @@ LONGEST = 1 << 12
 
 
 def check(a: str, b: str) -> Outcome:
+    """Check the plan for two elements, for blocks of every length."""
     started = time.perf_counter()
 
     def outcome(verdict: Verdict, detail: str) -> Outcome:
@@ -71,11 +72,11 @@ def check(a: str, b: str) -> Outcome:
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Return True if, for every pair of codes, `bits_between` bounds all magnitudes between them."""
+    """Return True if `bits_between` bounds all magnitudes between the codes of every pair."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
-        # The largest power of two that divides what this code and all after it stand for.
+        # The largest power of two that divides the magnitudes of this code and all after it.
         step = min(m & -m for m in element.magnitudes[least:])
         greatest = np.arange(least, len(element.magnitudes))
         bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
@@ -85,7 +86,7 @@ def bounds_widths(element: tables.Element) -> bool:
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Return True if every code, packed for a product, is the value of the table; zeros keep signs."""
+    """Return True if each packed code has the table's value; zeros keep their signs."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
     decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
@@ -110,6 +111,7 @@ def value(element: tables.Element, code: int) -> float:
 
 
 def same(x: float, y: float) -> bool:
+    """Return True if two floats are equal with their signs, or both are NaN."""
     return (np.isnan(x) and np.isnan(y)) or (x == y and bool(np.signbit(x) == np.signbit(y)))
 
 

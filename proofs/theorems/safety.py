@@ -1,4 +1,4 @@
-"""Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
+"""Int-safety: a theorem about words holds for Python ints, int32, int64 and the GPU alike.
 
 `proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift
 amount; here they are discharged together, for every kernel of the eight elements under E8M0 scales,
@@ -55,6 +55,7 @@ NATURALS = ("scale", "random")
 
 
 def arguments(*names_and_bits: tuple[str, int]) -> tuple[z3.BitVecRef, ...]:
+    """Return symbols for patterns of these names and widths."""
     return tuple(inputs.pattern(name, bits) for name, bits in names_and_bits)
 
 

@@ -1,8 +1,8 @@
 """Stochastic rounding against exact integers: no floating-point theory, no rounding operator.
 
-|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step, in words of 128
-bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every gap is a
-multiple of the step.
+|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step,
+in words of 128 bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30),
+as every gap is a multiple of the step.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Gap:
 
 
 def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `THRESHOLD` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -107,6 +108,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
 
 
 def monotone(source: str, element: str) -> Outcome:
+    """Prove `MONOTONE` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()

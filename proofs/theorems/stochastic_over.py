@@ -69,6 +69,7 @@ LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
 def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
+    """Prove `DIGITS` for a source, and all elements with `mantissa_bits` mantissa bits."""
     digits = mantissa_bits + RANDOM_BITS + 1
     element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
 
@@ -88,6 +89,7 @@ def _divided(encode: Any, x: Any, factor: Any) -> Any:
 
 
 def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
+    """Prove `THRESHOLD` for an element."""
     table = tables.ELEMENTS[element.name]
     pack = packing(over, "make_encode_over", FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
     leading = element.mantissa_bits + RANDOM_BITS + 2
@@ -132,6 +134,8 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
 
 
 def check_compared() -> Outcome:
+    """Prove `COMPARED` in integers."""
+
     def problems() -> Iterator[str]:
         whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
         more = whole - integer
@@ -180,7 +184,7 @@ def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
 
 
 def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
-    """Prove `DECIDED` for each code of an element, in words of so many bits."""
+    """Prove `DECIDED` for each code of an element, in words of `bits` bits."""
     last = tables.ELEMENTS[element.name].last
     return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
 
@@ -242,6 +246,7 @@ class _Anything:
 
 
 def check_constants(fast: Any = stochastic_over) -> Outcome:
+    """Prove `CONSTANTS` on a symbolic factor."""
     factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
     real = inspect.unwrap(by_factors.by_seven_places)
 

@@ -1,4 +1,4 @@
-"""Right answers to cases of one's own."""
+"""Tests of right answers to a user's own cases."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# acc
 
 
 def body(text):
+    """Return the lines that are no comments."""
     return [line for line in text.splitlines() if not line.startswith(b"#")]
 
 
@@ -49,7 +50,8 @@ def test_cases_of_ones_own(run, tmp_path):
         ("", "'# operation: ...'"),
         ("7f 2222 7f 4312\n", "'# operation: ...'"),
         (HEAD + "7f 2222 7f 4312 40A00000\n", "Line 6 must hold 10 numbers"),
-        (HEAD, "at least one case below the header"),  # as where the program before a pipe failed
+        # This is left if the program before a pipe fails.
+        (HEAD, "at least one case below the header"),
         (HEAD + "# cases: 2\n7f 2222 7f 4312\n", "There must be 2 cases, as the line '# cases: 2' says, not 1"),
         (HEAD + "7f 2222 7f 99999\n", "Line 6 must give 'b' as hexadecimal digits of 16 bits"),
     ],

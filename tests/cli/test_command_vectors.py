@@ -16,6 +16,15 @@ def test_a_file_that_verifies(run, tmp_path):
     assert "300 right" in run("verify", path)
 
 
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("operation", ["encode", "quantize", "scale"])
+def test_every_source_type_has_cases(run, tmp_path, operation, source):
+    """Cases from 16-bit floats raised KeyError: no test wrote any."""
+    path = tmp_path / "cases.txt"
+    run("vectors", operation, "-f", "mxfp4_e2m1", "--source", source, "-o", path)
+    assert run.json("verify", path)["bugs"] == 0
+
+
 def test_standard_output():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = [sys.executable, "-m", "mxnum", "vectors", "encode", "-f", "e2m1", "--inputs-only"]
@@ -77,12 +86,12 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
         rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
         header = make_task(operation, "mxfp8_e4m3", **rounding).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
+        for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 
 def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
-    # No test saw it: each wrote to a new file.
+    # Regression: existing files were overwritten unasked.
     path = tmp_path / "cases.txt"
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
     text = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Also: a program in C, from the documentation, checked through a pipe."""
+"""Tests of `mxnum verify`, also with a C program of the documentation behind a pipe."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 @pytest.fixture
 def answers(run, tmp_path):
+    """Return the path of right answers to the cases of an encoder."""
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     return path
@@ -48,7 +49,7 @@ def test_what_cannot_be_read(run, tmp_path, answers):
 
 
 def test_sign_off_needs_the_number_of_cases(run, tmp_path):
-    # No test saw that two answers of four passed.
+    # Regression: two answers to four cases passed.
     cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
     cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n40000000\n40400000\n40800000\n")
     run("answer", cases, "-o", golden)
@@ -61,12 +62,13 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
 
 
 def programs(language="c", page="check-a-program.md"):
+    """Return the programs in a language on a page of the documentation."""
     return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """The first has the mistake that the page shows; the second is right."""
+    """The first program has the mistake that the page shows; the second is right."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -83,7 +85,7 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
 
 @pytest.fixture(params=[False, True], ids=["flushing", "mended"])
 def unit_is_mended(request, tmp_path):
-    """The unit of the documentation and its testbench, in this folder."""
+    """Write the unit of the documentation and its testbench to this folder."""
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")
     unit, testbench, mended = programs("systemverilog", "check-rtl.md")

@@ -1,4 +1,4 @@
-"""Kernels that round to E2M1 stochastically: right ones, and wrong ones of many kinds."""
+"""Kernels that round to E2M1 stochastically: right kernels, and kernels wrong in many ways."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def fractions(x):
-    """The code below each magnitude, and where in the gap above it the magnitude lies."""
+    """Return the code below each magnitude, and the position of the magnitude in the gap above.
+
+    The position is a fraction of the gap.
+    """
     y = np.minimum(np.abs(x.astype(np.float64)), 6)
     below = np.minimum(np.searchsorted(GRID, y, side="right") - 1, 6)
     return below, (y - GRID[below]) / (GRID[below + 1] - GRID[below])
@@ -19,7 +22,7 @@ def signed(codes, x):
 
 
 def rounded(x, u, change=lambda delta, x: delta):
-    """The codes, away from zero where u is below the fraction."""
+    """Return the codes, rounded away from zero where u is below the fraction."""
     below, delta = fractions(x)
     return signed(below + (u < change(delta, x)), x)
 
@@ -29,14 +32,14 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor):
-    """As the library does: so many first bits of the fraction, and so many random ones."""
+    """Round as the library does, with `bits` bits of the fraction and of a random number."""
     below, delta = fractions(x)
     random = np.random.default_rng(seed).integers(0, 1 << bits, x.shape)
     return signed(below + (whole(delta * (1 << bits)) + random >= 1 << bits), x)
 
 
 def block_scales(x):
-    """Scale codes by the rule floor, and the numbers divided by them."""
+    """Return scale codes by the floor rule, and the numbers divided by their scales."""
     largest = np.abs(x).max(axis=1).astype(np.float64)
     usable = np.isfinite(largest)
     exponent = np.frexp(np.where(usable & (largest > 0), largest, 1))[1] - 3
@@ -46,7 +49,7 @@ def block_scales(x):
 
 
 def blocks(draw):
-    """A quantizer from a function that gives the random numbers of an array."""
+    """Return a quantizer whose random numbers for an array come from `draw`."""
 
     def quantize(x, seed):
         scales, y = block_scales(x)
@@ -56,12 +59,12 @@ def blocks(draw):
 
 
 def plain(change):
-    """An encoder whose draws are right and whose probabilities are changed."""
+    """Return an encoder with right random numbers and changed probabilities."""
     return lambda x, seed: rounded(x, uniform(seed, x.shape), change)
 
 
 def drawing(draw):
-    """An encoder with other random numbers."""
+    """Return an encoder with other random numbers."""
     return lambda x, seed: rounded(x, draw(seed, x.shape))
 
 
@@ -76,14 +79,17 @@ def generator_of_period_256(seed, shape):
 
 
 def shift_register(seed, shape):
-    """Steps one bit for each element, and takes the last eight."""
+    """Return the last eight bits of a register that shifts one bit for each element."""
     size = int(np.prod(shape))
     bits = np.random.default_rng(seed).integers(0, 2, size + 8)
     return sum(bits[i : i + size] * 2.0 ** (-1 - i) for i in range(8)).reshape(shape)
 
 
 def stream_from(seed, shape):
-    """The words of one stream, from a place that the seed says: the next seed's are the same, four further on."""
+    """Return the words of one stream, from a position that depends on the seed.
+
+    The next seed gives the same words, four positions later.
+    """
     stream = np.random.Philox(0)
     stream.advance(seed)
     return np.random.Generator(stream).random(shape)
@@ -96,14 +102,17 @@ def antithetic(seed, shape):
 
 
 def noise_and_truncation(x, seed):
-    """Noise as large as the smallest gap, whatever the gap: then toward zero."""
+    """Add noise as large as the smallest gap, whatever the gap; then round toward zero."""
     noise = 0.5 * uniform(seed, x.shape) * np.sign(np.where(np.isfinite(x), x, 0))
     below, delta = fractions(np.where(np.isfinite(x), x, 9) + noise)
     return signed(below + (delta == 1), x)
 
 
 def noise_and_nearest(x, seed):
-    """Noise of half a gap to both sides, then to nearest: wrong where a smaller gap begins."""
+    """Add noise of half a gap to both sides; then round to nearest.
+
+    This is wrong where a smaller gap begins.
+    """
     y = np.clip(x.astype(np.float64), -6, 6)
     below, _ = fractions(y)
     noisy = np.abs(y) + (uniform(seed, x.shape) - 0.5) * (GRID[below + 1] - GRID[below])
@@ -133,7 +142,7 @@ def sometimes_without_sign(x, seed):
 
 
 def counts_zero_in(x, seed):
-    """Compares with <=: what is representable moves when the random integer is zero."""
+    """Compare with <=, so that a representable number moves when the random integer is zero."""
     below, delta = fractions(x)
     return signed(np.minimum(7, below + (np.floor(16 * uniform(seed, x.shape)) / 16 <= delta)), x)
 
@@ -146,7 +155,7 @@ def draws_scales(x, seed):
 
 
 def of_ceil(x, seed):
-    """Right, but for another scale rule than floor."""
+    """Round rightly, but under another scale rule than floor."""
     scales, y = block_scales(x)
     more = (np.frexp(np.abs(y).max(axis=1))[0] > 0.5) & (scales < 254)
     scales = scales + more.astype(np.uint8)
@@ -154,7 +163,7 @@ def of_ceil(x, seed):
 
 
 class Cached:
-    """Draws its words once and keeps them."""
+    """A kernel that draws its words once and keeps them."""
 
     def __init__(self):
         self.words = {}

@@ -1,7 +1,7 @@
-"""Kernels that are subtly wrong, each with what must be said of it; and odd ones that are right, and must pass.
+"""Kernels that are subtly wrong, each with its verdict, and odd kernels that must pass.
 
-None of them was seen before: the kit had been tried on wrong numbers alone, never on wrong shapes,
-types, widths and orders, nor on callables that write into what they are given.
+The wrong kernels have wrong numbers, shapes, types, widths or orders, or write into their
+arguments.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def drawn(x, words, **modes):
 
 
 def changed(kernel, change):
-    """A quantizer whose codes and scales are changed afterwards."""
+    """Return a quantizer whose codes and scales are changed afterwards."""
     return lambda *arguments: change(*kernel(*arguments))
 
 
@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """A kernel that is wrong for one case."""
+    """Return a kernel that is wrong for one case."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()
@@ -104,12 +104,15 @@ def signed(codes, of_scales):
 
 
 def normal(codes):
-    """E2M1 without ±0.5."""
+    """Return codes of E2M1 with ±0.5 replaced by zero."""
     return np.where(codes & 6, codes, codes & 8)
 
 
 def compared_otherwise(rule, fraction, step):
-    """Scales where a maximum at the threshold of the rule, f = 2 * fraction, goes the other way."""
+    """Return a quantizer whose scales differ for a maximum at the threshold of the rule.
+
+    The threshold is f = 2 * fraction.
+    """
 
     def wrong(x):
         of_scales = scales(x, scale_rule=rule).astype(int)
@@ -124,7 +127,7 @@ def compared_otherwise(rule, fraction, step):
 
 
 def from_five(x):
-    """5 goes to 6: a comparison with >= where > is meant."""
+    """Round 5 to 6: a comparison with >= instead of >."""
     codes, of_scales = blocks(x)
     y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
     return np.where(y == 5, codes | 1, codes), of_scales
@@ -165,13 +168,16 @@ def of_int8(x):
 
 
 def scaled(y, of_scales):
-    """Numbers at scales, in float32."""
+    """Multiply numbers by their scales in float32; the scale 0xFF gives NaN."""
     with np.errstate(all="ignore"):
         return (y * np.where(of_scales == 255, np.nan, np.exp2(of_scales - 127.0))).astype(np.float32)
 
 
 def times(codes, factors):
-    """Values of E2M1 times these, NaN where a scale is NaN or infinite and the element zero."""
+    """Multiply values of E2M1 by factors.
+
+    The product is NaN where a scale is NaN, or infinite while the element is zero.
+    """
     with np.errstate(all="ignore"):
         return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)
 
@@ -186,7 +192,7 @@ def pairwise(a, a_scales, b, b_scales):
 
 
 def in_order(dtype, a, a_scales, b, b_scales):
-    """Sums of products, all in a type, and each step rounded to it."""
+    """Return sums of products in one type, with each step rounded to it."""
     table = np.array(mx.formats.element("e2m1").values())
     with np.errstate(all="ignore"):
         left, right = (
@@ -197,7 +203,7 @@ def in_order(dtype, a, a_scales, b, b_scales):
 
 
 def in_blocks(a, a_scales, b, b_scales):
-    """Sums of E4M3 in float32 within each block, and then of the blocks."""
+    """Return sums of E4M3 products in float32, within each block and then over the blocks."""
     table, total = np.array(mx.formats.element("e4m3").values(), np.float32), np.float32(0)
     with np.errstate(all="ignore"):
         for i in range(4):
@@ -213,7 +219,7 @@ def in_blocks(a, a_scales, b, b_scales):
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
-#: What it does, the kernel, what it claims, and what must be said.
+#: The mistake, the kernel, what the kernel claims, and the verdict.
 WRONG = [
     # Bits, types and shapes
     ("upper nibble", lambda x: e2m1(x) | 0xA0, E2M1, "right codes with other bits above.*0xA4, which does not fit in 4"),
@@ -358,7 +364,7 @@ KERNELS = {"encode": e2m1, "quantize": blocks, "scale": scales, "dequantize": va
 
 @pytest.mark.parametrize("operation", KERNELS)
 def test_a_kernel_that_writes_into_its_arguments_is_judged_by_what_it_gives(operation):
-    """Not seen before: the arguments were the arrays that the right answers are made from."""
+    """A kernel must not change the right answers by writing into its arguments."""
     task = {"operation": operation, "format": "mxfp4_e2m1", "shrink": False}
 
     def wipe(*arguments):

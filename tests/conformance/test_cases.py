@@ -64,8 +64,8 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4", "e4m3:block=128,scale=float32"])
 def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
-    # No test saw that maxima which never look at one place passed: the largest element lay at
-    # random places.
+    # The largest element must be at every position of a block, else a kernel that skips a position
+    # passes.
     task = make_task(operation, fmt)
     inputs = gathered(task)
     of_scale = replace(task, operation="scale")
@@ -82,7 +82,7 @@ def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
 def test_nan_that_the_element_has_no_answer_for_comes_last_at_level_1_alone(operation, modes):
-    # No test saw that level 1 left it out.
+    # Level 1 must have these cases, too.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
     assert not any(np.isnan(as_floats(batch["x"], task.source)).any() for batch in finite)
@@ -97,7 +97,7 @@ def test_nan_is_tried_where_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_come_on_both_sides_of_the_threshold(operation):
-    """A change of one in the word changes the answer in many cases: the words are where it matters."""
+    """Random words lie at the threshold: changing a word by one changes many answers."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name
@@ -111,7 +111,7 @@ def test_random_words_come_on_both_sides_of_the_threshold(operation):
 
 @pytest.mark.parametrize("options", [{}, {"level": 2, "count": 256 * 16}])
 def test_dequantize_has_every_pair(options):
-    # At level 1, of which the page said so, no test saw that it had 72 scale codes.
+    # Regression: level 1 had 72 scale codes, while the page promised all.
     task = make_task("dequantize", "mxfp4_e2m1")
     inputs = gathered(task, **options)
     assert len(set(zip(inputs["scale"][:, 0].tolist(), inputs["code"][:, 0].tolist(), strict=True))) == 256 * 16

@@ -13,7 +13,7 @@ from mxnum.conformance.tiles import NO_CODE, Tally, counted, largest_quotient, m
 
 
 def judged(change, operation="quantize", accept=None, **modes):
-    """The report on a function that gets codes (and scales) that are right as far as nothing is drawn."""
+    """Return the report on a function whose codes and scales are right except for `change`."""
     task = make_task(operation, "mxfp4_e2m1", **modes)
 
     def function(x):
@@ -75,10 +75,10 @@ def test_wrong_scales_are_said_once():
 
 
 def test_what_is_no_code_is_said_to_be_none():
-    """Answers may be integers of any kind: what does not fit is counted by itself."""
+    """Answers may be integers of any type; those that fit no code are counted separately."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
-    # No test saw it: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as
-    # code 1.
+    # Regression: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code
+    # 1.
     assert counted(np.array([200, 15], np.uint8), 4).tolist() == [NO_CODE, 15]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Words(0), 1 / 16), Words(1))

@@ -17,7 +17,7 @@ def level_of(length):
 
 
 def test_independent_draws_have_no_echo_more_often_than_said():
-    """At a level at which alarms can be counted. Bernstein's bound is not tight: they are fewer than said."""
+    """At a level with countable alarms, independent draws cause fewer alarms than promised."""
     rng = np.random.default_rng(1)
     level = 0.2 / dependence.tests(512)
     alarms = 0
@@ -48,7 +48,8 @@ def test_a_planted_correlation_is_seen_with_the_power_said():
     seen = 0
     for _ in range(100):
         half = signs(rng, length)
-        again = rng.random(length - 1000) < rho  # some of the draws repeat those that are 1000 elements before
+        # Some draws repeat those that are 1000 elements before.
+        again = rng.random(length - 1000) < rho
         half[1000:] = np.where(again, half[:-1000], half[1000:])
         found = dependence.echoes([half, signs(rng, length)], [], level)
         seen += any(echo.distance == 1000 and not echo.calls for echo in found)

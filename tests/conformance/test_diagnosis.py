@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """The explanations that hold everywhere, or those of some classes."""
+    """Return the explanations that hold everywhere, or those that hold in some classes."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers, {}).labels)
@@ -25,7 +25,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
 
 
 def halves(rounding):
-    """The cases in two batches, and the answers of a rounding."""
+    """Yield the cases in two batches, each with the answers of a rounding."""
     inputs = next(cases(TASK))
     answers = expected(replace(TASK, rounding=rounding), inputs)
     for rows in (slice(0, 3000), slice(3000, None)):
@@ -44,7 +44,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
     (found,) = diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]])
-    assert found.right < 3000  # what was not kept is not said to be explained
+    assert found.right < 3000  # cases that were not kept count as unexplained
 
 
 def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
@@ -55,11 +55,12 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
     assert diagnosed(without_minus_zero(Rounding.RTZ))[0].names[0] == "rounding rtz"
     assert diagnosed(without_minus_zero(Rounding.RTZ), set(LABELS) - {"minus_zero"}) == []
     first, _ = without_minus_zero(Rounding.RTZ)
-    assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []  # lost in the one, kept in the other
+    # The first batch loses its minus zeros, and the second keeps them.
+    assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []
 
 
 def test_two_slips_at_once(monkeypatch):
-    """Not seen before: one slip was planted at a time, and a first kernel has several."""
+    """A first kernel can have two mistakes at once, and both must be named."""
 
     def both():
         for inputs, answers in halves(Rounding.RNA):
@@ -71,19 +72,21 @@ def test_two_slips_at_once(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)  # less than the first half: the second is not all
+    # The limit is below the size of the first half, so that not every case is kept.
+    monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
 
 def test_what_explains_a_class_alone():
-    """Ties go away from zero, small numbers are flushed, one number beyond the largest is wrong, and an infinity."""
+    """A kernel breaks ties away from zero and flushes small numbers; two others are wrong."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
     of_class = classify(TASK, inputs, {"code": want})
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    code[of_class == PLACES.index("infinity")] = 7  # no sign: which of the two is wrong tells too little
+    # The sign is lost, which fits too few cases to name a cause.
+    code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)

@@ -56,7 +56,7 @@ def test_random_rows_are_mostly_finite(fmt):
 
 
 def test_every_order_of_the_blocks_can_be_told_apart():
-    # No test saw that other orders passed: two blocks have one order.
+    # Three blocks or more are needed: two blocks have only one order.
     task = make_task("dot", "mxfp4_e2m1")
     inputs = dots.boundary_dots(task, Words(0))
     values = np.array(task.element.values())
@@ -75,7 +75,7 @@ def test_every_order_of_the_blocks_can_be_told_apart():
 
 @pytest.mark.parametrize(("fmt", "dot_blocks"), [("mxfp4_e2m1", 4), ("mxint8", 3), ("mxfp8_e5m2", 1)])
 def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
-    """No test saw that a unit that adds in float64 passed as exact: no sum had more than 53 bits."""
+    """Regression: a unit that adds in float64 passed as exact: sums had at most 53 bits."""
     task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
     inputs = dots.boundary_dots(task, Words(0))
     values = np.array(task.element.values())

@@ -1,4 +1,4 @@
-"""The answers that vectors carry come from compiled kernels; here the exact-rational reference is asked the same."""
+"""Tests of the answers in vectors, which compiled kernels give, against the exact reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.conformance.task import make_task
 
 
 def some(task, count, seed=0, **options):
-    """A sample of the cases of level 1 and the first of level 2."""
+    """Return a sample of the cases of level 1, and the first cases of level 2."""
     picked = []
     whole = next(cases(task, level=1))
     total = len(next(iter(whole.values())))
@@ -104,7 +104,7 @@ def test_dot(accumulate):
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=4,scale=float32", "int4:block=8,scale=float16"])
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 def test_dot_of_blocks_with_float_scales(fmt, accumulate):
-    """Against the reference's sum over numbers that are decoded by hand, in float64, which holds them."""
+    """The reference sums numbers that are decoded here in float64, which holds them exactly."""
     task = make_task("dot", fmt, accumulate=accumulate, dot_blocks=2)
     inputs = some(task, 12)
     got = expected(task, inputs)["value"][:, 0]

@@ -1,4 +1,4 @@
-"""Kernels for formats whose scales are floats: cases, answers, verdicts, words, beside the reference and the stacks."""
+"""Tests of kernels for float scales: cases, answers and verdicts, against reference and stacks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TASKS = (
 
 
 def some(task, count):
-    """A sample of the cases of level 1, and some of level 2."""
+    """Return a sample of the cases of level 1, and some of level 2."""
     whole = next(cases(task))
     rows = Words(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
@@ -71,7 +71,8 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            assert whole.tensor_scale == tensors[i]  # the largest of the case is the largest of its tensor
+            # The largest number of the case is the largest of its tensor.
+            assert whole.tensor_scale == tensors[i]
 
 
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE, "e5m2:scale=float16,tensor_scale=float32"])
@@ -108,7 +109,7 @@ def test_fields():
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4_e2m1", WIDE])
 def test_stand_ins_compare_as_exact_quotients_do(fmt):
-    """With every value of the element and every middle: also where float64 would round the quotient onto one."""
+    """Stand-ins for quotients compare rightly with every element and midpoint, also near ties."""
     task = make_task("quantize", fmt, source="float64")
     scales = {"nvfp4": 0x2D, "mxfp4_e2m1": 130, WIDE: 0x3FAAAAAB}[fmt]
     t = np.float32(1 / 3)
@@ -124,7 +125,7 @@ def test_stand_ins_compare_as_exact_quotients_do(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# The journey: a kernel by the arithmetic of a stack
+# A kernel by the arithmetic of a stack
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -157,14 +158,15 @@ def test_a_stack_with_a_mistake_is_none():
         check(kernel, format="nvfp4", shrink=False)
     report = caught.value.report
     assert report.stacks == ()
-    assert [e.field for e in report.explanations] == ["scale"]  # the scales are torchao's all the same
+    # The scales are still torchao's.
+    assert [e.field for e in report.explanations] == ["scale"]
     assert "torchao's arithmetic" in report.explanations[0].names
 
 
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """The same bits as `mxnum.stacks.quantize`, block by block, in tensors of several sizes."""
+    """A hypothesis has the bits of `mxnum.stacks.quantize`, also in tensors of several sizes."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)
@@ -198,8 +200,7 @@ def test_which_stacks_are_asked():
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
     for other in ({"rounding": "rtz"}, {"source": "float64"}, {"overflow": "ieee"}):
         assert names("quantize", "nvfp4", **other) == []
-    # No test saw that torchao was asked of float16, which it refuses as a source; values may be
-    # written in it.
+    # torchao does not accept float16 as a source, but values may be written in float16.
     without = [name for name in stacks.STACKS if not name.startswith("torchao")]
     assert names("quantize", "nvfp4", source="float16") == names("scale", "nvfp4", source="float16") == without
     assert names("dequantize", "nvfp4", source="float16") == list(stacks.STACKS)
@@ -222,7 +223,7 @@ def test_planted_mistakes_are_named(kernel):
 
 
 def test_the_exact_definition_conforms():
-    """As the engine's loops have it, for which the expected answers share nothing with them but the dialect."""
+    """The engine's loops conform; the expected answers share nothing with them but the dialect."""
 
     def engine(x, tensor_scale):
         q = mx.quantize(x, "nvfp4", tensor_scale=tensor_scale)
@@ -241,7 +242,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """x / s in float32, and then to E4M3: the smallest mistake of kernels with float32 scales."""
+    """Dividing in float32 before rounding to E4M3 is the smallest mistake under float32 scales."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -260,7 +261,7 @@ def test_quotients_rounded_twice():
 
 
 def test_the_same_where_scales_of_zero_are_divided_by():
-    """Not seen before: the kernel above, with a mistake in a few extreme blocks, was not explained at all."""
+    """The mistake is explained although a few extreme blocks are wrong in another way."""
 
     def kernel(x):
         with np.errstate(all="ignore"):
@@ -278,7 +279,7 @@ def test_the_same_where_scales_of_zero_are_divided_by():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Some case tells each from the right answers, and its answers have the shape of a field."""
+    """Some case distinguishes each hypothesis from the right answers, in the shape of its field."""
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -304,9 +305,11 @@ def test_what_may_be_answered():
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
-    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4  # a NaN has no sign
+    # A NaN has no sign.
+    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4  # a sign is no code, and stays
+    # A sign makes no valid code, so it stays visible.
+    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
     with pytest.raises(TypeError, match="an array of integers or float32, not 'float64'"):
@@ -322,7 +325,8 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        assert np.where(np.isfinite(x), abs(x), 0).max() == largest  # what it finds itself is the same
+        # The kernel itself finds the same number.
+        assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
         seen.append(len(x) - 1)
@@ -377,7 +381,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """By the other task where there is an infinity but no NaN."""
+    """Return the answers, and the other task's where there is an infinity but no NaN."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
@@ -423,7 +427,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """`explain_block` derives codes from its steps, and raises where the kernel or the reference has others."""
+    """`explain_block` derives codes from its steps, and raises if kernel or reference disagree."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)

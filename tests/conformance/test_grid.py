@@ -14,7 +14,7 @@ from mxnum.formats import ELEMENTS, FLOATS
 
 @pytest.mark.parametrize("element", ELEMENTS.values(), ids=ELEMENTS)
 def test_every_boundary_of_rounding_is_a_point(element):
-    """Bisection with the reference finds each place where the code changes; it is a point, or next to one."""
+    """Each threshold that bisection finds in the reference is at or beside a grid point."""
     points = {Fraction(p) for p in grid.points(element).tolist()}
     values = [Fraction(v) for v in grid.magnitudes(element).tolist()]
     for low, high in pairwise(values):

@@ -62,7 +62,7 @@ def test_groups_are_joined():
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 def test_a_maximum_that_misses_one_place_is_named(operation):
-    # No test saw that the place was not said: places were counted of wrong codes alone.
+    # Regression: the report named positions for wrong codes alone.
     def kernel(x):
         seen = x.copy()
         seen[:, 14] = 0

@@ -10,7 +10,7 @@ from mxnum.conformance.expected import expected
 from mxnum.conformance.hypotheses import hypotheses, pairs, right, stuck_bits
 from mxnum.conformance.task import OPERATIONS, make_task
 
-#: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
+#: The fields in which float32 numbers below 2^-126 act like zero, whatever reads them.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 
@@ -31,7 +31,7 @@ def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
             same.add((one.field, one.name))
     assert len(names) == len(set(names)) > 5
     alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
-    if operation in ("quantize", "scale"):  # (whose scales are of exponents alone)
+    if operation in ("quantize", "scale"):  # the scales depend on exponents alone
         alike.add(("scale", "cutting to bfloat16 first (the upper 16 bits)"))
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 

@@ -1,4 +1,4 @@
-"""Each choice is recognized, and what is no choice is a bug."""
+"""Tests that each choice is recognized, and that everything else is a bug."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_every_choice_has_a_sentence():
 
 
 def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
-    """Not seen before: answers were masked before they were judged."""
+    """Regression: answers were masked before they were judged."""
     for operation, name in (("encode", "code"), ("scale", "scale"), ("quantize", "codes"), ("quantize", "scale")):
         task = make_task(operation, "mxfp4_e2m1")
         inputs = batch(task)
@@ -120,7 +120,7 @@ def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
 
 
 def test_a_block_without_finite_numbers_has_the_scale_of_a_block_of_zeros():
-    """Not seen before: any scale code was taken for a choice there."""
+    """Regression: any scale code of such a block counted as a choice."""
     task = make_task("scale", "mxfp4_e2m1")
     inputs = batch(task)
     want = expected(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)["scale"]

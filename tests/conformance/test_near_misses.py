@@ -1,4 +1,4 @@
-"""Kernels that are wrong next to a threshold alone: what is said of them must be true of all their answers."""
+"""Tests of kernels that are wrong only near a threshold: the verdict must fit all answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Cut numbers over their scales so many bits below the last place of the element."""
+    """Cut numbers over their scales, `bits` bits below the last digit of the element."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)
@@ -43,7 +43,7 @@ def said_of(kernel, **task):
 
 
 def at_threshold(ulps, rule):
-    """Two kernels whose scales alone have another threshold."""
+    """Return two kernels whose scales alone have another threshold."""
 
     def scales(x):
         return mx.shared_scale(farther(x, ulps), "mxfp4_e2m1", scale_rule=rule)
@@ -68,8 +68,8 @@ def at_threshold(ulps, rule):
     ],
 )
 def test_a_threshold_of_scales_that_is_an_ulp_off_is_named(rule, ulps, name):
-    # No test saw that "rounding to bfloat16 first", or "cutting", was said of it: maxima were an
-    # ulp away or far.
+    # Regression: the verdict was "rounding to bfloat16 first" or "cutting", because no maximum was
+    # close to the threshold.
     for operation, kernel in at_threshold(ulps, rule):
         said = said_of(kernel, format="mxfp4_e2m1", operation=operation, scale_rule=rule)
         assert re.match(rf"All \d+ wrong scales are what {name} (gives|\()", said), said
@@ -99,7 +99,7 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # No test saw that "cutting to bfloat16 first" was said of it, or of one class, which other
+    # Regression: the verdict was "cutting to bfloat16 first", or so for one class, which other
     # answers contradict.
     element = fmt[-4:]
 

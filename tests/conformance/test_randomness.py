@@ -7,7 +7,7 @@ from mxnum.formats import FLOATS
 
 
 def test_the_same_words_everywhere():
-    """Written down once: a change would change the vectors that a seed names."""
+    """The words are written down here, because a change would change the vectors of every seed."""
     assert Words(0).integers(0, 10**9, 3).tolist() == Words(0).integers(0, 10**9, 3).tolist()
     assert Words(1).integers(0, 10**9, 3).tolist() == FIRST
 

@@ -29,7 +29,7 @@ def probabilities(bits=None, kind=TRUNCATED):
 
 
 def test_right_shares_give_no_more_false_alarms_than_said():
-    """The rate of the whole verdict, at a level at which it can be counted: cases and groups at 0.1 each."""
+    """The false-alarm rate of the verdict is as promised, with cases and groups at 0.1 each."""
     levels = Levels.of(0.1, len(cases()))
     runs = 400
     alarms = sum(bool(problems(TASK, drawn(probabilities(), 500, seed), None, levels)) for seed in range(runs))
@@ -39,7 +39,7 @@ def test_right_shares_give_no_more_false_alarms_than_said():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_planted_bias_is_seen_with_the_power_said(sign):
-    """In one case alone, 1/32 as asked for: seen in 99 of 100 runs."""
+    """A bias of 1/32 in one case is found in 99 of 100 runs."""
     levels = Levels.of(1e-4 / 3, len(cases()))
     draws = binomial.draws_for(1 / 32, 0.99, levels.case)
     p = probabilities()

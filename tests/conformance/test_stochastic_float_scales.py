@@ -1,4 +1,4 @@
-"""Stochastic kernels in blocks whose scales are floats: numpy kernels that are right, and wrong ones."""
+"""Tests of stochastic kernels under float scales: right and wrong kernels in numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOATS = "e2m1:block=16,scale=float32"
 
 
 def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: largest / 2688):
-    """NVFP4 in float64, from a function that gives the random numbers of an array."""
+    """Return a kernel of NVFP4 in float64 whose random numbers come from `draw`."""
 
     def quantize(x, seed):
         t = np.float32(of_tensor(np.abs(x).max())).astype(np.float64)
@@ -35,12 +35,12 @@ def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: larg
 
 
 def told(x, seed, tensor_scale):
-    """The same with a tensor scale that is handed over."""
+    """Quantize with a tensor scale from the caller."""
     return blocks(of_tensor=lambda largest: tensor_scale)(x, seed)
 
 
 def in_float32(x, seed, change=lambda scales: scales):
-    """E2M1 under float32 scales."""
+    """Quantize to E2M1 under float32 scales."""
     largest = np.abs(x).max(axis=1)
     is_finite = np.isfinite(largest)
     scales = change(np.where(is_finite, largest, 0) / np.float32(6))
@@ -54,7 +54,7 @@ def next_to(scales):
 
 
 def by_stack(x, seed):
-    """The scales of a stack, and codes drawn by hand."""
+    """Quantize with the scales of a stack and codes drawn here."""
     from mxnum import stacks
 
     q = stacks.quantize(x, "transformer_engine")
@@ -130,7 +130,7 @@ def test_wrong_scales_of_many_bits():
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
 def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source):
-    """So that a number over its factor is the one that its chance is about, exactly; by the reference."""
+    """So each number over its factor is exact, and its probability is the one tested."""
     from mxnum import reference
 
     task = make_task("quantize", fmt, scale_rule=rule, source=source, rounding="sr")

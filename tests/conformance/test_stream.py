@@ -62,7 +62,7 @@ def test_truncated_answers_are_no_success():
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(Incomplete, match="at least one case"):
-        verify(io.BytesIO(b""))  # as where the program before a pipe is not there
+        verify(io.BytesIO(b""))  # as if the program before a pipe is missing
     with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
@@ -70,7 +70,7 @@ def test_truncated_answers_are_no_success():
 
 
 def test_a_mistake_in_the_arguments_writes_nothing():
-    # No test saw that the header came before the error.
+    # Regression: the header came before the error.
     out = io.BytesIO()
     with pytest.raises(ValueError, match="'count' must be left out at level 1"):
         write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
@@ -78,7 +78,7 @@ def test_a_mistake_in_the_arguments_writes_nothing():
 
 
 def test_answers_to_another_task_are_no_answers():
-    # No test saw it: what the header of answers that stand alone says was not looked at.
+    # Regression: the header of answers without vectors was not checked.
     task = make_task("encode", "mxfp4_e2m1")
     alone = b"".join(line.split()[-1] + b"\n" for line in vectors(task).splitlines() if not line.startswith(b"#"))
     head = b"# operation: encode\n# rounding: %s\n"
@@ -95,7 +95,7 @@ def test_answers_to_another_task_are_no_answers():
     ],
 )
 def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
-    # No test saw it: with one of 0, infinity or a sign there were "right" answers.
+    # Regression: for 0, infinity or a negative number, there were "right" answers.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
     head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
     for tensor in good:
@@ -120,7 +120,7 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_other_cases_than_those_that_were_given_are_no_success():
-    """Not seen before: the right answers to one easy case, repeated, were all right."""
+    """Regression: the right answers to one easy case, repeated, were accepted."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
@@ -129,7 +129,8 @@ def test_other_cases_than_those_that_were_given_are_no_success():
     with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
     assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # in any order
-    other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]  # made by a version that is not here
+    # Another version of mxnum made these cases.
+    other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
 
 
@@ -148,7 +149,7 @@ def test_cases_of_level_2_are_made_anew_as_well():
 
 
 def test_a_code_that_does_not_fit_is_a_wrong_answer():
-    """Not seen before: it could not be read, while a callable's was masked."""
+    """Regression: the code of a callable was masked, and that of a file gave an error."""
     task = make_task("encode", "mxfp4_e2m1")
     text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
     report = verify(io.BytesIO(text))
@@ -169,7 +170,7 @@ def golden(head=OWN):
 
 
 def test_missing_answers_to_cases_of_ones_own_are_no_success():
-    # No test saw it: the cases were counted by their header alone, and these have no number there.
+    # Regression: the cases were counted by their header alone, which may lack the number.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
     assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")
@@ -183,7 +184,8 @@ def test_missing_answers_to_cases_of_ones_own_are_no_success():
     assert (report.cases, report.unchecked) == (4, "")
     with pytest.raises(Incomplete, match=r"last line must be '# cases: \.\.\.'"):
         verify(io.BytesIO(b"".join(lines[:-3])))
-    for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):  # two are missing, four come twice
+    # In the first, two lines are missing; in the second, four come twice.
+    for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):
         with pytest.raises(Incomplete, match="as the line '# cases: 4' says, not for"):
             verify(io.BytesIO(b"".join(some)))
 
@@ -192,7 +194,8 @@ def test_a_number_of_cases_that_is_known_stands_in_the_header():
     lines = golden(OWN + b"# cases: 4\n")
     assert b"# cases: 4\n" in lines[:12]
     assert lines[-1] == b"40800000 6\n"
-    notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")  # a program that writes all comments at once
+    # Some programs write all comments first.
+    notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")
     assert verify(io.BytesIO(b"".join(notes_first))).unchecked == ""
 
 
@@ -216,7 +219,7 @@ def test_a_report_says_that_nothing_tells_how_many_answers_there_must_be():
 
 
 def test_cases_of_another_version_are_not_known():
-    # No test saw that --strict took any cases in their place.
+    # Regression: --strict accepted any other cases.
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     lines = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in lines]
     whole = b"".join(lines)
@@ -226,8 +229,7 @@ def test_cases_of_another_version_are_not_known():
 
 
 def test_answers_to_other_cases_are_no_answers():
-    # No test saw that the level and the seed in the header of answers that stand alone were not
-    # looked at.
+    # Regression: the level and the seed in the header of answers without vectors were not checked.
     task = make_task("dequantize", "mxfp4_e2m1")
     first, second = (vectors(task, level=2, count=100, seed=seed) for seed in (0, 1))
     head = b"".join(line for line in first.splitlines(keepends=True) if line[:1] == b"#")
@@ -248,7 +250,7 @@ def test_line_ends_change_nothing(line_end):
 
 @pytest.mark.parametrize("digits", ["xx", "1X", "0x", "z", "0x1X", "Z4"])
 def test_unknown_bits_of_a_simulation_are_one_wrong_answer(digits):
-    # No test saw it: one X ended the report on all the other answers.
+    # Regression: one X ended the report on all other answers.
     task = make_task("encode", "mxfp8_e4m3")
     whole = vectors(task)
     text = whole.replace(b"\n3F800000 38\n", f"\n3F800000 {digits}\n".encode())
@@ -276,7 +278,8 @@ def test_unknown_bits_in_each_operation(operation, source):
     assert report.explanations == []
     assert "unknown bits (X or Z), want " in report.text()
     lines = [line if line[:1] == b"#" else b" ".join([*line.split()[:-outputs], *[b"X"] * outputs]) for line in lines]
-    assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40  # nothing but unknown bits
+    # Every answer has unknown bits.
+    assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40
 
 
 def test_unknown_bits_do_not_hide_what_explains_the_other_answers():

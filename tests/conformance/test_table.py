@@ -1,4 +1,4 @@
-"""The published table: what can be rerun here has to say the same."""
+"""Tests of the published table: the parts that can be run here must give the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """The part of the page about a library."""
+    """Return the version and the text of the part of the page about a library."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library

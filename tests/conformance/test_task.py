@@ -10,7 +10,7 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Those of the modes that decide something about the answers of an operation."""
+    """Return those modes that decide the answers of an operation."""
     return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
 
 
@@ -59,8 +59,7 @@ def test_mistakes():
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_decides_nothing_is_refused(operation):
-    # No test saw that it was taken in silence: only options typed for `mxnum vectors` were looked
-    # at.
+    # Regression: such a mode was accepted silently outside the command `mxnum vectors`.
     every = {
         "source": "float16", "rounding": "rtz", "scale_rule": "rceil", "overflow": "ieee", "nonfinite": "element",
         "accumulate": "exact", "dot_blocks": 2, "block": 16,

@@ -1,4 +1,4 @@
-"""Tensors as a callable takes and gives them. Not seen before: a test always called `.numpy()` itself."""
+"""Tests of callables that take and return tensors, without calling `.numpy()` themselves."""
 
 from __future__ import annotations
 

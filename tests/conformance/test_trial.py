@@ -23,7 +23,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
 
 
 def test_a_right_kernel_is_seldom_called_wrong():
-    """The rate of the whole check, from end to end, at a level at which it can be counted."""
+    """The false-alarm rate of the whole check is measured at a level with countable alarms."""
     alarms, runs = 0, 30
     for first in range(runs):
         report = run(lambda x, seed, first=first: kernels.rounded(x, kernels.uniform([first, seed], x.shape)), 0.3)
@@ -32,7 +32,7 @@ def test_a_right_kernel_is_seldom_called_wrong():
 
 
 def test_few_draws_still_see_what_they_promise():
-    """A bias of 1/4 in one case, asked for with a power of 0.9, over kernels of other seeds."""
+    """A bias of 1/4 in one case is found with the requested power of 0.9, over other seeds."""
     seen = 0
     for first in range(20):
 

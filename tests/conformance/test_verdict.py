@@ -58,7 +58,7 @@ def test_fewer_random_bits_are_a_choice():
     assert list(got.choices) == ["sr_bits (5)"]
     wrong = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ (inputs["random"] % 97 == 0)})
     assert not wrong.conforms
-    # In one class alone they are none.
+    # In one class alone they are no explanation.
     fewer = replace(task, sr_bits=5)
 
     def in_a_class(inputs):
@@ -121,7 +121,7 @@ def test_counts_add_up():
 
 
 def test_failures_are_as_different_as_can_be():
-    """Not seen before: the first five were shown, which are neighbours."""
+    """Regression: the first five failures were shown, which are neighbours."""
     task = make_task("encode", "mxfp4_e2m1")
     got = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ 1})
     assert len({case.part for case in got.failures}) == 5
@@ -131,7 +131,7 @@ def test_failures_are_as_different_as_can_be():
 
 
 def test_a_hypothesis_that_the_right_answers_contradict_is_not_named():
-    """Not seen before: nine in ten of the wrong answers were enough, whatever the right ones said."""
+    """Regression: explaining nine in ten wrong answers was enough, whatever the right ones said."""
     task = make_task("scale", "mxfp4_e2m1", scale_rule="rceil")
     ceil = replace(task, scale_rule=ScaleRule.CEIL)
 

@@ -56,7 +56,7 @@ def test_values():
 
 
 def test_a_block_names_an_element_with_another_value_before_one_with_another_zero():
-    """Not seen before: swapped nibbles were called "the sign of zero", which some of them are."""
+    """Regression: swapped nibbles were called "the sign of zero", which some of them are."""
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.zeros((1, 32), np.float32)
     x[0, :4] = -0.0, 1, 2, 3

@@ -1,4 +1,4 @@
-"""The mistakes: what is changed, why that is wrong, and which tests should say so."""
+"""The mistakes: the change, why it is wrong, and which tests should notice it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.mutants.products import PRODUCTS
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake. Its text has exactly one place to go."""
+    """One mistake, whose old text occurs exactly once."""
 
     name: str
-    #: Below the root of the repository.
+    #: The path of the file, relative to the root of the repository.
     file: str
     old: str
     new: str
-    #: What is wrong then, in one sentence.
+    #: The effect of the mistake, in one sentence.
     wrong: str
-    #: Tests of the fast tier, of which one at least fails: files, or names in them.
+    #: Tests of the fast tier, of which at least one fails: files, or names in them.
     killed_by: tuple[str, ...]
 
 
@@ -172,7 +172,7 @@ MUTANTS = (
         "Storage per element leaves out most of the scale.",
         ("tests/test_formats.py",),
     ),
-    # The oracle
+    # The reference
     Mutant(
         "oracle-stochastic-threshold", "mxnum/reference/numbers.py",
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,",

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in the room of products: name, file, old text, new text, what is wrong then, tests."""
+"""Mistakes planted by hand in products: name, file, old text, new text, effect, tests."""
 
 # ruff: noqa: E501 (a table)
 

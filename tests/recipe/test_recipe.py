@@ -1,4 +1,4 @@
-"""Recipes: what is rounded where, in files and by name."""
+"""Tests of recipes: which tensors are rounded, in files and by name."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_parts_of_recipes():
 
 
 def test_operands_in_no_format_are_bfloat16_among_bfloat16_vectors():
-    # The text said float32, and `mxnum.torch` multiplied bfloat16 numbers.
+    # Regression: the text said float32, although `mxnum.torch` multiplied bfloat16 numbers.
     assert str(Recipe.named("bfloat16")) == "bfloat16; vector operations in bfloat16"
     half = "mxfp8_e4m3; weights backward, activations backward, gradients bfloat16; vector operations in bfloat16"
     assert str(Recipe.named("forward only")) == half

@@ -1,4 +1,4 @@
-"""The oracle shares nothing with what it is compared with."""
+"""Tests that the oracle shares nothing with the code that it checks."""
 
 from __future__ import annotations
 

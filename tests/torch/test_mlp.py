@@ -1,8 +1,7 @@
-"""A model in torch beside the residual MLP of this library: the same losses, step by step.
+"""Tests of a model in torch beside the residual MLP of this library: equal losses at each step.
 
 Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the
-same loops; all that torch brings is autograd, and all that is tested is where which operand is
-rounded.
+same loops. Autograd is torch's. The tests therefore check which operand is rounded where.
 """
 
 from __future__ import annotations
@@ -90,6 +89,7 @@ class Layer(torch.nn.Module):
 
 
 def losses_in_torch(experiment, accumulate):
+    """Return the losses of an experiment, trained by torch."""
     model = torch.nn.ModuleList([Layer(experiment.width, experiment.hidden) for _ in range(experiment.layers)])
     start = initial_parameters(experiment, (3,))
     recipe = experiment.precision

@@ -1,4 +1,4 @@
-"""Loops that redo what is marked: the definition in compiled loops."""
+"""Tests of loops that redo marked blocks: the definition in compiled loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOAT32 = FLOATS["float32"]
 
 
 def converted(loop, x, scale, dtype, words=0, nan=0):
-    """One row that is one block, marked."""
+    """Convert one row that is one marked block."""
     walk = Walk(1, 1, x.size, 1, x.size).redone
     out, scales = np.empty(x.size, dtype), np.array([scale], np.uint8)
     assert (

@@ -1,4 +1,4 @@
-"""How block sums are held: by formats, by scales, and by the elements that are there."""
+"""Tests of how block sums are held: by formats, by scales, and by the elements present."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.test_products import codes_at_random
 
 
 def test_plans():
-    """The ways of holding sums of 32 products, by how many bits these take."""
+    """The way to hold sums of 32 products depends on the number of bits that they take."""
     narrow = ("e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
     for a, b in product(ELEMENTS, ELEMENTS):
         how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], 32)
@@ -35,7 +35,7 @@ def test_plans():
 
 
 def needed_bits(a, b, run):
-    """By the numbers themselves: for each block, the bits of the largest sum that a pair of rows might make."""
+    """Return for each block the bits of the largest sum that a pair of rows can have."""
     result = []
     for start in range(0, a.shape[1], run):
         sides = []
@@ -49,7 +49,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """None is missed, and few are named in vain: those within the bits of a binade and of the count."""
+    """No such block is missed, and few others are marked: within a binade and the count."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
@@ -81,7 +81,7 @@ def test_a_block_of_zeros_does_not_leave_float32():
     signs = mx.MXArray.from_parts(np.full((2, 32), 8, np.uint8), np.zeros((2, 1), np.uint8), q.format)
     assert held(signs, signs) == Held("float32")  # zeros below zero
     high = mx.MXArray.from_parts(signs.codes, np.full((2, 1), 254, np.uint8), q.format)
-    assert held(high, high) == Held("float64")  # their scale is infinite in float32
+    assert held(high, high) == Held("float64")  # the product of the scales is infinite in float32
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The register-blocked product against loops over integers: edges, pieces of the summed index, three kinds of sums."""
+"""Tests of the register-blocked product against integers: edges, pieces, three kinds of sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE32, SHAPE64 = register_tile.SHAPES["float32"], register_tile.SHAPES["float6
 
 
 def panels(x, width):
-    """Rows of a matrix in panels, filled up with zeros."""
+    """Return rows of a matrix in panels, filled up with zeros."""
     count = -(-len(x) // width)
     full = np.zeros((count * width, x.shape[1]), x.dtype)
     full[: len(x)] = x
@@ -56,7 +56,7 @@ def test_columns_from_a_place_on():
 
 
 def by_blocks(a, b, scales_a, scales_b, run):
-    """acc = acc + (one rounding of the scaled exact sum), by Python integers and the oracle's rounding."""
+    """Sum block by block: each term is one rounding of a scaled exact sum, by Python integers."""
     result = np.zeros((len(a), len(b)), np.float32)
     for i, j in np.ndindex(result.shape):
         for block in range(a.shape[1] // run):
@@ -75,8 +75,8 @@ def test_blocks(word, m, n, blocks, run):
     bits, spare = 6 if word == "float32" else 20, max(0, math.ceil(math.log2(run)) - 5)
     a, b = (rng.integers(-(1 << bits) + 1, 1 << bits, (rows, blocks * run)) >> spare for rows in (m, n))
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
-    # Terms that overflow and underflow, and one that would with one scale alone; the product of two
-    # is a number.
+    # Some terms overflow and some underflow. One would overflow under one scale alone, but the
+    # product of both scales gives a number.
     scales[0][1, 1], scales[1][:, -1] = 107, -89
     scales[0][0, 0], scales[1][:, 0] = 127, -100
     shape = SHAPE32 if word == "float32" else SHAPE64

@@ -1,4 +1,4 @@
-"""The loops: without compilation and in any floating-point environment the same bits."""
+"""Tests that loops have the same bits without compilation and in any float environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFINED = ("exact", "block", "sequential")
 
 
 def everything():
-    """Bytes of products of every kind, subnormal terms and sums among them."""
+    """Return the bytes of products of every kind, with subnormal terms and sums."""
     parts = []
     for left, right in (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e5m2"), ("mxint8", "mxfp6_e3m2")):
         a, b = codes_at_random(left, (5, 50), 16, spread=60), codes_at_random(right, (6, 50), 16, spread=60)
@@ -55,7 +55,7 @@ def test_results_without_compilation_are_the_same():
 
 
 def test_an_accumulation_that_nobody_knows_is_refused():
-    """No test saw that a mode that is added would go unnoticed: the ways were looked up by those that there were."""
+    """A new mode must raise instead of taking the loop of another mode."""
     x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.empty((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):
         sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)

@@ -1,4 +1,4 @@
-"""Sources: what comes after what, and entropies against counts."""
+"""Tests of sources: the order of symbols, and entropies against counts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_text_in_pairs_of_bytes(tmp_path):
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
 def test_pairs_as_counting_anew_finds_them(text, more):
-    """The commonest pair within words, of which the smallest, is merged from the left."""
+    """The commonest pair within words is merged from the left; of several the smallest."""
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):
         counts = Counter(pair for word in words for pair in pairwise(word))

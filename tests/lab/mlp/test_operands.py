@@ -164,7 +164,7 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # No test saw that it did not: `affine` alone was looked at, and what is repeatable went by it.
+    # Regression: the network did not use the matched error, although `affine` did.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)

@@ -1,4 +1,4 @@
-"""Against permutation by brute force, against scipy, and by hand."""
+"""Tests of statistics against permutation by brute force, against scipy, and by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_p_is_below_what_the_seeds_can_give():
 
 
 def log_rank_statistic(times, horizon=100):
-    """Observed less expected events of the first of two arms, condition by condition: the textbook's sum over times."""
+    """Return the textbook's sum of observed less expected events of the first of two arms."""
     total = 0.0
     for a, b in zip(*times, strict=True):
         for time in sorted({t for t in (*a, *b) if t < horizon}):
@@ -63,7 +63,8 @@ def log_rank_statistic(times, horizon=100):
     return total
 
 
-@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])  # ties where times are few
+# Few distinct times make ties.
+@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])
 def test_compare_is_the_log_rank_test_by_permutation(seed, longest):
     conditions, seeds = 3, 5
     times = np.random.default_rng(seed).integers(1, longest, (2, conditions, seeds))
@@ -224,7 +225,7 @@ def test_without_events_there_is_no_median():
 
 
 def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
-    """Of 24 runs the product of the shares is 0.5000000000000001 after twelve: there was no median, or a later one."""
+    """Regression: the share was 0.5000000000000001, not 0.5, after half of 24 events."""
     for runs in range(2, 61, 2):
         half = runs // 2
         times = (*range(100, 100 + half), *[1000] * half)
@@ -241,3 +242,11 @@ def test_arms_by_seed_and_without_one():
     arm = Arm.of("a", [10, None], [30, 100], seeds=[4, 7])
     assert arm.by_seed() == {4: (10, True), 7: (100, False)}
     assert arm.without(4) == Arm("a", (100,), (False,), (7,))
+
+
+def test_the_p_of_a_rank_correlation_has_two_sides():
+    for count in (8, 9, 12):
+        falling = rank_correlation((i, float(i), -float(i)) for i in range(count))
+        rising = rank_correlation((i, float(i), float(i)) for i in range(count))
+        assert (falling.rho, rising.rho) == pytest.approx((-1.0, 1.0))
+        assert falling.p == rising.p < 1e-3

@@ -1,4 +1,4 @@
-"""The gaps of E4M3 against the figures of claim I3."""
+"""Tests of the gaps of E4M3 against the figures of claim I3."""
 
 from __future__ import annotations
 
