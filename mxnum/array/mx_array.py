@@ -547,12 +547,12 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
-def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
+def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
     """Return the array in which `out` holds its tensor scale, to be replaced by `tensor`.
 
     Raise ValueError if other elements have that tensor scale too.
     """
-    room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
-    if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
+    held = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+    if out._is_part and on_host(held).tobytes() != on_host(tensor).tobytes():
         raise errors.shared_tensor_scale("out")
-    return room
+    return held
