@@ -22,9 +22,7 @@ Array = Any
 
 
 def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
-    """Return `multiply()`, which computes the six products of every layer on arrays of their
-    shapes.
-    """
+    """Return `multiply()`, which computes the six products of every layer on arrays of their shapes."""
     e, p, rng = experiment, experiment.precision, generator(0, 0)
     bf16 = vector_code(p)
     ways = (
@@ -75,9 +73,7 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
 
 
 def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -> tuple[float, dict[str, float]]:
-    """Return the seconds of a whole training step of one seed, and the share of each part of the
-    step.
-    """
+    """Return the seconds of a whole training step of one seed, and the share of each part of the step."""
     training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,))
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     whole, batch, products, low, bf16 = _medians(
