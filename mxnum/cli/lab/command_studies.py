@@ -57,8 +57,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes
-    minutes.
+    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
 
     Runs that are on disk are not repeated; the same command continues after Ctrl-C or a failure
     (with --first-seed instead of --fresh, which draws new seeds). Exit status 0: all runs are
@@ -139,8 +138,7 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Run interventions from a checkpoint before the divergence of each run, and compare their
-    outcomes.
+    """Run interventions from a checkpoint before the divergence of each run, and compare their outcomes.
 
     The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
     first. The same command continues after Ctrl-C or a failure.

@@ -1,5 +1,4 @@
-"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of
-them.
+"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of them.
 
 A batch is int64 of shape (sequences, length), and depends only on the random generator that is
 passed.
@@ -35,9 +34,7 @@ class Source(Protocol):
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """Bounds of the entropy of the next symbol in nats: equal if it is known exactly, None if
-        nothing is known.
-        """
+        """Bounds of the entropy of the next symbol in nats: equal if it is known exactly, None if nothing is known."""
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         """Return random sequences; with `held_out`, from the part that training does not read."""
@@ -63,7 +60,7 @@ class Markov:
         #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices
         #: from the position of the word.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
-        self._places = classes or vocabulary
+        self._positions = classes or vocabulary
         if classes:
             self._apart = np.arange(choices) * (vocabulary // choices)
         self._multipliers = random.integers(1 << 62, size=order, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -74,15 +71,13 @@ class Markov:
         return exact, exact
 
     def next_of(self, words: Array) -> Array:
-        """Return the choices after each word, in the order of `probabilities`; the last axis of
-        `words` has the symbols.
-        """
+        """Return the choices after each word (the last axis of `words`), in the order of `probabilities`."""
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
                 mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._places)).astype(np.int64)
-        found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
+        positions = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._positions)).astype(np.int64)
+        found: Array = self._symbols[(positions[..., None] + self._apart) % self.vocabulary]
         return found
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -118,9 +113,7 @@ class HiddenMarkov:
 
     @cached_property
     def entropy(self) -> tuple[float, float]:
-        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is
-        feasible.
-        """
+        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is feasible."""
         states, n = len(self.moves), 1
         while self.vocabulary ** (n + 1) * states**2 <= _MOST:
             n += 1
@@ -164,9 +157,7 @@ def _pick(limits: Array, drawn: Array) -> Array:
 
 
 class Text:
-    """A file, read from random positions, in symbols of one byte or more; its last tenth is held
-    out.
-    """
+    """A file, read from random positions, in symbols of one byte or more; its last tenth is held out."""
 
     order = 0
     entropy = None
@@ -190,9 +181,7 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """Return the encoded text, cached: learning pairs takes seconds, and all runs of a study read
-    the same text.
-    """
+    """Return the encoded text, cached: learning pairs takes seconds, and all runs of a study read the same text."""
     return pairs.encode(text, vocabulary)
 
 
@@ -213,7 +202,5 @@ START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return the random generator of a run for one purpose `what`, so that a run can continue at
-    any step.
-    """
+    """Return the random generator of a run for one purpose `what`, so that a run can continue at any step."""
     return np.random.default_rng([seed, *what])

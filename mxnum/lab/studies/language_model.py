@@ -87,9 +87,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the relative error of stored operands in E2M1 with the rule even, by `ORGANISATIONS`:
-    means over the layers.
-    """
+    """Return the mean relative error of stored operands over the layers, in E2M1 with even, by `ORGANISATIONS`."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -103,9 +101,7 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """Return the predicted change of the targets' pull at each evaluation, from the probabilities
-    of the target symbols.
-    """
+    """Return the predicted change of the targets' pull at each evaluation, from the targets' probabilities."""
     operand = gradient_of_logits(setting)
     bias = logit_gradient_bias(
         operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
@@ -116,8 +112,7 @@ def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the excess loss of free logits at rest for a Markov source and a last layer with MX
-    gradients; else None.
+    """Return the excess loss of free logits at rest for a Markov source and a last layer with MX gradients; else None.
 
     The gradient of the last layer's weights and the gradient that it passes down must be rounded
     alike; no prediction exists if the two pull differently.
@@ -178,9 +173,7 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm; gaps are means over seeds in pairs, and tests are exact by
-    exchanges in pairs.
-    """
+    """Return one row for each arm; gaps are means over seeds in pairs, and tests are exact by exchanges in pairs."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}
@@ -192,7 +185,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         loss = float(np.mean([run["evaluation"] for run in runs.values()]))
         rest = arm["at_rest"]
         strayed = any(course.counted for course in report.courses(table, name))
-        cells = [name, str(len(runs)), report.told(table, name) if strayed else "-", f"{loss:.4f}"]
+        cells = [name, str(len(runs)), report.outcomes_text(table, name) if strayed else "-", f"{loss:.4f}"]
         cells += ["-" if entropy is None else f"{loss - entropy[1]:.4f}"]
         is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
@@ -229,8 +222,7 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Return every run as a line of CSV, as `mxnum lab fit` reads it; parameters include those of
-    the embedding.
+    """Return every run as a line of CSV, as `mxnum lab fit` reads it; parameters include those of the embedding.
 
     The arms have their names in the study file, because laws are fitted over what a grid changes.
     """

@@ -10,8 +10,6 @@ from mxnum.analysis import PiecewiseQuantizer
 
 
 def relative_gaps(format: str | MXFormat | ElementFormat) -> tuple[Fraction, ...]:
-    """Return (next - value) / value for every positive value of the element except the largest, in
-    order.
-    """
+    """Return (next - value) / value for every positive value of the element except the largest, in order."""
     levels = [v for v in PiecewiseQuantizer.of(format, Rounding.SR).breakpoints if v > 0]
     return tuple(above / here - 1 for here, above in itertools.pairwise(levels))
