@@ -29,7 +29,7 @@ COMMANDS = (
 #: them.
 LAB = {
     "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
-    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
+    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
 #: The commands that take negative numbers, which would otherwise be read as options.

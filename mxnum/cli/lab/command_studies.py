@@ -197,38 +197,6 @@ def sharpness(
     storage.write_json(results / "sharpness.json", follow(followed(), tuple(range(first, first + seeds))))
 
 
-def cost(
-    width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
-    batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
-    stack: Annotated[int, typer.Option(min=1, help="Seeds that are trained together.")] = 1,
-    whole: Annotated[
-        bool, typer.Option("--shares", help="Where a whole step goes instead: FP32, and E4M3 on each --machine.")
-    ] = False,
-) -> None:
-    """Measure what quantization costs in a training step, as ratios."""
-    from mxnum.lab.mlp.config import Experiment, uniform_precision
-    from mxnum.lab.mlp.cost import measure, shares
-    from mxnum.lab.mlp.machine import NARROW, machine
-
-    base = Experiment(width=width, batch=batch)
-    if whole:
-        first, e4m3 = None, base.but(precision=uniform_precision("mxfp8_e4m3"))
-        for label, experiment, where in (("FP32", base, "cpu"), *(("E4M3", e4m3, m) for m in ("cpu", *NARROW))):
-            try:
-                seconds, found = shares(experiment, machine(where))
-            except (ImportError, ValueError) as problem:
-                print(f"{label} on {where}: not here. {problem}")
-                continue
-            first = first or seconds
-            parts = ", ".join(f"{name} {share:.0%}" for name, share in found.items())
-            print(f"{label} on {where}: {seconds / first:.2f} of the first; {parts}")
-        return
-    for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
-        found = measure(base.but(precision=uniform_precision(name)), runs=stack)
-        share, bf16 = found["quantization"], found["bfloat16 step"]
-        print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
-
-
 def _changes(texts: list[str]) -> dict[str, Any]:
     """Return the changes that ``--set`` asks for; raise ValueError for a field that is set twice."""
     changes: dict[str, Any] = {}
