@@ -122,16 +122,6 @@ class LogitGradientBias:
                     found.append(Piece(1 - high, 1 - low, level, overflows))
         return found
 
-    def expression(self, p: Any, binades: int = 1) -> Any:
-        """Return E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
-        import sympy
-
-        cases = []
-        for piece in self.pieces(binades):
-            value = sympy.Integer(0) if piece.level is None else sympy.Rational(piece.level) / (1 - p) - 1
-            cases.append((value, p < sympy.Rational(piece.upper)))
-        return sympy.Piecewise(*cases)
-
     def shrinking(self, p: Any) -> Shrinking:
         """Return expectations over tokens; p is a number, an array that is a sample of them, or a `Beta`.
 
