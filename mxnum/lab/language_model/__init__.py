@@ -12,11 +12,10 @@ errors.package("torch", "torch")
 
 from mxnum.lab.language_model.decoder import Decoder, Run, train  # noqa: E402
 from mxnum.lab.language_model.setting import Setting  # noqa: E402
-from mxnum.lab.language_model.sources import HiddenMarkov, Markov, Text, source_of  # noqa: E402
+from mxnum.lab.language_model.sources import Markov, Text, source_of  # noqa: E402
 
 __all__ = [
     "Decoder",
-    "HiddenMarkov",
     "Markov",
     "Run",
     "Setting",

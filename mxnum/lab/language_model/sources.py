@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,10 +19,6 @@ from mxnum.lab.language_model import pairs
 from mxnum.lab.language_model.setting import Setting
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
-
-#: Upper limit of the table for conditional entropies: probabilities of all words of a length and
-#: two states.
-_MOST = 1 << 22
 
 
 class Source(Protocol):
@@ -91,71 +87,6 @@ class Markov:
         return made
 
 
-class HiddenMarkov:
-    """A hidden Markov model: random states, each with its own random probabilities of symbols."""
-
-    order = 0
-
-    def __init__(self, vocabulary: int, states: int = 8, seed: int = 0):
-        self.vocabulary = vocabulary
-        random = np.random.default_rng([seed, vocabulary, states])
-        self.moves = random.dirichlet(np.full(states, 0.3), states)
-        self.shows = random.dirichlet(np.full(vocabulary, 0.1), states)
-
-    @cached_property
-    def stationary(self) -> Array:
-        """The stationary probabilities of the states."""
-        count = len(self.moves)
-        system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
-        found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
-        chances: Array = np.maximum(found, 0) / np.maximum(found, 0).sum()
-        return chances
-
-    @cached_property
-    def entropy(self) -> tuple[float, float]:
-        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is feasible."""
-        states, n = len(self.moves), 1
-        while self.vocabulary ** (n + 1) * states**2 <= _MOST:
-            n += 1
-        # axes (first state, word, current state): the joint probability
-        joint = np.diag(self.stationary)[:, None, :]
-        words = []
-        for _ in range(n):
-            shown = joint[:, :, None, :] * self.shows.T[None, None]
-            shown = shown.reshape(states, -1, states)
-            words.append(shown)
-            joint = shown @ self.moves
-        before = joint_before = words[-2].sum(-1) if n > 1 else self.stationary[:, None]
-        now = words[-1].sum(-1)
-        low = _entropy(now) - _entropy(before)
-        high = _entropy(now.sum(0)) - _entropy(joint_before.sum(0))
-        slack = 1e-9  # covers the rounding errors of float64
-        return low - slack, high + slack
-
-    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
-        made = np.empty((sequences, length), np.int64)
-        drawn, state = random.random((2, length, sequences)), _drawn(self.stationary[None], random.random(sequences))
-        moves, shows = self.moves.cumsum(-1), self.shows.cumsum(-1)
-        for t in range(length):
-            made[:, t] = _pick(shows[state], drawn[0, t])
-            state = _pick(moves[state], drawn[1, t])
-        return made
-
-
-def _entropy(p: Array) -> float:
-    kept = p[p > 0]
-    return float(-(kept * np.log(kept)).sum())
-
-
-def _drawn(p: Array, drawn: Array) -> Array:
-    return _pick(np.broadcast_to(p.cumsum(-1), (drawn.size, p.shape[-1])), drawn)
-
-
-def _pick(limits: Array, drawn: Array) -> Array:
-    picked: Array = np.minimum((limits <= drawn[:, None]).sum(-1), limits.shape[-1] - 1)
-    return picked
-
-
 class Text:
     """A file, read from random positions, in symbols of one byte or more; its last tenth is held out."""
 
@@ -191,8 +122,6 @@ def source_of(setting: Setting) -> Source:
         accepted = "256 for the bytes of a text, or more for pairs of them"
         errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
         return Text(setting.text, setting.vocabulary)
-    if setting.source == "hidden_markov":
-        return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
     chain = setting.order, setting.choices, setting.ratio, setting.source_seed, setting.classes
     return Markov(setting.vocabulary, *chain)
 
