@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mxnum.lab.interruptions import Interruptions
 from mxnum.lab.language_model.measurements import centring, errors_of, measured, operands_of
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
+from mxnum.lab.torch_threads import one_thread
 from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
@@ -314,17 +315,6 @@ def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
     first = max(order - 1, 0)
     logits = model(symbols[:, :-1])[:, first:]
     return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, so that its sums do not depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.lab.torch_threads import one_thread
 from mxnum.recipe import Operand
 
 Array = Any
@@ -84,12 +85,8 @@ def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) ->
     import torch
 
     def product(left: Array, right: Array, out: Array) -> None:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             multiply(*map(torch.from_numpy, (left, right, out)))
-        finally:
-            torch.set_num_threads(threads)
 
     return Machine({"products": f"bfloat16 by torch {torch.__version__}"}, product, rounds)
 
