@@ -23,7 +23,7 @@ from mxnum.memory.tensors import host_array
 from mxnum.modes import Rounding
 from mxnum.recipe import FLOAT32, Operand, Recipe, plain
 from mxnum.torch import amx
-from mxnum.torch.transform import hadamard
+from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
 #: A value of `accumulate` that is not a member of `mxnum.Accumulate`.
@@ -107,6 +107,7 @@ def is_stochastic(operand: Operand) -> bool:
     return operand.is_mx and Rounding(operand.rounding).is_stochastic
 
 
+@lru_cache(maxsize=4096)
 def product_text(recipe: Recipe, accumulate: str | None, clipped: bool, of_samples: bool) -> str:
     """Return the product of a recipe as the text that operations take; `product` reads it."""
     products = recipe.but(gamma=FLOAT32, beta=FLOAT32, vector="float32").to_dict()
@@ -237,15 +238,7 @@ def multiply(
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:
         y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # makes NaNs canonical
-    return y if dtype == torch.float32 else _narrowed(y, dtype)
-
-
-def _narrowed(x: Tensor, dtype: Any, rounding: str = "rne") -> Tensor:
-    """Return x in bfloat16 or float16, rounded once.
-
-    A magnitude beyond the type becomes infinite, a NaN canonical.
-    """
-    return mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee").view(dtype)
+    return y if dtype == torch.float32 else narrowed(y, dtype)
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
@@ -260,7 +253,7 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
         # torch's cast writes NaNs with other bits, which nan_to_num_ makes canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
-    return _narrowed(x, torch.bfloat16, rounding).to(x.dtype)
+    return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:

@@ -66,8 +66,8 @@ def run(
     import secrets
 
     from mxnum import errors
-    from mxnum.cli.lab.watching import ended_by_signals
-    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.lab.watching import continuable
+    from mxnum.cli.main import DIFFERS
     from mxnum.lab.studies import report as reports
     from mxnum.lab.studies import studies
     from mxnum.lab.studies.run_study import run_study
@@ -80,16 +80,12 @@ def run(
     root = runs if first == chosen.first_seed else runs / f"seeds-{first}"
     folder = results or root / "results"
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
-    try:
-        with ended_by_signals():
-            outcome = run_study(
-                chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
-                first_seed=first, changes=_changes(changes or []), processes=processes,
-                stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo(f"Interrupted; {again} continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with continuable(again):
+        outcome = run_study(
+            chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
+            first_seed=first, changes=_changes(changes or []), processes=processes, stack=stack, niceness=nice,
+            scheduler=scheduler, machine=machine,
+        )  # fmt: skip
     if outcome.table["arms"]:
         reports.store(chosen, outcome.table, folder, say=print)
         print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
@@ -144,8 +140,7 @@ def interventions(
     first. The same command continues after Ctrl-C or a failure.
     """
     from mxnum import errors
-    from mxnum.cli.lab.watching import ended_by_signals
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.lab.watching import continuable
     from mxnum.lab import storage
     from mxnum.lab.studies import studies
     from mxnum.lab.studies.interventions import Plan, gather, summary
@@ -159,15 +154,11 @@ def interventions(
         raise ValueError(
             f"{str(stored)!r} is of {there['base']} in the study {there['study']}; give another folder (--results)."
         )
-    try:
-        with ended_by_signals():
-            table = gather(
-                chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
-                processes=processes, niceness=nice,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with continuable():
+        table = gather(
+            chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
+            processes=processes, niceness=nice,
+        )  # fmt: skip
     text = summary(table)
     storage.write_json(stored, table)
     storage.write_text(folder / "interventions.md", text + "\n")

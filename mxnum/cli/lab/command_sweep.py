@@ -105,21 +105,16 @@ def language_model(
 
 def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
     """Run a study, write its tables, and return the outcome and the folder of the tables."""
-    from mxnum.cli.lab.watching import ended_by_signals, watching
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.lab.watching import continuable, watching
     from mxnum.lab.studies import report, study_file
     from mxnum.lab.studies.run_study import run_study
 
     runs, folder = study_file.folders_of(study.name, out)
-    try:
-        with ended_by_signals(), watching() as watch:
-            outcome = run_study(
-                study, runs, say=watch.say, **how,
-                show=lambda state: watch.at("training", state.done, state.total, str(state)),
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with continuable(), watching() as watch:
+        outcome = run_study(
+            study, runs, say=watch.say, **how,
+            show=lambda state: watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
     if outcome.table["arms"]:
         report.store(study, outcome.table, folder)
     return outcome, folder

@@ -53,14 +53,8 @@ class Watch(Protocol):
         return
 
 
-class _Nobody:
+class _Nobody(Watch):
     """A receiver that ignores progress."""
-
-    def say(self, text: str) -> None:
-        """Handle a message by ignoring it."""
-
-    def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Handle progress by ignoring it."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array,
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
     elif experiment.activation == "swiglu":
-        rows = (-1, experiment.inner)
-        kernels.swiglu(u.reshape(rows), slope.reshape(-1, slope.shape[-1]), out.reshape(-1, out.shape[-1]), bf16)
+        kernels.swiglu(*(x.reshape(-1, x.shape[-1]) for x in (u, slope, out)), bf16)
     else:
         gelu = kernels.gelu_exact if experiment.gelu == "exact" else kernels.gelu_tanh
         gelu(u.reshape(-1), slope.reshape(-1), out.reshape(-1), bf16)
@@ -51,10 +50,7 @@ class Teacher:
         for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
             u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
             h = np.empty((len(u), second.shape[1]), np.float32)
-            if self.experiment.activation == "swiglu":
-                kernels.swiglu(u, np.empty_like(h), h, 0)
-            else:
-                apply_activation(self.experiment, u, np.empty_like(h), h, 0)
+            apply_activation(self.experiment, u, np.empty_like(h), h, 0)
             x = h @ second.T if multiply is None else multiply(h, second)
         return x
 

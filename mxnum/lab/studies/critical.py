@@ -27,28 +27,19 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 
 
 def critical_rate(
-    experiment: Experiment, seeds: tuple[int, ...], low: float, high: float, *, tolerance: float = 0.02
-) -> dict[int, tuple[float, float]]:
-    """Return for each seed an interval of rates: stable at the first, diverged within `experiment.steps` at the second.
+    experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
+) -> tuple[float, float]:
+    """Return two rates of a seed: stable at the first, diverged within `experiment.steps` at the second.
 
     The function bisects the logarithm, down to a relative width of `tolerance`; `low` must be
     stable and `high` not.
     """
-    limits = {}
-    for seed in seeds:
-        stable, unstable = low, high
-        if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
-            raise ValueError(
-                f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}."
-            )
-        while unstable / stable > 1 + tolerance:
-            middle = math.sqrt(stable * unstable)
-            if diverges(experiment.but(rate=middle), seed):
-                unstable = middle
-            else:
-                stable = middle
-        limits[seed] = (stable, unstable)
-    return limits
+    if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
+        raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if diverges(experiment.but(rate=middle), seed) else (middle, high)
+    return low, high
 
 
 def diverges(experiment: Experiment, seed: int) -> bool:
@@ -114,7 +105,7 @@ class _Kept:
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
             if asked not in self.found:
-                self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
+                self.found[asked] = list(critical_rate(experiment, seed, *BOUNDS))
                 if self.path is not None:
                     storage.write_json(self.path, {"environment": self.environment, "limits": self.found})
             stable, unstable = self.found[asked]

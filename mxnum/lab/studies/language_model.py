@@ -21,7 +21,7 @@ from mxnum.lab.studies import report
 from mxnum.lab.studies.statistics import mean_interval, sign_flip
 from mxnum.lab.studies.study import Model, Study
 from mxnum.lab.studies.sweep import Task, telling
-from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest
+from mxnum.lab.theory import LogitGradientBias, logit_gradient_bias, logit_rest, sampled_logit_rest
 from mxnum.output.text_table import markdown_table
 
 #: The block shapes whose errors are compared: sixteen elements within a row (a token; a row of
@@ -102,11 +102,7 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
     """Return the predicted change of the targets' pull at each evaluation, from the targets' probabilities."""
-    operand = gradient_of_logits(setting)
-    bias = logit_gradient_bias(
-        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
-        block_size=operand.block_size,
-    )  # fmt: skip
+    bias = _bias(setting, "rne")
     # The analysis says nothing about a model whose losses are NaN, or that knows every target.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
@@ -124,11 +120,14 @@ def predicted_gap(setting: Setting) -> float | None:
         return None
     if not operand.is_mx:
         return 0.0
-    bias = logit_gradient_bias(
-        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding=operand.rounding,
-        block_size=operand.block_size,
-    )  # fmt: skip
-    return logit_rest(_probabilities(setting), bias).excess
+    return logit_rest(_probabilities(setting), _bias(setting, operand.rounding)).excess
+
+
+def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
+    """Return what rounding does to the gradient of the logits in a setting."""
+    operand = gradient_of_logits(setting)
+    how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
+    return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
@@ -215,9 +214,7 @@ def page(table: dict[str, Any]) -> str:
     found = list(zip(HEADINGS, *rows(table), strict=True))
     columns = [column for column in found if set(column[1:]) - {"-", ""}]
     headings, *lines = zip(*columns, strict=True)
-    environment = table.get("environment", {})
-    listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
-    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, f"Run with {listed}."]
+    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, report.made_with(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

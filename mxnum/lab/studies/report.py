@@ -157,12 +157,8 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     found: list[Course] = []
     for run in table["arms"][name]["runs"]:
         if "excursions" in run:
-            spans = [
-                Excursion(
-                    e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]), e.get("under")
-                )
-                for e in run["excursions"]
-            ]
+            numbers = ("base", "peak", "area")
+            spans = [Excursion(**e | {name: _number(e[name]) for name in numbers}) for e in run["excursions"]]
             final = run["final_loss"]
         else:
             spans = [] if run["diverged"] is None else [Excursion(run["diverged"], None, math.nan, math.nan, math.nan)]
@@ -320,7 +316,6 @@ def seeds_text(table: dict[str, Any]) -> str:
 
 def page(table: dict[str, Any]) -> str:
     """Return a report page: the question, the table, and the environment of the runs."""
-    environment = ", ".join(f"{key} {value}" for key, value in table.get("environment", {}).items() if value)
     one = next(iter(table["arms"].values()))["experiment"]
     setting = (
         f"Width {one['width']}, {one['layers']} layers, batch {one['batch']}, {one['optimizer']}, rate {one['rate']:g}"
@@ -333,9 +328,14 @@ def page(table: dict[str, Any]) -> str:
         markdown(table),
         verdicts,
         _under_way_text(table),
-        f"Run with {environment}.",
+        made_with(table),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def made_with(table: dict[str, Any]) -> str:
+    """Return a sentence on the versions and machines of the runs."""
+    return f"Run with {', '.join(f'{key} {value}' for key, value in table.get('environment', {}).items() if value)}."
 
 
 def _under_way_text(table: dict[str, Any]) -> str:
