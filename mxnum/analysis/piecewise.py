@@ -61,18 +61,18 @@ class PiecewiseQuantizer:
     def mean(self, x: Fraction | int) -> Fraction:
         """Return E[Q(x)], exactly; Q(x) itself unless rounding is stochastic."""
         x = Fraction(x)
-        place = bisect_left(self.breakpoints, x)
-        if place < len(self.breakpoints) and self.breakpoints[place] == x:
-            return self.at[place]
-        return x if self.lower[place] != self.upper[place] else self.lower[place]
+        index = bisect_left(self.breakpoints, x)
+        if index < len(self.breakpoints) and self.breakpoints[index] == x:
+            return self.at[index]
+        return x if self.lower[index] != self.upper[index] else self.lower[index]
 
 
 def second_moment(quantizer: PiecewiseQuantizer, x: Fraction) -> Fraction:
     """Return E[Q(x)^2], exactly."""
-    place = bisect_left(quantizer.breakpoints, x)
-    if place < len(quantizer.breakpoints) and quantizer.breakpoints[place] == x:
-        return quantizer.at[place] ** 2
-    lower, upper = quantizer.lower[place], quantizer.upper[place]
+    index = bisect_left(quantizer.breakpoints, x)
+    if index < len(quantizer.breakpoints) and quantizer.breakpoints[index] == x:
+        return quantizer.at[index] ** 2
+    lower, upper = quantizer.lower[index], quantizer.upper[index]
     return (lower + upper) * x - lower * upper if lower != upper else lower**2
 
 
@@ -84,14 +84,14 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     # Every value and, for the nearest modes, every midpoint may be a breakpoint.
     rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
     points, at = [], []
-    for place, value in enumerate(signed):
+    for index, value in enumerate(signed):
         points.append(value)
         at.append(value)
         if value == signed[-1]:
             rows.append((value, value))  # saturation, in every mode
             break
-        beyond = signed[place + 1]
-        code = abs(place - last)  # the magnitude code of `value`
+        beyond = signed[index + 1]
+        code = abs(index - last)  # the magnitude code of `value`
         match rounding:
             case Rounding.SR:
                 rows.append((value, beyond))
@@ -112,16 +112,16 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
             case _:
                 assert_never(rounding)
     breaks = [
-        place
-        for place, value in enumerate(at)
-        if not rows[place] == rows[place + 1] == (value, value)  # a constant that goes on is no break
+        index
+        for index, value in enumerate(at)
+        if not rows[index] == rows[index + 1] == (value, value)  # a constant that goes on is no break
     ]
-    levels = [rows[place] for place in breaks] + [rows[-1]]
+    levels = [rows[index] for index in breaks] + [rows[-1]]
     return PiecewiseQuantizer(
         element,
         rounding,
-        tuple(points[place] for place in breaks),
+        tuple(points[index] for index in breaks),
         tuple(lower for lower, _ in levels),
         tuple(upper for _, upper in levels),
-        tuple(at[place] for place in breaks),
+        tuple(at[index] for index in breaks),
     )

@@ -425,8 +425,8 @@ class MXArray:
         ellipses = sum(item is Ellipsis for item in keys)
         errors.require(ellipses <= 1, "key", "an index with one '...' at most", key)
         if ellipses:
-            place = next(i for i, item in enumerate(keys) if item is Ellipsis)
-            keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
+            at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
         errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
         of_scales = tuple(

@@ -74,10 +74,10 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
-            told = reworded(str(problem), ctx)
-            if told == str(problem):
+            message = reworded(str(problem), ctx)
+            if message == str(problem):
                 raise
-            raise ValueError(told) from problem
+            raise ValueError(message) from problem
 
 
 def _version(asked: bool) -> None:
