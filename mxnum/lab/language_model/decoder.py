@@ -335,8 +335,8 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     """Continue a run that was just made with the same setting and seed."""
     assert run.model is not None
     state = torch.load(path, weights_only=True)
-    about = json.loads(state["about"])
-    if (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
+    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it
+    if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
             f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "
             "another folder."

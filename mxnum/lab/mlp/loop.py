@@ -102,7 +102,9 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    run.measured.setdefault(name, []).append(value[index])
+                    if name not in run.measured:  # NaN where an older checkpoint lacks it
+                        run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
+                    run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
         self._inject()
         self._update()
@@ -330,8 +332,8 @@ def load(training: Training, path: Path) -> None:
     """Continue a training that was just made with the same experiment (except for its steps) and seeds."""
     arrays = storage.read_arrays(path)
     experiment, about = origin(arrays)
-    same = about["seeds"] == [run.seed for run in training.runs]
-    if not (same and experiment.but(steps=training.experiment.steps) == training.experiment):
+    same = about.get("seeds") == [run.seed for run in training.runs]
+    if experiment is not None and not (same and experiment.but(steps=training.experiment.steps) == training.experiment):
         raise ValueError(
             f"The checkpoint {str(path)!r} was made with another configuration or other seeds; remove it, rename the "
             "arm, or use another folder."
@@ -342,8 +344,10 @@ def load(training: Training, path: Path) -> None:
     training.restore({name[6:]: value for name, value in arrays.items() if name.startswith("state_")})
 
 
-def origin(arrays: dict[str, Array]) -> tuple[Experiment, dict[str, Any]]:
-    """Return the experiment of a checkpoint, and its seeds and environment."""
+def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
+    """Return the experiment of a checkpoint, and its seeds and environment; version 0.1 lacks them: (None, {})."""
+    if "about" not in arrays:
+        return None, {}
     about: dict[str, Any] = json.loads(arrays["about"].tobytes())
     return Experiment.from_dict(about.pop("experiment")), about
 

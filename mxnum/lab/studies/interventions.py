@@ -109,7 +109,7 @@ class Approach(Task):
         for path in self.own.glob("checkpoint-*.npz"):
             arrays = storage.read_arrays(path)
             experiment, about = origin(arrays)
-            fits = experiment.but(steps=self.configuration.steps) == self.configuration
+            fits = experiment is not None and experiment.but(steps=self.configuration.steps) == self.configuration
             if fits and self.seed in about["seeds"] and _is_here(about["environment"], self.machine):
                 state = _row_of_state(arrays, about["seeds"].index(self.seed))
                 if state["step"] <= self.start and (found is None or state["step"] > found["step"]):

@@ -53,8 +53,8 @@ class _Mlp(Model):
         for path in sorted(folder.glob("checkpoint-*.npz")):
             arrays = storage.read_arrays(path)
             found, about = origin(arrays)
-            is_of_arm = found.but(steps=configuration.steps) == configuration
-            for index, seed in enumerate(about["seeds"] if is_of_arm else ()):
+            is_of_arm = found is not None and found.but(steps=configuration.steps) == configuration
+            for index, seed in enumerate(about.get("seeds", ()) if is_of_arm else ()):
                 losses, at, diverged, measured = history(arrays, index)
                 stored = {"seed": seed, "diverged": diverged, "steps": len(losses)}
                 values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mxnum as mx
 from mxnum.lab import storage
 from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision
-from mxnum.lab.mlp.loop import Training, train
+from mxnum.lab.mlp.loop import Training, load, save, train
 from mxnum.lab.mlp.model import KINDS, Network
 from mxnum.recipe import Operand
 
@@ -245,6 +245,20 @@ def test_injection_reaches_only_the_asked_parameters(where):
 @pytest.mark.parametrize("change", [{"quantized_teacher": True}, {"noise_draw": 1}, {"centred_inputs": True}])
 def test_switches_of_the_data(change):
     assert train(SMALL.but(steps=1), (1,))[0].losses != train(SMALL.but(steps=1, **change), (1,))[0].losses
+
+
+def test_a_measurement_that_a_checkpoint_lacks(tmp_path):
+    started = Training(SMALL, (1,))
+    started.advance(measure=True)
+    del started.runs[0].measured["zeta"], started.runs[0].measured["gamma_rms"]
+    save(started, tmp_path / "old.npz")
+    continued = Training(SMALL, (1,))
+    load(continued, tmp_path / "old.npz")
+    continued.advance(measure=True)
+    measured = continued.runs[0].measured
+    assert {len(values) for values in measured.values()} == {2}
+    assert np.isnan(measured["zeta"]).tolist() == [True, False]
+    assert np.isnan(measured["gamma_rms"]).tolist() == [[True, True], [False, False]]
 
 
 def test_a_run_is_stored_with_everything(tmp_path):
