@@ -240,13 +240,13 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
     """Return the values as the stack computes them, in float32; codes take a byte each."""
     errors.require(not made.packed, "made", "of codes that take a byte each", "packed")
     threads = checked_threads(threads)
-    chosen, sides = of(stack), _scales_by_block(made)
+    chosen, by_block = of(stack), _scales_by_block(made)
     _check_environment(chosen)
-    by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)
+    by_numpy, loops = partial(_read_by_numpy, made, chosen, by_block), _loops(made.codes.size, chosen)
     if loops is None:
         return by_numpy()
     of_tensor = made.global_scale, made.largest
-    values: Array = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads, by_numpy)
+    values: Array = loops.dequantize(made.codes, by_block, made.blocks, chosen, *of_tensor, threads, by_numpy)
     return values
 
 
@@ -262,12 +262,12 @@ def _scales_by_block(made: Quantized) -> Array:
     return scales[:, None] if by_rows else scales
 
 
-def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:
+def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
     """Return the values of codes and scales, computed by numpy in pieces."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
-        scales = spread(_values(sides[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
+        scales = spread(_values(by_block[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
         with np.errstate(all="ignore"):
             values[part] = stack.decoded(elements, scales, made.global_scale, made.largest)
     return values

@@ -83,9 +83,7 @@ RNE, SATURATE, FLOOR = modes.Rounding.RNE, modes.Overflow.SATURATE, modes.ScaleR
 
 def settings(**changes):
     """Return the settings of a quantization with the given changes."""
-    plain = ops._settings(
-        "mxfp8_e4m3", (4,), "float32", None, None, None, None, "rne", "floor", "saturate", "block", None, "exact", False
-    )
+    plain = ops.checked_settings(ops.Choices("mxfp8_e4m3", (4,), "float32", scale_rule="floor"))
     return replace(plain, **changes)
 
 

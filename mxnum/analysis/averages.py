@@ -88,8 +88,8 @@ def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple
             if lower >= upper:
                 continue
             middle = (lower + upper) / 2 / scale
-            place = sum(b < middle for b in quantizer.breakpoints)
-            below, above = (level[place] * scale / aligned for level in (quantizer.lower, quantizer.upper))
+            index = sum(b < middle for b in quantizer.breakpoints)
+            below, above = (level[index] * scale / aligned for level in (quantizer.lower, quantizer.upper))
             teeth.append(Tooth(lower / aligned, upper / aligned, below, above, middle > largest))
     return tuple(teeth)
 

@@ -215,13 +215,13 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     all_x = np.concatenate([edge_x, m + d * grid, low_x, high_x], axis=1)
     points_x, points_z = np.sort(np.clip(all_x, low_x, high_x), axis=1), np.sort(np.clip(all_z, low_z, high_z), axis=1)
     widths_x, widths_z = np.diff(points_x, axis=1), np.diff(points_z, axis=1)
-    owner, place = np.nonzero((widths_x > 0) & (widths_z > 0))
-    start, width = points_x[owner, place], widths_x[owner, place]
-    width_z = widths_z[owner, place]
+    owner, index = np.nonzero((widths_x > 0) & (widths_z > 0))
+    start, width = points_x[owner, index], widths_x[owner, index]
+    width_z = widths_z[owner, index]
 
     nodes = (_NODES + 1) / 2
     x = start[:, None] + width[:, None] * nodes
-    z = points_z[owner, place][:, None] + width_z[:, None] * nodes
+    z = points_z[owner, index][:, None] + width_z[:, None] * nodes
     p = unit[owner]
     if model.distribution == "normal":
         density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)

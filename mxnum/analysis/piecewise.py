@@ -112,12 +112,12 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
             case _:
                 assert_never(rounding)
     breaks = [
-        place
-        for place, value in enumerate(at)
+        index
+        for index, value in enumerate(at)
         # A constant that continues on both sides of a point is no break.
-        if not rows[place] == rows[place + 1] == (value, value)
+        if not rows[index] == rows[index + 1] == (value, value)
     ]
-    levels = [rows[place] for place in breaks] + [rows[-1]]
+    levels = [rows[index] for index in breaks] + [rows[-1]]
     return PiecewiseQuantizer(
         element,
         rounding,

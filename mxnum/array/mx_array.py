@@ -425,8 +425,8 @@ class MXArray:
         ellipses = sum(item is Ellipsis for item in keys)
         errors.require(ellipses <= 1, "key", "an index with one '...' at most", key)
         if ellipses:
-            place = next(i for i, item in enumerate(keys) if item is Ellipsis)
-            keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
+            at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
         errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
         of_scales = tuple(
@@ -547,12 +547,12 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
-def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
+def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
     """Return the array in which `out` holds its tensor scale, to be replaced by `tensor`.
 
     Raise ValueError if other elements have that tensor scale too.
     """
-    room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
-    if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
+    held = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+    if out._is_part and on_host(held).tobytes() != on_host(tensor).tobytes():
         raise errors.shared_tensor_scale("out")
-    return room
+    return held

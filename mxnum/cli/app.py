@@ -29,7 +29,7 @@ COMMANDS = (
 #: them.
 LAB = {
     "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
-    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
+    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
 #: The commands that take negative numbers, which would otherwise be read as options.
@@ -74,10 +74,10 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
-            told = reworded(str(problem), ctx)
-            if told == str(problem):
+            message = reworded(str(problem), ctx)
+            if message == str(problem):
                 raise
-            raise ValueError(told) from problem
+            raise ValueError(message) from problem
 
 
 def _version(asked: bool) -> None:

@@ -250,13 +250,13 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 def _show_line(step: ElementSteps) -> None:
     """Show the gap between the neighbours, with the number in it."""
     width = 48
-    place = round(float(step.fraction or 0) * width)
+    position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:
-        place = min(max(place, 1), width - 1)
+        position = min(max(position, 1), width - 1)
     line = ["-"] * (width + 1)
     line[0] = line[-1] = "|"
     line[width // 2] = "+"
-    line[place] = "x"
+    line[position] = "x"
     print(f"            {''.join(line)}")
 
 

@@ -96,15 +96,15 @@ def _rows(candidates: list[Candidate]) -> list[dict[str, Any]]:
 
 
 def _print(found: Exploration, shown: list[Candidate]) -> None:
-    from mxnum.analysis.design_space import TITLES, told
+    from mxnum.analysis.design_space import TITLES, cells_of
     from mxnum.cli.console import print_table
 
     state = "" if found.complete else f" of {found.total}, interrupted"
     total = 1
     for length in found.shape:
         total *= length
-    looked = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
-    print_table(f"{len(found.candidates)} candidates{state}; {looked}", TITLES, map(told, shown))
+    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
+    print_table(f"{len(found.candidates)} candidates{state}; {extent}", TITLES, map(cells_of, shown))
 
 
 def _draw(found: Exploration) -> Any:

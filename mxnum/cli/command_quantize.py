@@ -57,8 +57,8 @@ def quantize(
     errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
     check_output("OUT", target, force)
     x = read_array(source, tensor, as_dtype)
-    has_place = x.ndim > 0 or target.suffix != ".safetensors"
-    errors.require(has_place, "OUT", "a .npz file for an array without axes", str(target))
+    fits = x.ndim > 0 or target.suffix != ".safetensors"
+    errors.require(fits, "OUT", "a .npz file for an array without axes", str(target))
     settings: dict[str, Any] = {
         "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
         "nonfinite": nonfinite, "seed": seed, "sr_bits": sr_bits,

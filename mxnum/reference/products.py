@@ -47,9 +47,9 @@ def _blocks(x: Blocked) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
     division = Blocks(x.codes.shape, (x.block,), fmt)
     scales = division.check("scales", x.scales)
     offsets = None if x.offsets is None else division.check("offsets", x.offsets)
-    for place, where in division:
-        o = None if offsets is None else exact(float(offsets[place]))
-        yield int(scales[place]), o, [decode_exact(code, fmt.element) for code in x.codes[where]]
+    for block, where in division:
+        o = None if offsets is None else exact(float(offsets[block]))
+        yield int(scales[block]), o, [decode_exact(code, fmt.element) for code in x.codes[where]]
 
 
 def _vector(x: Array | Blocked) -> list[Exact]:

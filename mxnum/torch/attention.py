@@ -10,7 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mxnum import errors
-from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
+from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
+from mxnum.torch.operands import Key
 
 Tensor = Any
 #: Makes the seed of the second product differ from that of the first.
@@ -87,7 +88,7 @@ def attend(
     probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(dtype)
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
-    return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities
+    return matmul_how(probabilities, value, how, Key(drawn.seed ^ _SECOND, *drawn[1:])), probabilities
 
 
 _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax") else torch.softmax

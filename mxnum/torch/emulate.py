@@ -58,7 +58,7 @@ class Emulation:
         #: reason.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` of `emulate`.
-        self._told: tuple[str | None, str] = (None, "straight")
+        self._sums: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
@@ -172,7 +172,7 @@ def emulate(
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
     emulation = Emulation(seed_of(seed), worker_of(worker))
-    emulation._model, emulation._told = model, (accumulate, gradient)
+    emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # prefixes of the names of parts of emulated MultiheadAttention modules
@@ -260,8 +260,8 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
-    told = emulation._told
-    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *told) for name, value in wanted.items()}
+    sums = emulation._sums
+    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *sums) for name, value in wanted.items()}
     for name, site in sites_of(emulation.modules).items():
         site.how = hows[name]
 

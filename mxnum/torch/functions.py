@@ -19,19 +19,16 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
-from mxnum.recipe import Operand, Recipe
+from mxnum.recipe import OPERANDS, Operand, Recipe
 from mxnum.torch import amx
 from mxnum.torch import library as library
-from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, is_stochastic, operand_text
-from mxnum.torch.operands import Key as OperandKey
+from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Key, is_stochastic, operand_text, product_text
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
 Tensor = Any
 GRADIENTS = ("straight", "clipped")
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-#: The arguments (seed, stream, position, watch) of the operations.
-Key = tuple[int, int, Any, int]
 _ops = torch.ops.mxnum
 
 
@@ -69,21 +66,15 @@ class How:
                 amx.check()
         errors.choose("gradient", self.gradient, GRADIENTS)
         r = self.recipe
-        used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
-        for_weights, is_bf16 = r.gradients_for_weights or r.gradients, r.vector == "bfloat16"
-        operands = (*used, for_weights, r.gamma, r.beta)
+        operands, is_bf16 = [getattr(r, name) or r.gradients for name in OPERANDS], r.vector == "bfloat16"
         for operand in operands:
             _refuse_studies("recipe", operand)
-        rest: Any = (self.accumulate, self.gradient == "clipped")
-        of_samples: Any = (*rest, True)
-        backward = (r.activations_backward, r.weights_backward, r.gradients, for_weights)
-        partner = replace(r.activations_backward, transform=r.gradients.transform)  # it is multiplied with gradients
-        both = (r.activations_backward, partner, r.gradients, for_weights)
+        product = r, self.accumulate, self.gradient == "clipped"
         table = replace(r.weights, transform=None)  # a lookup has no summed axis to transform
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
-            "linear": Product(r.activations, r.weights, *backward, *rest).text,
-            "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
+            "linear": product_text(*product, False),
+            "matmul": product_text(*product, True),
             "weights": operand_text(table),
             "takes_rows": not (is_stochastic(table) or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
@@ -163,7 +154,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = replace(how, **errors.known_fields(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
     axis = _from_the_end(axis, x)
-    drawn = OperandKey(*_key(is_stochastic(how), seed, stream)[:3]).keywords(how, 0, x.numel())
+    drawn = _key(is_stochastic(how), seed, stream).keywords(how, 0, x.numel())
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
 
@@ -271,7 +262,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
         x, weight = _vector(x, how), _vector(weight, how)
     rows = x.reshape(math.prod(x.shape[:-1]), features)
     late = bias is not None and how.bf16
-    y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key)
+    y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key[:4])
     y = y.view(*x.shape[:-1], weight.shape[0])
     if how.bf16:
         y = _vector(y, how)
@@ -291,7 +282,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
     a, b = (x if x.shape[:-2] == leading else x.expand(*leading, *x.shape[-2:]) for x in (a, b))
     if how.bf16:
         a, b = _vector(a, how), _vector(b, how)
-    y = library.matmul(a, b, None, transposed, how.matmul, *key)
+    y = library.matmul(a, b, None, transposed, how.matmul, *key[:4])
     return _vector(y, how) if how.bf16 else y
 
 
@@ -331,7 +322,7 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
     x, weight, bias = _autocast(x, weight, bias)
     if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
-    y = _ops.convolution(x, weight, *geometry, how.linear, *key)
+    y = _ops.convolution(x, weight, *geometry, how.linear, *key[:4])
     y = _vector(y, how) if how.bf16 else y
     if bias is None:
         return y
@@ -341,7 +332,7 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
 
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
     _refuse_function_transforms()
-    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key)
+    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key[:4])
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
@@ -377,8 +368,8 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
     if seed is None:
         if is_stochastic:
             raise ValueError("Argument 'seed' must be given with rounding='sr'.")
-        return 0, 0, None, 0
-    return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+        return Key(0, 0, None)
+    return Key(signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None)
 
 
 def _refuse_studies(argument: str, operand: Operand) -> None:

@@ -20,14 +20,13 @@ from mxnum.torch import multihead
 from mxnum.torch.attention import COMPILED_TOO, Intercepted, attention_functions
 from mxnum.torch.functions import (
     How,
-    Key,
     convolution_how,
     layer_norm_how,
     linear_how,
     rms_norm_how,
     weights_how,
 )
-from mxnum.torch.operands import AMX, watching
+from mxnum.torch.operands import AMX, Key, watching
 from mxnum.torch.randomness import Steps
 
 Tensor = Any
@@ -44,7 +43,7 @@ class Site:
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and the number by which they find who watches."""
-        return self.seed, 0, self.steps.current, self.number
+        return Key(self.seed, 0, self.steps.current, self.number)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the state of a copy, with a new number, by which `watch` distinguishes it from the original."""

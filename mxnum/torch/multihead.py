@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional
 
 from mxnum.torch.attention import attend
-from mxnum.torch.functions import How, Key, linear_how
+from mxnum.torch.functions import How, linear_how
+from mxnum.torch.operands import Key
 
 Tensor = Any
 #: Makes the seeds of the projections differ from each other.
@@ -60,7 +61,7 @@ def _batch_first(x: Tensor, is_batch: bool, is_first: bool) -> Tensor:
 
 
 def _another(drawn: Key, index: int) -> Key:
-    return drawn[0] ^ index * _STEP, *drawn[1:]
+    return Key(drawn.seed ^ index * _STEP, *drawn[1:])
 
 
 def _projected(

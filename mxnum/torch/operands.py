@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -20,10 +21,9 @@ from mxnum import errors
 from mxnum.formats import ElementFormat
 from mxnum.memory.tensors import host_array
 from mxnum.modes import Rounding
-from mxnum.recipe import Operand
-from mxnum.recipe.definition import plain
+from mxnum.recipe import FLOAT32, Operand, Recipe, plain
 from mxnum.torch import amx
-from mxnum.torch.transform import hadamard
+from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
 #: A value of `accumulate` that is not a member of `mxnum.Accumulate`.
@@ -69,18 +69,21 @@ class Product(NamedTuple):
         """True if operands are floats that torch multiplies."""
         return self.accumulate in (None, AMX)
 
-    @property
-    def text(self) -> str:
-        """The product as text, which `product` reads."""
-        return _text(self)
-
 
 class Key(NamedTuple):
-    """What random bits depend on: the module's seed, a stream, and the position from `randomness.position_of`."""
+    """What the random bits of an operation depend on, and who watches it.
 
+    The first four fields are arguments of the operations.
+    """
+
+    #: The seed of the module.
     seed: int
     stream: int
+    #: The position from `randomness.position_of`.
     position: Tensor | None
+    #: The number of the site, by which `watching` has the function that watches it; 0 for nobody.
+    watch: int = 0
+    #: True if the right operand belongs to samples (`Product.of_samples`).
     of_samples: bool = False
 
     @property
@@ -105,17 +108,22 @@ def is_stochastic(operand: Operand) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _text(product: Product) -> str:
-    operands = [plain(operand) for operand in product[:6]]
-    return json.dumps([*operands, *product[6:]], separators=(",", ":"))
+def product_text(recipe: Recipe, accumulate: str | None, clipped: bool, of_samples: bool) -> str:
+    """Return the product of a recipe as the text that operations take; `product` reads it."""
+    products = recipe.but(gamma=FLOAT32, beta=FLOAT32, vector="float32").to_dict()
+    return json.dumps([products, accumulate, clipped, of_samples], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def product(text: str) -> Product:
-    """Return the product that `Product.text` describes."""
-    parts = json.loads(text)
-    made: Any = [*map(Operand.of, parts[:6]), *parts[6:]]
-    return Product(*made)
+    """Return the product of the recipe in a text of `product_text`."""
+    table, accumulate, clipped, of_samples = json.loads(text)
+    r = Recipe.from_dict(table)
+    right, right_backward = r.weights, r.weights_backward
+    if of_samples:  # both operands are activations; the right one meets the gradients, so it has their transform
+        right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
+    operands = r.activations, right, r.activations_backward, right_backward, r.gradients
+    return Product(*operands, r.gradients_for_weights or r.gradients, accumulate, clipped, of_samples)
 
 
 @lru_cache(maxsize=4096)
@@ -143,12 +151,10 @@ def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any
     return operand.mx_format, keywords
 
 
-def rounded(
-    x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0, place: str | None = None
-) -> Tensor:
+def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Tensor:
     """Return x rounded for a product; x itself if nothing is rounded.
 
-    `place` names a buffer that this thread reuses, because fresh memory costs more than rounding.
+    `buffer` names memory that this thread reuses, because fresh memory costs more than rounding.
     The result is then valid until the next call with the same name.
     """
     if operand.transform:
@@ -167,13 +173,13 @@ def rounded(
             errors.require(
                 fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and {x.dtype}", got
             )
-        elif place is None or not x.is_cpu:
+        elif buffer is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
-            value, out = _buffer(place, x)
+            value, out = _buffered(buffer, x)
             mx.fake_quantize(host_array("x", x), fmt, out=out, **keywords, **drawn)
-    if watch in watching:
-        watching[watch](slot, operand, axis, x, value, key)
+    if key.watch in watching:
+        watching[key.watch](slot, operand, axis, x, value, key)
     return value
 
 
@@ -193,17 +199,20 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
         _others.remove(kernel)
 
 
-def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0) -> Any:
-    """Return x as an MX array, for products with a defined sum; as a tensor if its format is not MX."""
+def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
+    """Return x as an MX array, for products with a defined sum; as a tensor if its format is not MX.
+
+    The result is new memory, whatever `buffer` is.
+    """
     if not operand.is_mx:
-        return rounded(x, operand, axis, key, slot, watch)
+        return rounded(x, operand, axis, key, slot)
     errors.require(not _others, "accumulate", "None within rounding_by()", "a defined sum")
     if operand.transform:
         x = hadamard(x, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
     made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot, x.numel()))
-    if watch in watching:
-        watching[watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
+    if key.watch in watching:
+        watching[key.watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
     return made
 
 
@@ -229,15 +238,7 @@ def multiply(
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:
         y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # makes NaNs canonical
-    return y if dtype == torch.float32 else _narrowed(y, dtype)
-
-
-def _narrowed(x: Tensor, dtype: Any, rounding: str = "rne") -> Tensor:
-    """Return x in bfloat16 or float16, rounded once.
-
-    A magnitude beyond the type becomes infinite, a NaN canonical.
-    """
-    return mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee").view(dtype)
+    return y if dtype == torch.float32 else narrowed(y, dtype)
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
@@ -252,7 +253,7 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
         # torch's cast writes NaNs with other bits, which nan_to_num_ makes canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
-    return _narrowed(x, torch.bfloat16, rounding).to(x.dtype)
+    return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
@@ -310,19 +311,19 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
-def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:
+def _buffered(name: str, x: Tensor) -> tuple[Tensor, Any]:
     """Return a tensor like x in memory that this thread keeps under that name, and its array."""
-    rooms: dict[Any, Any] = _memory.__dict__
-    like = (place, x.dtype, x.shape, x.stride())
-    found: tuple[Tensor, Any] | None = rooms.get(like)  # faster than a new view from torch
+    kept: dict[Any, Any] = _memory.__dict__
+    like = (name, x.dtype, x.shape, x.stride())
+    found: tuple[Tensor, Any] | None = kept.get(like)  # faster than a new view from torch
     if found is not None:
         return found
-    room = rooms.get(like[:2])
-    if room is None or room.numel() < x.numel() or len(rooms) > _MOST_VIEWS:
-        for key in [key for key in rooms if key[:2] == like[:2]]:
-            del rooms[key]
-        rooms[like[:2]] = room = torch.empty(x.numel(), dtype=x.dtype)
+    memory = kept.get(like[:2])
+    if memory is None or memory.numel() < x.numel() or len(kept) > _MOST_VIEWS:
+        for key in [key for key in kept if key[:2] == like[:2]]:
+            del kept[key]
+        kept[like[:2]] = memory = torch.empty(x.numel(), dtype=x.dtype)
     is_dense = x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)
-    value = torch.as_strided(room, x.shape, x.stride()) if is_dense else room[: x.numel()].view(x.shape)
-    rooms[like] = value, host_array("out", value)
-    return value, rooms[like][1]
+    value = torch.as_strided(memory, x.shape, x.stride()) if is_dense else memory[: x.numel()].view(x.shape)
+    kept[like] = value, host_array("out", value)
+    return value, kept[like][1]

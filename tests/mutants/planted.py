@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "unknown-range-of-offsets", "mxnum/ops.py",
-        "if offset is None and used_range.is_half:", "if False:",
+        "if asked.offset is None and used_range.is_half:", "if False:",
         "offset_range without offset is ignored in silence.",
         ("tests/test_errors.py",),
     ),

@@ -247,7 +247,7 @@ def test_an_empty_path_is_refused(tmp_path, monkeypatch):
         ("path", lambda: q.save("")),
         ("path", lambda: read_losses("")),
         ("path", lambda: studies.read("")),
-        ("folder", lambda: study_file.places("mine", "")),
+        ("folder", lambda: study_file.folders_of("mine", "")),
         ("store", lambda: run_study("quick", "")),
         ("folder", lambda: reproduce_into("")),
         ("results", lambda: claims.reproduce([], results="")),

@@ -1,6 +1,4 @@
-"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study file of
-yours or one that ships.
-"""
+"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study from a file."""
 
 from __future__ import annotations
 
@@ -77,8 +75,7 @@ def language_model(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file on the same seeds, and compare their
-    losses.
+    """Train small language models in every precision of a file on the same seeds, and compare their losses.
 
     The sources have known entropies, so the excess loss is exact. The command also measures the
     gradients of the logits and compares them with the analysis. Runs that are in the folder are not
@@ -108,21 +105,16 @@ def language_model(
 
 def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
     """Run a study, write its tables, and return the outcome and the folder of the tables."""
-    from mxnum.cli.lab.watching import ended_by_signals, watching
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.lab.watching import continuable, watching
     from mxnum.lab.studies import report, study_file
     from mxnum.lab.studies.run_study import run_study
 
-    runs, folder = study_file.places(study.name, out)
-    try:
-        with ended_by_signals(), watching() as watch:
-            outcome = run_study(
-                study, runs, say=watch.say, **how,
-                show=lambda state: watch.at("training", state.done, state.total, str(state)),
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    runs, folder = study_file.folders_of(study.name, out)
+    with continuable(), watching() as watch:
+        outcome = run_study(
+            study, runs, say=watch.say, **how,
+            show=lambda state: watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
     if outcome.table["arms"]:
         report.store(study, outcome.table, folder)
     return outcome, folder
@@ -146,7 +138,7 @@ def _print(outcome: Outcome, folder: Path) -> None:
         losses = {arm: [run["last_loss"] for run in found["runs"]] for arm, found in outcome.table["arms"].items()}
         ends = (f"{arm} {median(inf if x is None else x for x in of):.4g}" for arm, of in losses.items())
         print(f"Loss at the end, median of the seeds: {'; '.join(ends)}.")
-        print(f"Seeds: {report.seeds_told(outcome.table)}. Runs and tables: {folder}")
+        print(f"Seeds: {report.seeds_text(outcome.table)}. Runs and tables: {folder}")
     for failure in outcome.failed:
         print(f"Failed: {failure}")
     if outcome.failed:

@@ -1,6 +1,4 @@
-"""Normal numbers and mantissas that several checks quantize, and a test that kernels agree with a
-formula on them.
-"""
+"""Normal numbers and mantissas that several checks quantize, and a test that kernels agree with a formula on them."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def mean(values: Array) -> tuple[float, float]:
 
 
 def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
-    """Judge whether the means of independent samples lie within `SIGMA` standard errors of the
-    expected values.
-    """
+    """Judge whether the means of independent samples lie within `SIGMA` standard errors of the expected values."""
     distances = []
     for expected, sample in samples:
         value, bar = mean(sample)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from torch.nn import functional
 import mxnum.torch as mxt
 from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
-from mxnum.lab.language_model.looks import centring, errors_of, looked_at, operands_of
+from mxnum.lab.language_model.measurements import centring, errors_of, measured, operands_of
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
+from mxnum.lab.torch_threads import one_thread
 from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
@@ -103,9 +104,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder that maps symbols to logits of the next symbol; the embedding and the last layer
-    share no weights.
-    """
+    """A decoder that maps symbols to logits of the next symbol; the embedding and the last layer share no weights."""
 
     def __init__(self, setting: Setting, vocabulary: int, seed: int = 0):
         super().__init__()
@@ -159,8 +158,8 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: The steps at which measurements were made, and the measurements of `looks.looked_at` and
-    #: `looks.errors_of`.
+    #: The steps at which measurements were made, and the measurements of `measurements.measured` and
+    #: `measurements.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
     #: The final loss on new batches, over positions that have as many previous symbols as the
@@ -215,8 +214,8 @@ def train(
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
     model = run.model = Decoder(setting, source.vocabulary, seed)
     emulation = emulated(model, setting, seed)
-    looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
-    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # an emulation counts steps from 1
+    measured_steps = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
+    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # an emulation counts steps from 1
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(setting, parameters)
 
@@ -232,8 +231,8 @@ def train(
         for step in range(len(run.losses), setting.steps):
             symbols = batch(TRAINING, step)
             logits, targets = model(symbols[:, :-1]), symbols[:, 1:].flatten()
-            looks = step in looks_at
-            if looks:
+            measures = step in measured_steps
+            if measures:
                 logits.retain_grad()
             loss = functional.cross_entropy(logits.flatten(0, 1), targets, label_smoothing=setting.label_smoothing)
             optimizer.zero_grad()
@@ -241,9 +240,9 @@ def train(
             for parameter in parameters:
                 parameter.grad /= setting.factor
             nn.utils.clip_grad_norm_(parameters, setting.clip)
-            if looks:
+            if measures:
                 run.measured_at.append(step)
-                seen = looked_at(logits, targets, model.head, gradient_of_logits(setting))
+                seen = measured(logits, targets, model.head, gradient_of_logits(setting))
                 for name, value in (seen | errors_of(watch.rows(), emulation.step)).items():
                     run.measured.setdefault(name, []).append(value)
             for group in optimizer.param_groups:
@@ -270,7 +269,7 @@ def train(
 
 
 def operands_at_the_end(run: Run) -> dict[str, Any]:
-    """Return the operands (`looks.operands_of`) of the trained model on its first evaluation batch."""
+    """Return the operands (`measurements.operands_of`) of the trained model on its first evaluation batch."""
     assert run.model is not None
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
@@ -301,9 +300,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the rate of a step: rising at first, then constant or along a cosine to `last_rate` of
-    it.
-    """
+    """Return the rate of a step: rising at first, then constant or along a cosine to `last_rate` of it."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising
@@ -318,17 +315,6 @@ def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
     first = max(order - 1, 0)
     logits = model(symbols[:, :-1])[:, first:]
     return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, so that its sums do not depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:

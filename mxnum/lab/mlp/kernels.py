@@ -1,5 +1,4 @@
-"""The vector operations of the network and of the optimizers, one fused loop each, compiled by
-numba.
+"""The vector operations of the network and of the optimizers, one fused loop each, compiled by numba.
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. So
@@ -37,9 +36,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 
 @_inline
 def _rounded(bits, bf16):
-    """Return the bits of a float32 rounded to bfloat16. A NaN stays NaN, as its quiet bit is in the
-    upper half.
-    """
+    """Return the bits of a float32 rounded to bfloat16. A NaN stays NaN, as its quiet bit is in the upper half."""
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
     nan = np.int32(bits | np.int32(0x00400000)) & np.int32(-65536)
@@ -63,9 +60,7 @@ def round_in_place(bits, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset of (rows, blocks, offsets); NaN counts
-    as largest.
-    """
+    """Write the bits of the largest magnitude at each offset of (rows, blocks, offsets); NaN counts as largest."""
     for row in range(bits.shape[0]):
         found = largest[row]
         found[:] = 0
@@ -88,9 +83,7 @@ def take_where(x, other, where):
 
 @_inline
 def _round_in_place(x, bf16):
-    """Round x in place. With two arguments for one array, the compiler would guard against partial
-    overlap.
-    """
+    """Round x in place. With two arguments for one array, the compiler would guard against partial overlap."""
     if bf16 != 0:
         bits = x.view(np.int32)
         for i in range(x.size):
@@ -99,9 +92,7 @@ def _round_in_place(x, bf16):
 
 @_jit
 def add_rounded_bias(x, bias, stream, bf16):
-    """Add round(round(x) + bias) to `stream`, which stays float32: the second product, its bias,
-    the residual sum.
-    """
+    """Add round(round(x) + bias) to `stream`, which stays float32: the second product, its bias, the residual sum."""
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
     bits = row.view(np.int32)
@@ -140,9 +131,7 @@ def _sum_lanes(row, lanes):
 
 @_jit
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
-    """Write normalized * gamma + beta to `out`. x is rounded to bfloat16 first, and the result
-    last.
-    """
+    """Write normalized * gamma + beta to `out`. x is rounded to bfloat16 first, and the result last."""
     runs, samples, features = x.shape
     count = _F(features)
     row, square, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -172,9 +161,7 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 
 @_jit
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
-    """Add the gradient of the input to d_stream; write d_gamma and d_beta. d_out is first rounded
-    to bfloat16.
-    """
+    """Add the gradient of the input to d_stream; write d_gamma and d_beta. d_out is first rounded to bfloat16."""
     runs, samples, features = d_out.shape
     count = _F(features)
     row, product, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -316,9 +303,7 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """Write the mean squared error of each run, in float64, to `loss`, and its gradient to
-    d_prediction.
-    """
+    """Write the mean squared error of each run, in float64, to `loss`, and its gradient to d_prediction."""
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -350,8 +335,12 @@ def round_and_sum(x, out, total, bf16):
 
 
 @_jit
-def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, correction2, epsilon):
-    """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place."""
+def adam(parameter, gradient, moments, rate, betas, corrections, epsilon):
+    """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place.
+
+    `moments`, `betas` and `corrections` are pairs: of the first and of the second moment.
+    """
+    (first, second), (beta1, beta2), (correction1, correction2) = moments, betas, corrections
     for i in range(parameter.size):
         g = gradient[i]
         first[i] = beta1 * first[i] + (_ONE - beta1) * g

@@ -1,6 +1,4 @@
-"""Critical rates: of SGD under synthetic zeta by bisection (claim B2), and of every format from a
-study (claim B6).
-"""
+"""Critical rates: of SGD under synthetic zeta by bisection (claim B2), and of every format from a study (claim B6)."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from mxnum.lab.theory import stability_limit
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
-    """Return the limit of SGD on a quadratic under zeta over that without; see
-    `mxnum.lab.theory.stability_limit`.
+    """Return the limit of SGD on a quadratic under zeta over that without; see `mxnum.lab.theory.stability_limit`.
 
     >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
     (1.0, 2.0, 0.5)
@@ -30,29 +27,19 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 
 
 def critical_rate(
-    experiment: Experiment, seeds: tuple[int, ...], low: float, high: float, *, tolerance: float = 0.02
-) -> dict[int, tuple[float, float]]:
-    """Return for each seed an interval of rates: stable at the first, diverged within
-    `experiment.steps` at the second.
+    experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
+) -> tuple[float, float]:
+    """Return two rates of a seed: stable at the first, diverged within `experiment.steps` at the second.
 
     The function bisects the logarithm, down to a relative width of `tolerance`; `low` must be
     stable and `high` not.
     """
-    limits = {}
-    for seed in seeds:
-        stable, unstable = low, high
-        if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
-            raise ValueError(
-                f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}."
-            )
-        while unstable / stable > 1 + tolerance:
-            middle = math.sqrt(stable * unstable)
-            if diverges(experiment.but(rate=middle), seed):
-                unstable = middle
-            else:
-                stable = middle
-        limits[seed] = (stable, unstable)
-    return limits
+    if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
+        raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if diverges(experiment.but(rate=middle), seed) else (middle, high)
+    return low, high
 
 
 def diverges(experiment: Experiment, seed: int) -> bool:
@@ -82,8 +69,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the limit under each injection over that without, seed by seed, beside the prediction
-    of the quadratic.
+    """Return the limit under each injection over that without, seed by seed, beside the prediction of the quadratic.
 
     Each limit is written to the file `kept` at once; limits in the file are not searched again.
     """
@@ -103,9 +89,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """Limits of an interrupted `sgd_limits`, in a file if one is given; only those found with the
-    same libraries here.
-    """
+    """The limits that an interrupted `sgd_limits` found with the same libraries, in a file if one is given."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -116,14 +100,12 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits between `BOUNDS` as `critical_rate` does, from the file where it has
-        them.
-        """
+        """Return the limits between `BOUNDS` as `critical_rate` does, from the file where it has them."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
             if asked not in self.found:
-                self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
+                self.found[asked] = list(critical_rate(experiment, seed, *BOUNDS))
                 if self.path is not None:
                     storage.write_json(self.path, {"environment": self.environment, "limits": self.found})
             stable, unstable = self.found[asked]

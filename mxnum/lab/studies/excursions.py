@@ -1,5 +1,4 @@
-"""What a history of losses did: excursions that came back, runaways that did not, and a final loss
-that is only high.
+"""What a history of losses did: excursions that came back, runaways that did not, and a final loss that is only high.
 
 The definitions hold for every architecture and precision. They use losses alone, after the run;
 they stop nothing.
@@ -88,14 +87,12 @@ def excursions(losses: Array) -> list[Excursion]:
 
 
 def _first(wanted: Array, step: int) -> int | None:
-    places = np.flatnonzero(wanted[step:])
-    return step + int(places[0]) if len(places) else None
+    steps_found = np.flatnonzero(wanted[step:])
+    return step + int(steps_found[0]) if len(steps_found) else None
 
 
 def _bases(loss: Array) -> Array:
-    """Return for each step the least running median of the losses before it; the first steps use
-    the losses so far.
-    """
+    """Return for each step the least running median of the losses before it; the first steps use the losses so far."""
     window = min(WINDOW, len(loss))
     whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
     early = [np.median(loss[:count]) for count in range(1, window)]
@@ -104,15 +101,13 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step from `start` that is at most the limit and begins a window of which at
-    least half are.
-    """
+    """Return the first step from `start` that is at most the limit and begins a window of which at least half are."""
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
     steps = np.arange(start, len(loss) - WINDOW + 1)
     fits = low[steps] & (2 * (counts[steps + WINDOW] - counts[steps]) >= WINDOW) if len(steps) else np.zeros(0, bool)
-    places = np.flatnonzero(fits)
-    return start + int(places[0]) if len(places) else None
+    steps_found = np.flatnonzero(fits)
+    return start + int(steps_found[0]) if len(steps_found) else None
 
 
 class Outcome(StrEnum):
@@ -167,9 +162,7 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """True if the last losses lie above the threshold at which the last excursion that counts
-        started.
-        """
+        """True if the last losses lie above the threshold at which the last excursion that counts started."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property

@@ -1,5 +1,4 @@
-"""The studies that ship. Those with many similar arms are made here; all others are TOML files in
-``files/MODEL``.
+"""The studies that ship. Those with many similar arms are made here; all others are TOML files in ``files/MODEL``.
 
 Settings were fixed before seeds were drawn.
 """
@@ -26,9 +25,7 @@ E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
 
 
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
-    """Return a recipe that rounds only the layer-norm parameters, with bfloat16 vector operations
-    and float32 products.
-    """
+    """Return a recipe that rounds only the layer-norm parameters; vector operations are in bfloat16."""
     return Recipe(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
 
 

@@ -109,9 +109,7 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts to write beside the JSON file of a table (the page and more), by the
-        suffixes of their names.
-        """
+        """Return the texts to write beside the JSON file of a table, by the suffixes of their names."""
         raise NotImplementedError
 
 

@@ -1,6 +1,4 @@
-"""Outcomes of runs that jumped, over a range of thresholds, so that no count rests on one
-threshold.
-"""
+"""Outcomes of runs that jumped, over a range of thresholds, so that no count rests on one threshold."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, the least loss from its first jump on, in units of its
-    base.
+    """Return, for each run that jumped, the least loss from its first jump on, in units of its base.
 
     The losses are the stored medians over bins of steps; a run whose jump begins in its last bin
     counts as infinite.
@@ -46,8 +43,7 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Return, for each arm, how many runs never fall below each threshold again (`ever`), or end
-    above it.
+    """Return, for each arm, how many runs never fall below each threshold again (`ever`), or end above it.
 
     The thresholds are `LINES`.
     """

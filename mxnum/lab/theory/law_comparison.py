@@ -46,8 +46,7 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Compare two laws by resampling both tables, cell by cell: how far do the laws move relative
-    to each other?
+    """Compare two laws by resampling both tables, cell by cell: how far do the laws move relative to each other?
 
     p is at least 1 / (1 + draws), so too few draws could not distinguish any laws and raise
     ValueError.
@@ -109,8 +108,8 @@ def _drawn_cells(
 
 def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
     """Return the share of each run of a table, for each draw."""
-    place = {cell: at for at, cell in enumerate(cells)}
-    weights = counts[:, [place[cell] for cell in table.cells]]
+    column_of = {cell: at for at, cell in enumerate(cells)}
+    weights = counts[:, [column_of[cell] for cell in table.cells]]
     result: Array = weights / weights.sum(axis=1, keepdims=True)
     return result
 

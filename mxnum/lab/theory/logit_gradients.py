@@ -1,5 +1,4 @@
-"""The gradient of the logits under block scales: how much the pull towards the target symbol
-shrinks.
+"""The gradient of the logits under block scales: how much the pull towards the target symbol shrinks.
 
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
 c/N, where t is the target. The target's component is always the largest, of magnitude A = (1 - p)
@@ -58,9 +57,7 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """An interval of p whose target components all round to `level` c/N; None: to their own value
-    on average, at random.
-    """
+    """An interval of p whose target components round to `level` c/N; None: at random, right on average."""
 
     lower: Fraction
     upper: Fraction
@@ -70,9 +67,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shrinking:
-    """Expectations over tokens. A is the magnitude of the target's component, and Q its rounded
-    magnitude.
-    """
+    """Expectations over tokens. A is the magnitude of the target's component, and Q its rounded magnitude."""
 
     #: E[Q - A] / E[A], the relative change of the pull; below zero the pull shrinks.
     bias: float
@@ -88,9 +83,7 @@ class Shrinking:
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component, for one format, rule, number of tokens and
-    factor.
-    """
+    """The relative change of the target's component, for one format, rule, number of tokens and factor."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -101,8 +94,7 @@ class LogitGradientBias:
     frequency: Fraction
 
     def at(self, p: Any) -> Array:
-        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale; 0 for p =
-        1.
+        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale; 0 for p = 1.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -120,9 +112,7 @@ class LogitGradientBias:
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """Return the exact pieces of p from 0 to about 1 - 2**-binades, if the token's own
-        component decides the scale.
-        """
+        """Return the exact pieces of p from 0 to 1 - 2**-binades, if the token's own component decides the scale."""
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -132,19 +122,8 @@ class LogitGradientBias:
                     found.append(Piece(1 - high, 1 - low, level, overflows))
         return found
 
-    def expression(self, p: Any, binades: int = 1) -> Any:
-        """Return E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
-        import sympy
-
-        cases = []
-        for piece in self.pieces(binades):
-            value = sympy.Integer(0) if piece.level is None else sympy.Rational(piece.level) / (1 - p) - 1
-            cases.append((value, p < sympy.Rational(piece.upper)))
-        return sympy.Piecewise(*cases)
-
     def shrinking(self, p: Any) -> Shrinking:
-        """Return expectations over tokens; p is a number, an array that is a sample of them, or a
-        `Beta`.
+        """Return expectations over tokens; p is a number, an array that is a sample of them, or a `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -160,9 +139,7 @@ class LogitGradientBias:
             return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
-        """Return a proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the
-        extra ``proofs``.
-        """
+        """Return a proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the extra ``proofs``."""
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
         flint = errors.package("flint", "proofs")
@@ -197,9 +174,7 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield, under scale s, the ends of each piece of 1 - p, the mean of Q there, and whether
-        the piece overflows.
-        """
+        """Yield the ends of each piece of 1 - p under scale s, the mean of Q there, and whether it overflows."""
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
@@ -209,9 +184,7 @@ class LogitGradientBias:
             yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """Return E[Q - A], its part beyond the largest element, and the probability of that part,
-        in units of c/N and 1.
-        """
+        """Return E[Q - A] and its part beyond the largest element in units of c/N, and the probability of that part."""
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
         for s in self._scales(binades):
@@ -233,9 +206,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The start of each scale, its unit, and True if the scale begins only above its start; as
-        float64.
-        """
+        """The start of each scale, its unit, and True if the scale begins only above its start; as float64."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -258,15 +229,13 @@ class LogitGradientBias:
         return scales
 
     def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
-        """Return E[Q] in units of c/N under these scales, and True for each component that
-        overflows.
-        """
+        """Return E[Q] in units of c/N under these scales, and True for each component that overflows."""
         breaks, lower, upper, at = self._levels
         units = self._tables[1][scales]
         x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
-        place = np.searchsorted(breaks, x, "left")
-        mean = np.where(lower[place] == upper[place], lower[place], x)
-        inside = np.minimum(place, len(breaks) - 1)
+        piece = np.searchsorted(breaks, x, "left")
+        mean = np.where(lower[piece] == upper[piece], lower[piece], x)
+        inside = np.minimum(piece, len(breaks) - 1)
         mean = np.where(breaks[inside] == x, at[inside], mean)
         return mean * units, (x > float(self.element.max)) & (units > 0)
 
@@ -305,8 +274,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """Return what rounding does to the gradients of the logits, as a function of the probability p
-    of the target.
+    """Return what rounding does to the gradients of the logits, as a function of the probability p of the target.
 
     Parameters
     ----------
@@ -346,17 +314,15 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return the pieces of the quantizer above zero: their ends, values (None: x on average), and
-    whether they overflow.
-    """
+    """Return the quantizer's pieces above zero: their ends, values (None: x on average), and if they overflow."""
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
     edges: list[Fraction | None] = [Fraction(0), *quantizer.breakpoints[first:], None]
     found: list[tuple[Fraction, Fraction | None, Fraction | None, bool]] = []
     largest = Fraction(element.max)
-    for place, (low, high) in enumerate(pairwise(edges), first):
+    for piece, (low, high) in enumerate(pairwise(edges), first):
         assert low is not None
-        level = quantizer.lower[place] if quantizer.lower[place] == quantizer.upper[place] else None
+        level = quantizer.lower[piece] if quantizer.lower[piece] == quantizer.upper[piece] else None
         inside = low < largest and (high is None or high > largest)
         parts = [(low, largest), (largest, high)] if inside else [(low, high)]
         found += [(x, y, level, x >= largest) for x, y in parts]

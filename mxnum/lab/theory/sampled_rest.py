@@ -1,5 +1,4 @@
-"""Where logits come to rest if all of their gradient is rounded, not the target's component alone;
-by the kernels.
+"""Where logits come to rest if all of their gradient is rounded, not the target's component alone; by the kernels.
 
 `logit_rest` lets the pull of a target shrink, and assumes that the push on the other symbols is
 right on average. But a block without a target is as large as its largest p. That p overflows as a
@@ -44,8 +43,7 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Return where the logits come to rest in contexts whose next symbols have the probabilities q,
-    by Monte Carlo.
+    """Return where the logits come to rest in contexts whose next symbols have the probabilities q, by Monte Carlo.
 
     Parameters
     ----------
@@ -112,17 +110,15 @@ class _Contexts:
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
         #: The index of the value of q at each position of each context; True where the symbol may
         #: be a target, and where it is.
-        self.of_place = self.of_symbol[symbols]
-        self.may_come = self.values[self.of_place] > 0
+        self.of_position = self.of_symbol[symbols]
+        self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
-    def mean(self, of_places: Array, where: Array) -> Array:
-        """Return, for each value of q, the mean over the positions that have it, in all contexts; 0
-        if there are none.
-        """
-        group = self.of_place[where]
-        sums = np.bincount(group, of_places, minlength=self.counts.size)
+    def mean(self, values: Array, where: Array) -> Array:
+        """Return the mean over the positions that have each value of q, in all contexts; 0 if there are none."""
+        group = self.of_position[where]
+        sums = np.bincount(group, values, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
         return found
 
@@ -136,7 +132,7 @@ class _Contexts:
         logits = np.log(np.maximum(q, _LEAST / total))
         kept = []
         for step in range(_STEPS):
-            p = np.exp(logits[self.of_place] + self.noise)
+            p = np.exp(logits[self.of_position] + self.noise)
             p /= p.sum(axis=1, keepdims=True)
             gradient, pulls = p - self.comes, 1 - p[self.may_come]
             changed, pulled = rounded(gradient, pulls, step)

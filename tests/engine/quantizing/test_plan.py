@@ -203,10 +203,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
 
 def test_what_goes_to_the_loops_as_it_is():
     def is_direct(shape, blocks, *, packed=False, offset=None):
-        asked = mx.ops._settings(
-            "mxfp4_e2m1", shape, "float32", None, None, None, blocks, "rne", "floor", "saturate", "block", offset,
-            "exact", False,
-        )  # fmt: skip
+        asked = mx.ops.checked_settings(mx.ops.Choices("mxfp4_e2m1", shape, "float32", blocks=blocks, offset=offset))
         return host.to_codes_plan(asked, packed, NO_DRAW).direct is not None
 
     assert is_direct((4, 64), (1, 32))

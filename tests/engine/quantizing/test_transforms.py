@@ -41,14 +41,8 @@ def same(label, mine, its):
 
 def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
     """Return the settings of an asymmetric quantization."""
-    names = ("axis", "block_size", "block_shape", "blocks", "rounding", "scale_rule", "overflow", "nonfinite")
-    kind = dict.fromkeys(names) | {"rounding": "rne", "overflow": "saturate"}
-    kind |= {"nonfinite": "block", "offset_range": "exact"} | options
-    return mx.ops._settings(
-        fmt, x.shape, x.dtype.name, kind["axis"], kind["block_size"], kind["block_shape"], kind["blocks"],
-        kind["rounding"], kind["scale_rule"], kind["overflow"], kind["nonfinite"], "float16", kind["offset_range"],
-        scales is not None,
-    )  # fmt: skip
+    given = {"offset": "float16", "scales_given": scales is not None, **options}
+    return mx.ops.checked_settings(mx.ops.Choices(fmt, x.shape, x.dtype.name, **given))
 
 
 def check(x, fmt="mxfp4_e2m1", *, scales=None, seed=None, words=None, **options):

@@ -13,7 +13,7 @@ from tests.lab.claims.made_up import followed, mlp
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
-def test_losses_are_averaged_over_the_last_looks():
+def test_losses_are_averaged_over_the_last_bins():
     table = {"arms": {"a": {"runs": [{"seed": 3, "curve": [5.0] * 32 + [1.0, 4.0] * 4}, {"seed": 4, "curve": [None]}]}}}
     assert mlp_runs.final_logs(table, "a") == {3: pytest.approx(np.log(2))}
 

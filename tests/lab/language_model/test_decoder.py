@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from mxnum.lab.language_model import Decoder, Setting, train  # noqa: E402
 from mxnum.lab.language_model.decoder import rate_at  # noqa: E402
-from mxnum.lab.language_model.looks import centring  # noqa: E402
+from mxnum.lab.language_model.measurements import centring  # noqa: E402
 from mxnum.lab.language_model.sources import TRAINING, generator, source_of  # noqa: E402
 from mxnum.recipe import Operand  # noqa: E402
 

@@ -232,7 +232,7 @@ def test_operands_that_share_memory_do_not_disturb_each_other(operand, monkeypat
     """All shapes are equal, so that all operands that may share memory do."""
     experiment = Experiment(width=32, layers=2, batch=32, expansion=1, precision=Recipe(*(operand,) * 5))
     shared = gradients(experiment, (3, 4))
-    monkeypatch.setattr("mxnum.lab.mlp.model._PLACES", {name: name for name in _STREAMS})
+    monkeypatch.setattr("mxnum.lab.mlp.model._BUFFERS", {name: name for name in _STREAMS})
     monkeypatch.setattr("mxnum.lab.mlp.operands.Buffers.get_like", lambda self, name, shape: np.empty(shape, "f4"))
     assert np.array_equal(shared, gradients(experiment, (3, 4)))
 

@@ -6,7 +6,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.lab.mlp.config import Experiment
-from mxnum.lab.mlp.model import Network
+from mxnum.lab.mlp.model import Network, _Pass
 from mxnum.lab.mlp.operands import Buffers, affine, in_last_bin, is_repeatable, rounded
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
@@ -168,7 +168,7 @@ def test_a_network_uses_the_matched_error():
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)
-    used = network._affine("gamma", precision.gamma, 7, 0)
+    used = _Pass(network, precision, 7).gamma
     assert np.array_equal(used, affine(network.parameters.gamma, MATCHED["rceil"], (3,), 7, 0))
     assert not np.array_equal(used, mx.fake_quantize(network.parameters.gamma, "mxfp4_e2m1", scale_rule="rceil"))
 

@@ -73,7 +73,7 @@ def test_measuring_changes_nothing():
     assert training.runs[0].losses == plain.losses
 
 
-def test_a_table_of_looks():
+def test_a_table_of_evaluations():
     table = follow({"a": TINY, "frozen": TINY.but(train_gamma=False, train_beta=False)}, (3, 4), 2, lambda line: None)
     run = table["arms"]["a"]["runs"][1]
     assert (run["seed"], run["excursions"], len(run["sharpness"]), len(run["loss"])) == (4, [], 2, 2)

@@ -13,7 +13,7 @@ SMALL = Experiment(width=32, layers=1, batch=32, optimizer="sgd", steps=120)
 
 
 def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
-    ((stable, unstable),) = critical_rate(SMALL, (1,), 0.5, 500).values()
+    stable, unstable = critical_rate(SMALL, 1, 0.5, 500)
     assert 0.5 < stable < unstable <= stable * 1.02
     said = []
     table = sgd_limits((1,), SMALL, [Injection(-0.5, 0)], said.append)
@@ -27,11 +27,11 @@ def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
 def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
     path, asked = tmp_path / "limits.json", []
 
-    def limits(experiment, seeds, low, high):
-        asked.append((experiment.injection, *seeds))
+    def limits(experiment, seed, low, high):
+        asked.append((experiment.injection, seed))
         if len(asked) == 4:
             raise KeyboardInterrupt
-        return {seed: (1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))) for seed in seeds}
+        return 1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))
 
     monkeypatch.setattr(critical, "critical_rate", limits)
 
@@ -61,7 +61,7 @@ def test_the_prediction():
 
 def test_bounds_that_do_not_enclose_it():
     with pytest.raises(ValueError, match="must enclose the limit of seed 1"):
-        critical_rate(SMALL, (1,), 1e-3, 2e-3)
+        critical_rate(SMALL, 1, 1e-3, 2e-3)
 
 
 def studied(**first):

@@ -251,7 +251,7 @@ def test_predictions_are_those_of_the_analysis():
     base = Setting(choices=16, context=32, sequences=16)
     assert studies.predicted_gap(base) == 0
     assert studies.predicted_gap(base.but(recipe={"gradients": "mxfp8_e4m3"})) == pytest.approx(0.0504, abs=1e-3)
-    assert studies.predicted_gap(base.but(source="hidden_markov")) is None
+    assert studies.predicted_gap(base.but(source="text", text="t")) is None
     assert studies.predicted_gap(base.but(label_smoothing=0.1)) is None
     assert studies.predicted_gap(base.but(z_loss=1e-4)) is None
     for_one = {"gradients": "mxfp8_e4m3", "gradients_for_weights": "float32"}

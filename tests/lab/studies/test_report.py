@@ -79,9 +79,9 @@ def test_excursions_that_came_back_are_told_from_runaways():
 def test_what_is_told_of_an_arm():
     spike, away = ([(10, 30, 5.0), (40, 45, 9.0)], 0.2), ([(20, None, 7.0)], 0.8)
     t = followed(a=[([], 0.1)] * 3, b=[spike, away, ([], 0.1)])
-    assert report.told(t, "a") == "0 of 3"
-    assert report.told(t, "b") == "2 of 3, 1 back, 1 away"
-    assert report.told(t | {"horizon": 70}, "b") == "2 of 3, 1 back, 1 open"
+    assert report.outcomes_text(t, "a") == "0 of 3"
+    assert report.outcomes_text(t, "b") == "2 of 3, 1 back, 1 away"
+    assert report.outcomes_text(t | {"horizon": 70}, "b") == "2 of 3, 1 back, 1 open"
     back = report.returns(t, "b")
     assert (back.times, back.diverged, back.seeds) == ((20, 80), (True, False), (0, 1))
     assert report.returns(t, "a").runs == 0

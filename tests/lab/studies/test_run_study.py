@@ -64,7 +64,7 @@ def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table
         count = max(2, seeds or 2)
         assert [run["seed"] for run in table["arms"]["a"]["runs"]] == list(range(first, first + count))
-    assert report.seeds_told(table) == "9 to 11"
+    assert report.seeds_text(table) == "9 to 11"
 
 
 @pytest.mark.parametrize("keeps", [True, False])

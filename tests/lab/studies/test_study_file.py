@@ -152,13 +152,13 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     folder = tmp_path / "mine"
     study = read(tmp_path, TOML)
     for is_there in (False, True):
-        assert study_file.places(study.name, folder) == (folder / "runs", folder)
+        assert study_file.folders_of(study.name, folder) == (folder / "runs", folder)
         folder.mkdir(exist_ok=is_there)
     (folder / "mine.md").write_text("notes")
     with pytest.raises(ValueError, match="must be empty, or one that this command made before"):
-        study_file.places(study.name, folder)
+        study_file.folders_of(study.name, folder)
     (folder / "runs").mkdir()
-    assert study_file.places(study.name, folder)[1] == folder
+    assert study_file.folders_of(study.name, folder)[1] == folder
 
 
 def test_first_seed_and_horizon(tmp_path):

@@ -22,8 +22,7 @@ QUANTILES = 64
 
 
 def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
-    """Return the relative error of the operands that were rounded at a step: root mean squares over
-    the layers.
+    """Return the relative error of the operands that were rounded at a step: root mean squares over the layers.
 
     ``error`` is the error of all operands. ``error_weights``, ``error_gradients`` and so on are the
     errors of one kind of operand.
@@ -37,7 +36,7 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
     return {name: np.float64(math.sqrt(sum(each) / len(each))) for name, each in squares.items()}
 
 
-def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
+def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
     """Return the measurements at one step, from the gradient that `logits` has retained.
 
     probability
@@ -58,11 +57,11 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
-    places = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64)[1::2]
+    shares = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64)[1::2]
     weights = head.weight.detach().double()
     common = weights.mean(0)
     seen: dict[str, Any] = {
-        "probability": torch.quantile(probability, places).numpy(),
+        "probability": torch.quantile(probability, shares).numpy(),
         "common_weight": np.float64(common.norm() / (weights - common).square().sum(1).mean().sqrt()),
     }
     if not operand.is_mx:
@@ -82,8 +81,7 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
 
 
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
-    """Return the operands of a model's linear layers in a forward and a backward pass: 2D arrays by
-    kind and layer.
+    """Return the operands of a model's linear layers in a forward and a backward pass: 2D arrays by kind and layer.
 
     The names are "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens, inputs) and
     "gradients/LAYER" (tokens, outputs). The values are those before rounding.
