@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.engine.products import integers
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import ZERO, meanings
 from mxnum.formats import E8M0, ElementFormat
@@ -32,7 +33,7 @@ SPLIT = 16
 class Held:
     """How the block sums of two matrices are held.
 
-    `word` is the float type. `step` is the power of two at which the left operand is split, or
+    `word` is the type of the panels. `step` is the power of two at which the left operand is split, or
     None.
     """
 
@@ -42,12 +43,13 @@ class Held:
 
 def held(a: Operand, b: Operand) -> Held | None:
     """Return how floats can hold the block sums of two matrices that are `by_rows`, or None."""
-    run = min(a.blocks[-1], a.array.shape[-1])
-    how = exactness_of(a.format, b.format, run) if run else None
+    run = run_of(a)
+    how = exactness_of(a.format, b.format, run, integers.instructions()) if run else None
     if how is None:
         return None
-    if how.word == "float32" and _scales_are_float32(a, b, run):
-        return Held("float32")
+    unit = how.unit_a + how.unit_b if how.word in integers.IN_WORD else 0
+    if how.word != "float64" and _scales_are_float32(a, b, run, unit):
+        return Held(how.word)
     if how.always or not may_be_wide(a, b, run):
         return Held("float64")
     return Held("float64", 2.0 ** (SPLIT + how.unit_a)) if how.if_split else None
@@ -67,8 +69,10 @@ class Exactness:
 
 
 @cache
-def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | None:
+def exactness_of(a: ElementFormat, b: ElementFormat, run: int, instructions: str = "") -> Exactness | None:
     """Return the cheapest way to hold sums of `run` products exactly, or None.
+
+    `instructions` is what `integers.instructions` returns.
 
     All elements must be normal float32 numbers.
     """
@@ -83,7 +87,7 @@ def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | No
         units.append(unit)
     total, unit = largest[0] * largest[1] * run, sum(units)
     if total <= 1 << _EXACT["float32"] and -149 <= unit <= 103:
-        return Exactness("float32", True, True, *units)
+        return Exactness(integers.word_for(a, b, run, instructions) or "float32", True, True, *units)
     parts = max(largest[0] >> SPLIT, 1 << SPLIT)
     if_split = parts * largest[1] * run <= 1 << _EXACT["float64"]
     return Exactness("float64", total <= 1 << _EXACT["float64"], if_split, *units)
@@ -94,12 +98,12 @@ def is_normal_float32(element: ElementFormat) -> bool:
     return element.emin - element.mantissa_bits >= -126 and element.emax <= 127
 
 
-def _scales_are_float32(a: Operand, b: Operand, run: int) -> bool:
-    """Return True if float32 holds the product of any scale of `a` with any scale of `b`.
+def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
+    """Return True if float32 holds 2**unit times the product of any scale of `a` and any of `b`.
 
     NaN is ignored. Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
     """
-    if _reach([x.scales for x in (a, b)]):
+    if _reach([x.scales for x in (a, b)], unit):
         return True
     some = []
     for x in (a, b):
@@ -107,12 +111,17 @@ def _scales_are_float32(a: Operand, b: Operand, run: int) -> bool:
         zero = (meanings(x.format).classes // 2 == ZERO // 2)[x.array]
         least_of_zeros = (codes == 0) & np.logical_and.reduceat(zero, np.arange(0, x.array.shape[1], run), 1)
         some.append(codes[~least_of_zeros & (codes != E8M0.nan_code)])
-    return _reach(some)
+    return _reach(some, unit)
 
 
-def _reach(scales: list[Any]) -> bool:
+def _reach(scales: list[Any], unit: int) -> bool:
     least, greatest = (sum(int(reduce(x, initial=E8M0.bias)) for x in scales) for reduce in (np.min, np.max))
-    return least - 2 * E8M0.bias >= -149 and greatest - 2 * E8M0.bias <= 127
+    return least - 2 * E8M0.bias + unit >= -149 and greatest - 2 * E8M0.bias + unit <= 127
+
+
+def run_of(x: Operand) -> int:
+    """Return the length of blocks; that of a single block is a multiple of 4, as zeros are added."""
+    return min(x.blocks[-1], -(-x.array.shape[-1] // 4) * 4)
 
 
 # The elements of arrays
