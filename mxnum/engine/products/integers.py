@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from mxnum.engine.machine.jit import compile_loop, has_feature
 from mxnum.engine.products.terms import INFINITY, meanings
@@ -24,9 +26,13 @@ from mxnum.memory.dtypes import Array
 
 #: The number of integers in a word, by the type of panels.
 IN_WORD = {"int8": 4, "int16": 2}
-#: The number of rows that `_pack` reads at a time, so that their lines stay in the first-level
-#: cache.
-_ROWS = 8
+#: The rows and codes that pass through registers at a time.
+_ROWS, _CODES = 4, 16
+_RECTANGLE = _ROWS * _CODES
+#: The most codes that are looked up in registers.
+_TABLE = 64
+
+_I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
 @cache
@@ -45,6 +51,10 @@ def instructions() -> str:
         return ""
     has_vnni = has_feature("avx512vnni") and (lanes() == 16 or has_feature("avx512vl"))
     return "vnni" if has_vnni or has_feature("avxvnni") and lanes() == 8 else "avx2"
+
+
+#: A constant of compiled loops.
+LANES = lanes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +76,8 @@ def integers_of(element: ElementFormat) -> Integers | None:
     """Return the elements of a format as integers of at most 16 bits, or None."""
     term, unit = meanings(element), element.emin - element.mantissa_bits
     largest = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
-    if (term.classes >= INFINITY).any() or np.abs(largest).max() >= 1 << 15:
+    is_decoded = 1 << element.bits <= _TABLE or (element.integer and element.bits == 8)
+    if not is_decoded or (term.classes >= INFINITY).any() or np.abs(largest).max() >= 1 << 15:
         return None
     return Integers(largest.astype(np.int16), unit)
 
@@ -99,51 +110,166 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
-    pitches = (1, codes.shape[0]) if is_turned else (codes.shape[1], 1)
     is_biased = starts is None and panels.dtype == np.int8
-    table = (element.values + np.int16(bias if is_biased else 0)).astype(panels.dtype)
-    _pack(memory.ravel(), table, *codes.shape, *pitches, panels)
+    table = element.values + np.int16(bias if is_biased else 0)
+    halves = np.zeros((2, _TABLE), np.int8)
+    if table.size <= _TABLE:
+        halves[:, : table.size] = table.astype(np.int8), (table >> 8).astype(np.int8)
+    _pack(memory, is_turned, table.astype(panels.dtype), halves, panels)
     if starts is not None:
-        _sum(panels, bias, starts)
+        starts[:] = 0
+        _add_blocks(panels, bias, starts)
+        np.negative(starts, starts)
 
 
 @compile_loop
-def _pack(memory, table, rows, length, row_pitch, pitch, panels):
-    """Store the values by code of a matrix, whose element (r, k) is at r * row_pitch + k * pitch."""
+def _pack(memory, is_turned, table, halves, panels):
+    """Store the rows of `memory`, or its columns if `is_turned`, in panels.
+
+    Rectangles of 4 rows and 16 codes pass through registers.
+    """
     count, words, width, size = panels.shape
-    whole = length // size
+    rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
     for p in range(count):
         first, panel = p * width, panels[p]
         high = min(width, rows - first)
-        for top in range(0, high, _ROWS):
-            bottom = min(top + _ROWS, high)
-            for word in range(whole):
-                for r in range(top, bottom):
-                    start = (first + r) * row_pitch + word * size * pitch
-                    for t in range(size):
-                        panel[word, r, t] = table[memory[start + t * pitch]]
+        whole_rows, whole = high // _ROWS * _ROWS, length // _CODES * _CODES
+        for r in range(0, whole_rows, _ROWS):
+            for k in range(0, whole, _CODES):
+                if is_turned:
+                    _turn(memory, k, first + r, table, halves, panel, k // size, r)
+                else:
+                    _copy(memory, first + r, k, table, halves, panel, k // size, r)
         for word in range(words):
-            for r in range(high if word < whole else 0, width):
+            for r in range(0 if word * size >= whole else whole_rows, width):
                 for t in range(size):
                     k = word * size + t
-                    is_there = r < high and k < length
-                    panel[word, r, t] = table[memory[(first + r) * row_pitch + k * pitch]] if is_there else table[0]
+                    code = 0
+                    if r < high and k < length:
+                        code = memory[k, first + r] if is_turned else memory[first + r, k]
+                    panel[word, r, t] = table[code]
+
+
+def _moving(turning: bool) -> Any:
+    """Return `move(memory, i, j, table, halves, panel, word, row)`, which packs 4 rows of 16 codes.
+
+    The codes begin at `memory[i, j]`; if `turning`, their rows are columns of `memory`. They go to
+    the rows of `panel` from `row` on, at the indices from `word` on.
+    """
+
+    @intrinsic
+    def move(typing_context, memory, i, j, table, halves, panel, word, row):
+        def generate(context, builder, signature, arguments):
+            source, values, parts, target = (
+                context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 3, 4, 5)
+            )
+            size = panel.dtype.bitwidth // 8
+
+            def pointer(data, line, column, pitch, kind):
+                at = builder.gep(data, [builder.add(builder.mul(line, pitch), column)])
+                return builder.bitcast(at, kind.as_pointer())
+
+            line, pitch = _bytes(_ROWS if turning else _CODES), builder.extract_value(source.shape, 1)
+            places = [builder.add(arguments[1], _I64(k)) for k in range(_RECTANGLE // line.count)]
+            lines = [_loaded(builder, pointer(source.data, k, arguments[2], pitch, line)) for k in places]
+            while len(lines) > 1:
+                lines = [_chosen(builder, *pair, range(2 * pair[0].type.count)) for pair in zip(lines[::2], lines[1::2], strict=True)]
+            # Codes of one word are neighbours, and so are the words of one index.
+            order = [(r, w + t) for w in range(0, _CODES, 4) for r in range(_ROWS) for t in range(4)]
+            codes = _chosen(builder, *lines * 2, [k * _ROWS + r if turning else r * _CODES + k for r, k in order])
+            low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
+            # A code of 8 bits is its number, to which the number of code 0 adds a bias.
+            shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
+            has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
+            low = builder.select(has_table, low, builder.add(codes, shift))
+            high = builder.select(has_table, high, builder.ashr(codes, ir.Constant(codes.type, [7] * _RECTANGLE)))
+            data, width = builder.bitcast(target.data, _I32.as_pointer()), builder.extract_value(target.shape, 1)
+            for n in range(_CODES * size // 4):
+                first = n // size * 16 + n % size * 2
+                places = [first + r * 4 + t for r in range(_ROWS) for t in range(4 // size)]
+                both = [k + half * _RECTANGLE for k in places for half in range(size)]
+                at = pointer(data, builder.add(arguments[6], _I64(n)), arguments[7], width, _bytes(len(both)))
+                builder.store(_chosen(builder, low, high, both), at, align=4)
+            return context.get_dummy_value()
+
+        index = types.int64
+        return types.void(memory, index, index, table, halves, panel, index, index), generate
+
+    return move
+
+
+_copy, _turn = _moving(False), _moving(True)
+
+
+def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
+    """Return IR for the bytes of a table of 64 bytes at the indices `codes`."""
+    count = 4 * lanes()
+    name = "llvm.x86.avx512.pshuf.b.512" if lanes() == 16 else "llvm.x86.avx2.pshuf.b"
+    parts = []
+    for start in range(0, _RECTANGLE, count):
+        part, found = _chosen(builder, codes, codes, range(start, start + count)), ir.Constant(_bytes(count), [0] * count)
+        for first in range(0, _TABLE, 16):
+            pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
+            own = _loaded(builder, pointer)
+            own = _chosen(builder, own, own, [k % 16 for k in range(count)])
+            # An index with bit 7 finds 0. The other tables' codes get this bit.
+            index = builder.xor(part, ir.Constant(part.type, [first] * count))
+            index = builder.add(index, ir.Constant(part.type, [0x70] * count))
+            found = builder.or_(found, _call(builder, name, part.type, own, index))
+        parts.append(found)
+    return parts[0] if len(parts) == 1 else _chosen(builder, *parts, range(_RECTANGLE))
 
 
 @compile_loop
-def _sum(panels, bias, starts):
-    """Store minus the bias times the sum of each block of a row in `starts`."""
-    count, words, width, size = panels.shape
-    run = words // max(1, starts.shape[1])
+def _add_blocks(panels, factor, starts):
+    """Add `factor` times the sum of the 8-bit integers of each block and row to `starts`."""
+    count, words, width, _ = panels.shape
+    blocks = starts.shape[1]
+    run = words // max(1, blocks)
     for p in range(count):
-        for block in range(starts.shape[1]):
-            line = starts[p, block]
-            line[:] = 0
+        for block in range(blocks):
             for word in range(block * run, (block + 1) * run):
-                numbers = panels[p, word]
-                for r in range(width):
-                    for t in range(size):
-                        line[r] -= np.int32(np.int32(bias) * np.int32(numbers[r, t]))
+                for r in range(0, width, LANES):
+                    _add_words(panels, (p * words + word) * width + r, factor, starts, (p * blocks + block) * width + r)
+
+
+@intrinsic
+def _add_words(typing_context, panels, index, factor, starts, place):
+    """Add `factor` times the sums of the words from `index` on to the vector of `starts` from `place` on."""
+
+    def generate(context, builder, signature, arguments):
+        def pointer(which, at):
+            data = context.make_array(signature.args[which])(context, builder, arguments[which]).data
+            vector = ir.VectorType(_I32, lanes()).as_pointer()
+            return builder.bitcast(builder.gep(builder.bitcast(data, _I32.as_pointer()), [arguments[at]]), vector)
+
+        target = pointer(3, 4)
+        total, right = _loaded(builder, target, 4), _loaded(builder, pointer(0, 1), 4)
+        factors = builder.bitcast(_splat(builder, builder.trunc(arguments[2], _I8), 4 * lanes()), right.type)
+        zero = total if instructions() == "vnni" else ir.Constant(total.type, [0] * lanes())
+        builder.store(widened(builder, dot(builder, zero, factors, right, "int8"), total), target, align=4)
+        return context.get_dummy_value()
+
+    index_type = types.int64
+    return types.void(panels, index_type, index_type, starts, index_type), generate
+
+
+def _bytes(count: int) -> Any:
+    return ir.VectorType(_I8, count)
+
+
+def _loaded(builder: Any, pointer: Any, align: int = 1) -> Any:
+    return builder.load(pointer, align=align)
+
+
+def _splat(builder: Any, scalar: Any, count: int) -> Any:
+    vector = builder.insert_element(ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined), scalar, _I32(0))
+    return _chosen(builder, vector, vector, [0] * count)
+
+
+def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
+    """Return IR for a vector of elements of `a` and `b`, which follow each other."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 
 def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
