@@ -7,9 +7,9 @@ Sums in sequence need only fused multiply-adds. Sums by blocks need floats that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,12 +74,18 @@ def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | Non
 def _scales(x: Operand, unit: int) -> Array:
     """Return the scales times 2**unit."""
     codes: Any = x.scales
-    powers: Array = (_POWERS if unit == 0 else np.ldexp(_POWERS, unit)).take(codes)
+    scales: Array = _powers(unit).take(codes)
+    return scales
+
+
+@cache
+def _powers(unit: int) -> Array:
+    """Return 2**(code - 127 + unit) by scale code."""
+    powers: Array = np.ldexp(_POWERS, unit)
     return powers
 
 
-@dataclass(frozen=True, eq=False)
-class _Panels:
+class _Panels(NamedTuple):
     """The panels of an operand."""
 
     numbers: Array
@@ -88,12 +94,13 @@ class _Panels:
     #: The values from which block sums of 8-bit integers start, of the right operand alone.
     starts: Array | None = None
 
-    def __getitem__(self, which: slice) -> _Panels:
-        return _Panels(*(None if x is None else x[which] for x in (self.numbers, self.scales, self.starts)))
+    def part(self, which: slice) -> _Panels:
+        """Return some of the panels."""
+        scales = None if self.scales is None else self.scales[which]
+        return _Panels(self.numbers[which], scales, None if self.starts is None else self.starts[which])
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
+class _Side(NamedTuple):
     """An operand whose rows are packed into panels: float32 values, or codes with scales."""
 
     shape: tuple[int, ...]
@@ -167,16 +174,16 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
     def pack_rows(part: tuple[int, int]) -> None:
         for first in range(*part, at_once):
             some = slice(first, min(first + at_once, part[1]))
-            left.pack(slice(some.start * rows, some.stop * rows), panels[some], bias)
+            left.pack(slice(some.start * rows, some.stop * rows), panels.part(some), bias)
 
     def multiply_with_columns(part: tuple[slice, int, int]) -> None:
         some, first, last = part
-        a, lines = panels[some], out[some.start * rows : some.stop * rows]
+        a, lines = panels.part(some), out[some.start * rows : some.stop * rows]
         chunk = max(1, _CHUNK // max(1, panels.numbers[:1].nbytes // rows * columns)) * columns
         its_panels = right.new_panels(min(chunk, last - first), word, run, is_right=True)
         for start in range(first, last, chunk):
             stop = min(start + chunk, last)
-            b = its_panels[: -(-(stop - start) // columns)]
+            b = its_panels.part(slice(-(-(stop - start) // columns)))
             right.pack(slice(start, stop), b, bias)
             multiply(a.numbers, b.numbers, a.scales, b.scales, b.starts, step, lines, start)
 

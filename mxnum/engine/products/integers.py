@@ -110,16 +110,19 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
-    is_biased = starts is None and panels.dtype == np.int8
-    table = element.values + np.int16(bias if is_biased else 0)
-    halves = np.zeros((2, _TABLE), np.int8)
-    if table.size <= _TABLE:
-        halves[:, : table.size] = table.astype(np.int8), (table >> 8).astype(np.int8)
-    _pack(memory, is_turned, table.astype(panels.dtype), halves, panels)
+    _pack(memory, is_turned, *_tables(element, bias if starts is None else 0, panels.dtype), panels)
     if starts is not None:
-        starts[:] = 0
-        _add_blocks(panels, bias, starts)
-        np.negative(starts, starts)
+        _sum_blocks(panels, bias, starts)
+
+
+@cache
+def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return the integers plus `bias` by code, and their low and high bytes as rows of a table."""
+    values = element.values + np.int16(bias if kind == np.int8 else 0)
+    halves = np.zeros((2, _TABLE), np.int8)
+    if values.size <= _TABLE:
+        halves[:, : values.size] = values.astype(np.int8), (values >> 8).astype(np.int8)
+    return values.astype(kind), halves
 
 
 @compile_loop
@@ -134,11 +137,14 @@ def _pack(memory, is_turned, table, halves, panels):
         first, panel = p * width, panels[p]
         high = min(width, rows - first)
         whole_rows, whole = high // _ROWS * _ROWS, length // _CODES * _CODES
-        for r in range(0, whole_rows, _ROWS):
+        # Lines of memory are read to their end, since one line of the cache holds 64 codes.
+        if is_turned:
             for k in range(0, whole, _CODES):
-                if is_turned:
+                for r in range(0, whole_rows, _ROWS):
                     _turn(memory, k, first + r, table, halves, panel, k // size, r)
-                else:
+        else:
+            for r in range(0, whole_rows, _ROWS):
+                for k in range(0, whole, _CODES):
                     _copy(memory, first + r, k, table, halves, panel, k // size, r)
         for word in range(words):
             for r in range(0 if word * size >= whole else whole_rows, width):
@@ -221,16 +227,20 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
 
 
 @compile_loop
-def _add_blocks(panels, factor, starts):
-    """Add `factor` times the sum of the 8-bit integers of each block and row to `starts`."""
+def _sum_blocks(panels, bias, starts):
+    """Store minus `bias` times the sum of the 8-bit integers of each block and row in `starts`."""
     count, words, width, _ = panels.shape
     blocks = starts.shape[1]
     run = words // max(1, blocks)
     for p in range(count):
         for block in range(blocks):
+            line, place = starts[p, block], (p * blocks + block) * width
+            line[:] = 0
             for word in range(block * run, (block + 1) * run):
                 for r in range(0, width, LANES):
-                    _add_words(panels, (p * words + word) * width + r, factor, starts, (p * blocks + block) * width + r)
+                    _add_words(panels, (p * words + word) * width + r, bias, starts, place + r)
+            for r in range(width):
+                line[r] = -line[r]
 
 
 @intrinsic

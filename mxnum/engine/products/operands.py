@@ -71,7 +71,10 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
 
     The leading axes of the operands broadcast. Both operands are `by_rows`.
     """
-    if b.array.ndim == 2 < out.ndim and out.size and a.array.size:
+    if out.ndim == 2:  # Fast path: the views below take a tenth of the time of a small product.
+        yield out, a, b
+        return
+    if b.array.ndim == 2 and out.size and a.array.size:
         # A single matrix on the right: join the batch on the left to one matrix, for a single
         # product.
         a = a.viewed(lambda x: x.reshape(-1, x.shape[-1]), a.blocks[-2:])

@@ -52,7 +52,7 @@ def _shape(word: str) -> Shape:
     if word in integers.IN_WORD:
         return Shape(4, 64, 16) if integers.lanes() == 16 else Shape(4, 16, 8)
     if has_feature("avx512f"):  # 32 registers of 64 bytes
-        return Shape(8, 32, 16) if word == "float32" else Shape(8, 16, 8)
+        return Shape(8, 32, 16) if word == "float32" else Shape(4, 16, 8)
     if has_feature("avx2"):  # 16 registers of 32 bytes
         return Shape(6, 16, 8) if word == "float32" else Shape(6, 8, 4)
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
