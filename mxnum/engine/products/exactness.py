@@ -118,12 +118,14 @@ def _reach(scales: list[Any], unit: int) -> bool:
     # Ufuncs: `np.min` and `np.max` take twice the time, which small products notice.
     reductions = np.minimum.reduce, np.maximum.reduce
     least, greatest = (sum(int(reduce(x, None, initial=E8M0.bias)) for x in scales) for reduce in reductions)
-    return least - 2 * E8M0.bias + unit >= -149 and greatest - 2 * E8M0.bias + unit <= 127
+    shift = unit - 2 * E8M0.bias
+    return least + shift >= -149 and greatest + shift <= 127
 
 
 def run_of(x: Operand) -> int:
     """Return the length of blocks; that of a single block is a multiple of 4, as zeros are added."""
-    return min(x.blocks[-1], -(-x.array.shape[-1] // 4) * 4)
+    block, length = x.blocks[-1], x.array.shape[-1]
+    return block if block <= length else -(-length // 4) * 4
 
 
 # The elements of arrays

@@ -50,7 +50,7 @@ def instructions() -> str:
     if not lanes():
         return ""
     has_vnni = has_feature("avx512vnni") and (lanes() == 16 or has_feature("avx512vl"))
-    return "vnni" if has_vnni or has_feature("avxvnni") and lanes() == 8 else "avx2"
+    return "vnni" if has_vnni or (has_feature("avxvnni") and lanes() == 8) else "avx2"
 
 
 #: A constant of compiled loops.
@@ -91,7 +91,7 @@ def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | 
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
         return None
-    is_narrow = all(-128 <= v.values.min() and v.values.max() <= 127 for v in (x, y))
+    is_narrow = all(v.values.min() >= -128 and v.values.max() <= 127 for v in (x, y))
     if is_narrow and run % IN_WORD["int8"] == 0 and (given == "vnni" or x.bias * y.bias * run < 1 << 15):
         return "int8"
     return "int16" if run % IN_WORD["int16"] == 0 else None
@@ -176,13 +176,16 @@ def _moving(turning: bool) -> Any:
                 return builder.bitcast(at, kind.as_pointer())
 
             line, pitch = _bytes(_ROWS if turning else _CODES), builder.extract_value(source.shape, 1)
-            places = [builder.add(arguments[1], _I64(k)) for k in range(_RECTANGLE // line.count)]
-            lines = [_loaded(builder, pointer(source.data, k, arguments[2], pitch, line)) for k in places]
+            indices = [builder.add(arguments[1], _I64(k)) for k in range(_RECTANGLE // line.count)]
+            lines = [_loaded(builder, pointer(source.data, k, arguments[2], pitch, line)) for k in indices]
             while len(lines) > 1:
-                lines = [_chosen(builder, *pair, range(2 * pair[0].type.count)) for pair in zip(lines[::2], lines[1::2], strict=True)]
+                whole = range(2 * lines[0].type.count)
+                lines = [_chosen(builder, lines[k], lines[k + 1], whole) for k in range(0, len(lines), 2)]
             # Codes of one word are neighbours, and so are the words of one index.
             order = [(r, w + t) for w in range(0, _CODES, 4) for r in range(_ROWS) for t in range(4)]
-            codes = _chosen(builder, *lines * 2, [k * _ROWS + r if turning else r * _CODES + k for r, k in order])
+            codes = _chosen(
+                builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
+            )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
             # A code of 8 bits is its number, to which the number of code 0 adds a bias.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
@@ -213,7 +216,8 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
     name = "llvm.x86.avx512.pshuf.b.512" if lanes() == 16 else "llvm.x86.avx2.pshuf.b"
     parts = []
     for start in range(0, _RECTANGLE, count):
-        part, found = _chosen(builder, codes, codes, range(start, start + count)), ir.Constant(_bytes(count), [0] * count)
+        part = _chosen(builder, codes, codes, range(start, start + count))
+        found = ir.Constant(part.type, [0] * count)
         for first in range(0, _TABLE, 16):
             pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
             own = _loaded(builder, pointer)
@@ -223,7 +227,7 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
             index = builder.add(index, ir.Constant(part.type, [0x70] * count))
             found = builder.or_(found, _call(builder, name, part.type, own, index))
         parts.append(found)
-    return parts[0] if len(parts) == 1 else _chosen(builder, *parts, range(_RECTANGLE))
+    return parts[0] if len(parts) == 1 else _chosen(builder, parts[0], parts[1], range(_RECTANGLE))
 
 
 @compile_loop

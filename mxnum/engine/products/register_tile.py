@@ -154,7 +154,6 @@ class _Builder:
 
         return self.loop(start, stop, initial, body)
 
-
     def block_sums(self, a: Any, b: Any, start: Any, stop: Any, starts: Any) -> list[Any]:
         """Return the sums of a block of all cells, in floats.
 
