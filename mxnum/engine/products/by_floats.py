@@ -23,7 +23,7 @@ from mxnum.engine.products.register_tile import HAS_FMA, SHAPES, multiply
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
-__all__ = ["HAS_FMA", "by_blocks", "in_sequence"]
+__all__ = ["HAS_FMA", "by_blocks", "in_sequence", "scale"]
 
 #: With fewer multiplications, another thread costs more than it saves.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
@@ -74,6 +74,8 @@ def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | Non
 def _scales(x: Operand, unit: int) -> Array:
     """Return the scales times 2**unit."""
     codes: Any = x.scales
+    if x.has_float_scales:
+        return codes * np.float32(2.0**unit)  # type: ignore[no-any-return]
     scales: Array = _powers(unit).take(codes)
     return scales
 
@@ -147,6 +149,13 @@ class _Side(NamedTuple):
             pack(self.rows(some), panels.numbers, decoder(self.format))
         else:
             pack(self.rows(some), panels.numbers, decoder(self.format), scales, self.block)
+
+
+def scale(x: Array, factors: Array) -> None:
+    """Multiply the matrix `x` by float32 factors in place, each product rounded once."""
+    with np.errstate(all="ignore"):
+        np.multiply(x, factors, out=x)
+    x[np.isnan(x)] = np.nan
 
 
 def _by_codes(x: Operand, word: str = "float32") -> _Side:

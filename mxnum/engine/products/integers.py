@@ -77,7 +77,10 @@ def integers_of(element: ElementFormat) -> Integers | None:
     term, unit = meanings(element), element.emin - element.mantissa_bits
     largest = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
     is_decoded = 1 << element.bits <= _TABLE or (element.integer and element.bits == 8)
-    if not is_decoded or (term.classes >= INFINITY).any() or np.abs(largest).max() >= 1 << 15:
+    # float32 holds the least scale, of E8M0 or 16 bits, times such a unit.
+    if not is_decoded or not -16 <= unit <= 0 or (term.classes >= INFINITY).any():
+        return None
+    if np.abs(largest).max() >= 1 << 15:
         return None
     return Integers(largest.astype(np.int16), unit)
 
