@@ -32,12 +32,16 @@ STATEMENT = (
     "Where the formats allow larger sums, this holds for blocks that are not marked as wide, since the least "
     "magnitude bounds the steps of all elements from below and the greatest their size; and where the plan splits one "
     "operand in the others, it holds for both parts. Codes are unpacked to the values of the tables, as floats and as "
-    "integers."
+    "integers. Where scales are floats, the type of the sum holds the product of any two significands of scales, and "
+    "float64 its product with a sum."
 )
 #: Significand bits: integers up to 2**bits are exact.
 EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
 INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
+#: Significand bits of scales that are floats, by format, and the longest blocks for which they are checked.
+SCALE_BITS = {"e4m3": 4, "ue5m3": 4, "bfloat16": 8, "float16": 11, "float32": 24}
+LONGEST_WITH_FLOATS = 1 << 8
 
 
 def check(a: str, b: str) -> Outcome:
@@ -72,12 +76,33 @@ def check(a: str, b: str) -> Outcome:
             return outcome("refuted", f"blocks of {run}: {how.word} does not hold what is added")
         if not how.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
             return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
+        if instructions == "vnni" and run <= LONGEST_WITH_FLOATS:
+            broken = wrong_extra(a, b, run, largest[0] * largest[1] * run)
+            if broken:
+                return outcome("refuted", f"blocks of {run}: {broken}")
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
     for element in (first, second):
         if not bounds_widths(element):
             return outcome("refuted", f"{element.name}: a block can be wider than it is said to be")
-    return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} with a plan")
+    return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} plans")
+
+
+def wrong_extra(a: str, b: str, run: int, total: int) -> str:
+    """Return what is wrong with the plans for scales that are floats, one of them or both; "" if nothing is."""
+    for bits_a, bits_b in product((1, *SCALE_BITS.values()), repeat=2):
+        if bits_a == bits_b == 1:
+            continue
+        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run, "vnni", bits_a + bits_b - 2)
+        if how is None:
+            continue
+        if how.if_split and not how.always:
+            return "an operand is split under scales that are floats"
+        if how.word == "float64" and total << (bits_a + bits_b) > 1 << EXACT["float64"]:
+            return f"float64 does not hold sums times scales of {bits_a} and {bits_b} bits"
+        if how.word != "float64" and (bits_a + bits_b > EXACT["float32"] or total > 1 << EXACT[how.word]):
+            return f"float32 does not hold scales of {bits_a} and {bits_b} bits, or a sum"
+    return ""
 
 
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
@@ -179,7 +204,10 @@ def theorems() -> list[Theorem]:
             statement=STATEMENT,
             kernels=("exactness_of", "panels.pack"),
             check=partial(check, a, b),
-            hypotheses=(f"blocks of 1 to {LONGEST} elements",),
+            hypotheses=(
+                f"blocks of 1 to {LONGEST} elements, {LONGEST_WITH_FLOATS} where scales are floats",
+                "the product of two scales that are floats is in the range of float32 (tested)",
+            ),
             functions=(
                 inspect.unwrap(exactness.exactness_of),
                 exactness.held,
