@@ -76,12 +76,13 @@ def check(a: str, b: str) -> Outcome:
             return outcome("refuted", f"blocks of {run}: {how.word} does not hold what is added")
         if not how.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
             return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
-        if instructions == "vnni" and run <= LONGEST_WITH_FLOATS:
-            broken = wrong_extra(a, b, run, largest[0] * largest[1] * run)
-            if broken:
-                return outcome("refuted", f"blocks of {run}: {broken}")
+        most = largest[0] * largest[1]
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
+    for run in range(1, LONGEST_WITH_FLOATS + 1):
+        broken = wrong_extra(a, b, run, most * run)
+        if broken:
+            return outcome("refuted", f"blocks of {run}: {broken}")
     for element in (first, second):
         if not bounds_widths(element):
             return outcome("refuted", f"{element.name}: a block can be wider than it is said to be")
