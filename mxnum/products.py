@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from mxnum.array.arguments import checked_out, checked_threads, owned
 from mxnum.array.mx_array import MXArray, parts_of
 from mxnum.engine.dispatch import host_engine
 from mxnum.engine.request import DecodingRequest, decoding_settings
-from mxnum.formats import FLOATS, ElementFormat, scale_names
+from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.memory.device import DeviceArray, on_device, together
-from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.memory.dtypes import Array, as_array, float_array, numpy_dtype, result_format
 from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
@@ -46,7 +47,7 @@ def dot(
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out)
+    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out, _tensor_scales(a, b, mode))
     if isinstance(product, DeviceArray):
         from mxnum.engine.cuda import sums
 
@@ -103,7 +104,7 @@ def matmul(
             accepted = f"of leading axes that broadcast with {tuple(leading)}"
             errors.require(False, "b", accepted, tuple(others))
     shape = (*leading, rows, columns)
-    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out))
+    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out, _tensor_scales(a, b, mode)))
     return answer(product, _held(a), out)
 
 
@@ -120,21 +121,48 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    An MX array whose scales are floats is decoded to float64, which holds its values exactly.
+    An MX array whose scales are floats is decoded to float64, which holds its values exactly, where
+    elements are not summed by blocks.
     """
     from mxnum.engine.products.operands import Operand
 
-    if isinstance(value, MXArray) and not value.format.scale.power_of_two:
-        scales = scale_names(value.format)
-        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {scales}"
-        errors.require(not mode.by_block, "accumulate", accepted, str(mode))
+    if isinstance(value, MXArray) and (number := value.format.scale.number) is not None:
         if on_device(value.scales):
             raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
-        return Operand(*float_array(name, value.to_host().dequantize("float64")))
+        if not mode.by_block:
+            return Operand(*float_array(name, value.to_host().dequantize("float64")))
+        codes, scales, _ = parts_of(value)
+        table = _scales_by_code(value.format.scale)
+        scales = narrowed(scales, number, FLOATS["float32"]) if table is None else table[scales]
+        return Operand(codes, value.format.element, value.blocks, scales, None, number.mantissa_bits + 1)
     if isinstance(value, MXArray):
         codes, scales, offsets = parts_of(value)
         return Operand(codes, value.format.element, value.blocks, scales, offsets)
     return Operand(*float_array(name, value, anywhere=True))
+
+
+@cache
+def _scales_by_code(scale: ScaleFormat) -> Array | None:
+    """Return the values of a float scale by its codes of 8 bits in float32; None for longer codes."""
+    if scale.number is None or scale.bits > 8:
+        return None
+    return np.array([scale.value(code) for code in range(1 << (scale.number.bits - 1))], np.float32)
+
+
+def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
+    """Return the tensor scales of the operands, if sums by blocks leave them out.
+
+    They broadcast with the result: along the summed axis there must be one tensor scale.
+    """
+    given = [
+        (name, as_array("tensor_scale", x.tensor_scale), axis)
+        for name, x, axis in (("a", a, -1), ("b", b, -min(2, b.ndim)))
+        if mode.by_block and isinstance(x, MXArray) and x.tensor_scale is not None
+    ]
+    for name, tensor, axis in given:
+        accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
+        errors.require(tensor.ndim == 0 or tensor.shape[axis] == 1, name, accepted, tensor.shape)
+    return [tensor for _, tensor, _ in given]
 
 
 def _product(
@@ -145,10 +173,12 @@ def _product(
     out_dtype: Any,
     threads: int | None,
     out: Array | None,
+    tensor_scales: list[Array],
 ) -> Any:
     """Return the product of two operands whose last axis is summed.
 
-    `shape` is the shape of `out`.
+    `shape` is the shape of `out`. The result is multiplied by the product of tensor scales before
+    it is rounded to `out_dtype`.
     """
     is_on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     if out_dtype is None and out is not None:
@@ -171,10 +201,10 @@ def _product(
     shape, threads = shape or (1, 1), checked_threads(threads)
     result = None if out is None else out.reshape(shape) if out.ndim == 0 else out
     if result is not None and target == FLOATS["float32"] and result.flags.c_contiguous and not _overlaps(result, a, b):
-        product(a, b, mode, result, threads, _float32)
+        product(a, b, mode, result, threads, _float32, tensor_scales)
         return result
     total = np.empty(shape, np.float32)
-    product(a, b, mode, total, threads, _float32)
+    product(a, b, mode, total, threads, _float32, tensor_scales)
     total = narrowed(total, FLOATS["float32"], target)
     if result is None:
         return total

@@ -30,8 +30,9 @@ NAN, INF = float("nan"), float("inf")
 def rows(q):
     """Return the rows of a matrix blocked along its last axis, as the oracle takes them."""
     offsets = [None] * len(q) if q.offsets is None else q.offsets
-    parts = zip(q.codes, q.scales, offsets, strict=True)
-    return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o) for codes, scales, o in parts]
+    tensors = [None] * len(q) if q.tensor_scale is None else np.broadcast_to(q.tensor_scale, (len(q), 1))[:, 0]
+    parts = zip(q.codes, q.scales, offsets, tensors, strict=True)
+    return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o, t) for codes, scales, o, t in parts]
 
 
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
@@ -165,6 +166,92 @@ def test_any_shape_and_block(data):
         for side, (name, rows) in enumerate(zip(names, (m, n), strict=True))
     )
     check(a, b, data.draw(st.sampled_from(DEFINED)))
+
+
+#: Float scales of all types, with elements whose sums are held in integers, float32 and float64, and by the definition.
+FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
+                "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
+                "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
+
+
+def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
+    """Random codes under random scales of all sizes; `special` of them are 0, NaN, extreme or infinite."""
+    rng = samples.generator("float scales", str(fmt), shape, block, *key)
+    fmt = mx.formats.get(fmt)
+    codes = codes_at_random("mxfp8_e5m2", shape, block, *key, special=0.02).codes & ((1 << fmt.element.bits) - 1)
+    counts = (*shape[:-1], -(-shape[-1] // block))
+    number, bits = fmt.scale.number, fmt.scale.bits
+    values = np.exp2(rng.uniform(-spread, spread, counts))
+    if bits == 8:
+        scales = mx.encode(values, number if number.bits == 8 else mx.ElementFormat("e5m3", 5, 3, 15, specials="nan"))
+        special_codes = np.array([0, 1, number.max_code, fmt.scale.nan_code])
+    else:
+        scales = values.astype(patterns_dtype(number)).view(f"uint{bits}")
+        special_codes = np.array([0, 1, number.max_code, number.infinity_code, fmt.scale.nan_code])
+    scales = np.where(rng.random(counts) < special, rng.choice(special_codes, counts), scales).astype(
+        f"uint{max(bits, 8)}"
+    )
+    scales = scales if bits == 8 else scales.view(patterns_dtype(number))
+    given = {} if fmt.tensor_scale is None else {"tensor_scale": np.float32(0.3)}
+    if per_row and given:
+        given = {"tensor_scale": rng.random((shape[0], 1)).astype(np.float32)}
+    return mx.MXArray.from_parts(codes, scales, fmt, block_size=block, **given)
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("name", FLOAT_SCALES)
+def test_scales_that_are_floats(name, accumulate):
+    block = mx.formats.get(name).block
+    for k, special, per_row in ((3 * block, 0.0, False), (5 * block - 2, 0.3, True)):
+        a, b = (with_float_scales(name, (n, k), block, n, special=special, per_row=per_row) for n in (3, 6))
+        with np.errstate(all="ignore"):
+            check(a, b, accumulate, name)
+            if accumulate == "block":
+                check(a, codes_at_random("mxfp4_e2m1", (4, k), block), accumulate, name)
+                check(codes_at_random("mxfp8_e4m3", (4, k), block), b, accumulate, name)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "e2m1:block=16,scale=float16", "e2m1:block=16,scale=bfloat16"])
+def test_float_scales_at_the_ends_of_what_float32_holds(name):
+    """Products of scales that float32 holds, and just not: terms round to subnormal numbers, or overflow."""
+    number = mx.formats.get(name).scale.number
+    least, most = number.emin - number.mantissa_bits, number.emax
+    for first, second in (
+        (least, least),
+        (most, most),
+        (least, most),
+        (-75, -74),
+        (-70, -70),
+        (-60, -60),
+        (63, 63),
+        (64, 63),
+    ):
+        sides = []
+        for power, rows in ((first, 3), (second, 5)):
+            power = min(max(power, least), most)
+            a = with_float_scales(name, (rows, 32), 16, power)
+            scales = np.full((rows, 2), 1.5 if power > least + 1 else 1) * 2.0**power
+            scales = mx.encode(scales, "e4m3") if name == "nvfp4" else scales.astype(a.scales.dtype)
+            sides.append(mx.MXArray.from_parts(a.codes, scales, a.format, tensor_scale=a.tensor_scale))
+        with np.errstate(all="ignore"):
+            check(*sides, "block", (name, first, second))
+
+
+def test_tensor_scales_multiply_sums_of_blocks_at_last():
+    """Their product is rounded, and then its product with the sum; NaN, 0 and infinity are as in IEEE 754."""
+    a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
+    for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
+        sides = [
+            mx.MXArray.from_parts(q.codes, q.scales, q.format, tensor_scale=np.array(t, np.float32))
+            for q, t in ((a, first), (b, second))
+        ]
+        with np.errstate(all="ignore"):
+            check(*sides, "block", (first, second))
+    varying = mx.MXArray.from_parts(
+        a.codes, np.repeat(a.scales, 16, 1), "nvfp4", blocks=(1, 1), tensor_scale=np.ones((1, 32), np.float32)
+    )
+    with pytest.raises(ValueError, match="'b' must be an MXArray with one tensor scale along the summed axis"):
+        mx.matmul(mx.MXArray.from_parts(a.codes, varying.scales, "nvfp4", blocks=(1, 1), tensor_scale=1.0), varying.T)
 
 
 def quantized(values, name="mxfp8_e5m2", block=2, scales=None):

@@ -37,10 +37,19 @@ def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
 def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
     """Compute, for every pair of rows, the float32 sum over blocks.
 
-    The term of a block is the exact sum of its element products, scaled and rounded once.
+    The term of a block is the exact sum of its element products, scaled and rounded once. Values
+    are summed instead where scales are floats, which is the same.
     """
-    scales: Any = [a.scales, b.scales]
-    _exact_sums((Terms.of_elements(a), Terms.of_elements(b)), scales, a.blocks[-1], True, out, threads)
+    of_a, of_b = (Terms.of_values(x) if x.has_float_scales else Terms.of_elements(x) for x in (a, b))
+    scales: list[Any] = [x.scales for x in (a, b)]
+    scales = [np.full_like(s, E8M0.bias, np.uint8) if s.dtype == np.float32 else s for s in scales]
+    _exact_sums((of_a, of_b), scales, a.blocks[-1], True, out, threads)
+
+
+def scale(x: Array, factors: Array) -> None:
+    """Multiply the matrix `x` by float32 factors in place, each product rounded once."""
+    factors = np.ascontiguousarray(np.broadcast_to(factors, x.shape))
+    scale_loop()(stored_bits(x).ravel(), signed_bits(factors).ravel())
 
 
 def _exact_sums(
@@ -121,6 +130,19 @@ def exact_loop() -> Any:
                 out[i, j] = total & _WORD
 
     return compile_loop(multiply)
+
+
+@cache
+def scale_loop() -> Any:
+    """Return `scale(x, factors)`, which multiplies a vector by another, as float32 bit patterns."""
+    fma_float32 = make_fma_float32()
+    minus_zero = 1 << 31  # a product of zero keeps its sign if this is added
+
+    def scale(x, factors):
+        for i in range(x.size):
+            x[i] = fma_float32(int(x[i]), int(factors[i]), minus_zero) & _WORD
+
+    return compile_loop(scale)
 
 
 @cache

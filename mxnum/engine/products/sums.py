@@ -6,6 +6,7 @@ the sums, and else by integers, as the definition does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
@@ -18,11 +19,18 @@ from mxnum.modes import Accumulate
 
 
 def matmul(
-    a: Operand, b: Operand, accumulate: Accumulate, out: Array, threads: int | None, to_float32: ToFloat32
+    a: Operand,
+    b: Operand,
+    accumulate: Accumulate,
+    out: Array,
+    threads: int | None,
+    to_float32: ToFloat32,
+    tensor_scales: Sequence[Array] = (),
 ) -> None:
     """Store in `out` the sums of products over the last axis of both operands.
 
-    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b).
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). The sums
+    are multiplied by the product of `tensor_scales`, float32 arrays that broadcast with `out`.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
@@ -48,3 +56,9 @@ def matmul(
                     by_definition.in_sequence(to_float32(x, threads), to_float32(y, threads), result, threads)
             case _:
                 assert_never(accumulate)
+    if tensor_scales:
+        scale = by_floats.scale if trusted else by_definition.scale
+        factors = np.ones(np.broadcast_shapes((1, 1), *(x.shape for x in tensor_scales)), np.float32)
+        for tensor_scale in tensor_scales:
+            scale(factors, tensor_scale)
+        scale(out, factors)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.products import by_definition, by_floats, exactness, row_by_row
+from mxnum.engine.products import by_definition, by_floats, exactness, integers, row_by_row
 from mxnum.engine.products.operands import Operand
 from mxnum.formats import FLOATS
 from mxnum.products import _float32
@@ -84,7 +84,9 @@ SPREADS = [(3, 0.0), (60, 0.0), (120, 0.02)]
 
 
 @pytest.mark.parametrize("place", range(len(SHAPES)))
-def test_blocks(place):
+def test_blocks(place, monkeypatch):
+    if place % 2:  # as on machines without instructions for integers
+        monkeypatch.setattr(integers, "instructions", lambda: "")
     (m, n, k, block), words = SHAPES[place], set()
     for turn, pair in enumerate(PAIRS):
         (spread, special), order = SPREADS[(place + turn) % 3], list(ORDERS)[(place // 3 + turn) % 3]
@@ -98,7 +100,8 @@ def test_blocks(place):
         left, right = laid(a, list(ORDERS)[turn % 3]), laid(b, order)
         if exactness.held(left, right) is not None:
             words.add(check_blocks(left, right).word)
-    assert words == {"float32", "float64"}
+    assert "float64" in words
+    assert words & {"float32", *integers.IN_WORD}
 
 
 def test_blocks_of_every_kind_are_split():
