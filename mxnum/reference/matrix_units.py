@@ -16,6 +16,7 @@ from mxnum.reference.blocks import Array
 from mxnum.reference.numbers import (
     FLOAT32,
     NAN,
+    SCALE_NAN,
     ZERO,
     Exact,
     decode_exact,
@@ -41,7 +42,7 @@ ONE = Exact("finite", False, Fraction(1))
 class Part(NamedTuple):
     """A number, and its pair (significand, exponent) that is not normalized."""
 
-    value: Exact
+    exact: Exact
     significand: Fraction
     exponent: int
 
@@ -77,7 +78,7 @@ def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
                 bits = int(code.view(np.uint32)) if scale.bits == 32 else int(code)
                 values[i] = decode_exact(bits, scale.number)
             else:
-                values[i] = NAN if code == scale.nan_code else Exact("finite", False, two_to(int(code) - scale.bias))
+                values[i] = NAN if code == SCALE_NAN else Exact("finite", False, two_to(int(code) - scale.bias))
         emin = -scale.bias if scale.number is None else layout(scale.number).emin
         element, codes = fmt.element, x.codes
         scales = [part(value, emin) for value in values]
@@ -105,7 +106,7 @@ def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
     accumulator = FLOATS[unit.accumulator]
     if unit.rounding == "rne":
         result = to(Exact("finite", total < 0, abs(total)), accumulator)
-    elif abs(total) >= two_to(accumulator.emax + 1):
+    elif abs(total) >= two_to(1 + floor_log2(decode_exact(layout(accumulator).largest, accumulator).magnitude)):
         return Exact("inf", total < 0)
     else:
         kept = ElementFormat("kept", accumulator.exponent_bits, unit.result_bits, accumulator.bias, "ieee")
@@ -123,7 +124,7 @@ def _groups(
         pairs = [(_at(a.elements, k), _at(b.elements, k)) for k in some]
         value, significand = ZERO, Fraction(0)
         for p, q in pairs:
-            value = plus(value, times(p.value, q.value))
+            value = plus(value, times(p.exact, q.exact))
             significand += p.significand * q.significand * two_to(p.exponent + q.exponent)
         exponent = 0
         if unit.group == 1:
@@ -132,7 +133,7 @@ def _groups(
         if scaled:
             for x in (a, b):
                 scale = _at(x.scales, some[0] // x.block)
-                value = times(value, scale.value)
+                value = times(value, scale.exact)
                 significand, exponent = significand * scale.significand, exponent + scale.exponent
         yield value, significand, exponent
 
@@ -181,7 +182,7 @@ def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 
         done = first + k
         if unit.promotion and (done % unit.promotion == 0 or done >= len(x.elements)):
             if scaled:
-                factors = (_at(side.scales, first // unit.promotion).value for side in (x, y))
+                factors = (_at(side.scales, first // unit.promotion).exact for side in (x, y))
                 partial = times(to(times(*factors), FLOAT32), partial)
             total, partial = to(plus(total, partial), FLOAT32), ZERO
     return bits_of(total if unit.promotion else partial, accumulator)

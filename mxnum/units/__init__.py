@@ -9,21 +9,26 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from mxnum import errors, formats
 from mxnum.output.text_table import text_table
-from mxnum.units.nvidia import UNITS as _NVIDIA
+from mxnum.units import nvidia
 from mxnum.units.unit import Evidence, EvidenceWarning, MatrixUnit
 
 __all__ = ["Evidence", "EvidenceWarning", "MatrixUnit", "describe", "get", "names", "register"]
 
-_units = dict(_NVIDIA)
+
+@cache
+def _units() -> dict[str, MatrixUnit]:
+    """Return the registered units by name; making them takes longer than importing this package."""
+    return {unit.name: unit for unit in nvidia.rows()}
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all registered units."""
-    return tuple(_units)
+    return tuple(_units())
 
 
 def get(unit: str | MatrixUnit) -> MatrixUnit:
@@ -33,7 +38,7 @@ def get(unit: str | MatrixUnit) -> MatrixUnit:
     >>> units.get("Hopper FP8").fraction_bits
     13
     """
-    return unit if isinstance(unit, MatrixUnit) else _units[formats.meant("unit", unit, names())]
+    return unit if isinstance(unit, MatrixUnit) else _units()[formats.meant("unit", unit, names())]
 
 
 def find(name: Any) -> MatrixUnit | None:
@@ -41,15 +46,15 @@ def find(name: Any) -> MatrixUnit | None:
     if isinstance(name, MatrixUnit):
         return name
     known = formats.find("accumulate", name, names()) if isinstance(name, str) else None
-    return None if known is None else _units[known]
+    return None if known is None else _units()[known]
 
 
 def register(unit: MatrixUnit) -> MatrixUnit:
     """Make a unit of your own known by its name, and return it. A taken name raises ValueError."""
     errors.require_type(isinstance(unit, MatrixUnit), "unit", "a MatrixUnit", unit)
-    taken = _units.get(unit.name)
+    taken = _units().get(unit.name)
     errors.require(taken in (None, unit), "unit", "named otherwise than a unit that is registered", unit.name)
-    _units[unit.name] = unit
+    _units()[unit.name] = unit
     return unit
 
 
@@ -63,7 +68,7 @@ def describe(unit: str | MatrixUnit | None = None) -> str:
     if unit is not None:
         return get(unit).describe()
     titles = "unit", "operands", "K", "products in a sum", "F", "addend", "result", "evidence"
-    return text_table(titles, [_row(one) for one in _units.values()], width=100)
+    return text_table(titles, [_row(one) for one in _units().values()], width=100)
 
 
 def _row(unit: MatrixUnit) -> tuple[object, ...]:

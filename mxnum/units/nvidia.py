@@ -30,7 +30,8 @@ def _pair(name: str, replayed: str, **fields: Any) -> list[MatrixUnit]:
     return [unit, unit.but(name=f"{name}_acc16", evidence=unit.evidence, **_TO_FLOAT16)]
 
 
-def _units() -> list[MatrixUnit]:
+def rows() -> list[MatrixUnit]:
+    """Return the units of NVIDIA's GPUs."""
     ampere: dict[str, Any] = {"k": (8, 16), "terms": 8, "fraction_bits": 24}
     hopper: dict[str, Any] = {"k": (8, 16), "terms": 16, "fraction_bits": 25}
     units = [
@@ -77,6 +78,3 @@ def _units() -> list[MatrixUnit]:
             scales=(("e4m3", 16), ("e8m0", 32), ("e8m0", 16)), evidence=by_scales,
         ),
     ]  # fmt: skip
-
-
-UNITS = {unit.name: unit for unit in _units()}
