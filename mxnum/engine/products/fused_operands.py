@@ -67,7 +67,8 @@ _ONE = 127 << 23
 
 
 @cache
-def _table(source: ElementFormat) -> Parts:
+def table(source: ElementFormat) -> Parts:
+    """Return the parts of every code of a format."""
     return Parts.of_codes(np.arange(1 << source.bits), source)
 
 
@@ -95,7 +96,7 @@ def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Sid
     """
     source, (rows, length) = x.format, x.array.shape
     padded = -(-length // k) * k
-    elements = (_table(source)[x.array] if source.bits <= 16 else Parts.of_codes(x.array, source)).padded(padded)
+    elements = table(source)[x.array].padded(padded)
     if unit.order:
         elements = elements[:, (np.arange(0, padded, k)[:, None] + np.array(unit.order)).ravel()]
     point = source.mantissa_bits

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.engine.products import fused_by_definition
+from mxnum.engine.machine import float_environment
+from mxnum.engine.products import by_floats, fused_by_definition, fused_by_floats
 from mxnum.engine.products.fused_operands import side
 from mxnum.engine.products.operands import Operand, matrices
 from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 from mxnum.units.unit import MatrixUnit
+
+#: The NaN of every result: all bits set but the sign.
+_NAN = 0x7FFFFFFF
 
 
 def matmul(
@@ -28,9 +32,19 @@ def matmul(
     """
     if not out.size:
         return
+    is_fast = float_environment.is_default() and by_floats.HAS_FMA and fused_by_floats.serves(a, b, unit)
     for result, x, y in matrices(out, a.by_rows(), b.by_rows()):
-        left, right = side(x, scales[0], unit, k), side(y, scales[1], unit, k)
-        fused_by_definition.multiply(left, right, unit, k, result, None, threads)
+        redo = None
+        if is_fast:
+            special = (fused_by_floats.special_rows(each, scale) for each, scale in zip((x, y), scales, strict=True))
+            redo = np.logical_or.outer(*special)
+            addends = result[redo]
+            fused_by_floats.multiply(x, y, scales, unit, k, result, threads)
+            result[redo] = addends
+            result.view(np.uint32)[np.isnan(result)] = _NAN
+        if redo is None or redo.any():
+            left, right = side(x, scales[0], unit, k), side(y, scales[1], unit, k)
+            fused_by_definition.multiply(left, right, unit, k, result, redo, threads)
 
 
 def multiply_by_factors(product: Array, left: Array | None, right: Array | None) -> None:
