@@ -32,7 +32,7 @@ def matmul(
     """
     if not out.size:
         return
-    is_fast = float_environment.is_default() and by_floats.HAS_FMA and fused_by_floats.serves(a, b, unit)
+    is_fast = float_environment.is_default() and by_floats.HAS_FMA and fused_by_floats.serves(a, b, scales, unit)
     for result, x, y in matrices(out, a.by_rows(), b.by_rows()):
         redo = None
         if is_fast:

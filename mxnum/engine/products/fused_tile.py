@@ -70,8 +70,21 @@ class _Tile(_Builder):
 
     def exponent_of(self, c: Any) -> Any:
         """Return the exponents of float32 numbers: -126 for zeros and subnormals."""
-        field = self.ir.and_(self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255))
+        field = self.ir.and_(
+            self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255)
+        )
         return self.ir.sub(self.greater(field, self.all(_I32, 1)), self.all(_I32, 127))
+
+    def normal(self, total: Any, largest: Any, fraction_bits: Any, mask: Any) -> Any:
+        """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
+
+        `mask` clears the bits of a float64 that the result does not keep. A subnormal result must
+        be exact.
+        """
+        b = self.ir
+        value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
+        kept = b.bitcast(b.and_(b.bitcast(value, self.vector(_I64)), mask), self.vector(_F64))
+        return b.fadd(b.fptrunc(kept, self.vector(_F32)), self.all(_F32, 0.0))  # -0 becomes +0.
 
     def rounded(self, total: Any, largest: Any, fraction_bits: Any, mask: Any, quantum: Any) -> Any:
         """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
@@ -167,14 +180,13 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
             parts = builder.sdiv(builder.sub(builder.add(terms, at_once), _I64(1)), at_once)
             totals = t.loop(_I64(0), parts, aligned, integer_sum)
             results = [t.rounded(x, m, kept, mask, quantum) for x, m in zip(totals, largest, strict=True)]
-            return [
-                builder.select(after, builder.fadd(d, c), d) for d, c in zip(results, chain, strict=True)
-            ]
+            return [builder.select(after, builder.fadd(d, c), d) for d, c in zip(results, chain, strict=True)]
 
         start = [t.load(cell, _F32) for cell in cells]
         if factor_a == types.none:
             results = t.loop(_I64(0), sums, start, fused_sum)
         else:
+
             def segment(index: Any, totals: list[Any]) -> list[Any]:
                 first = builder.mul(index, promotion)
                 last = builder.add(first, promotion)
@@ -182,9 +194,7 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
                 chain = t.loop(first, last, [zero] * ROWS, fused_sum)
                 own = t.scalars(t.panel(factor_a, arguments[6], p), index)
                 right = t.lanes_at(t.panel(factor_b, arguments[7], q), index)
-                return [
-                    t.fma(builder.fmul(x, right), c, total) for x, c, total in zip(own, chain, totals, strict=True)
-                ]
+                return [t.fma(builder.fmul(x, right), c, total) for x, c, total in zip(own, chain, totals, strict=True)]
 
             count = builder.sdiv(builder.sub(builder.add(sums, promotion), _I64(1)), promotion)
             results = t.loop(_I64(0), count, start, segment)
@@ -197,7 +207,7 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
 
 
 @compile_loop
-def multiply(sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, numbers, out, first):
+def multiply(sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
     Panels are arrays (panels, length, rows or lanes): significands and exponents of elements,
@@ -220,23 +230,18 @@ def multiply(sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, numbers, out,
 
 
 @compile_loop
-def pack(memory, is_turned, significands, exponents, to_significands, to_exponents):
-    """Store the elements of a matrix of codes in panels, padded with zeros.
+def pack(memory, is_turned, table, padding, panels):
+    """Store the number of each code of a matrix, by `table`, in panels; pad them with `padding`.
 
-    The tables give the significand and the exponent of each code. `memory` holds the rows of the
-    matrix, or its columns if `is_turned`.
+    `memory` holds the rows of the matrix, or its columns if `is_turned`.
     """
-    panels, length, width = to_significands.shape
-    rows, own = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
-    for p in range(panels):
-        count = min(width, rows - p * width)
-        for start in range(0, own, 64):
-            for r in range(count):
-                for k in range(start, min(start + 64, own)):
-                    code = memory[k, p * width + r] if is_turned else memory[p * width + r, k]
-                    to_significands[p, k, r] = significands[code]
-                    to_exponents[p, k, r] = exponents[code]
-        to_significands[p, :, count:] = 0
-        to_exponents[p, :, count:] = -126
-        to_significands[p, own:] = 0
-        to_exponents[p, own:] = -126
+    count, _, width = panels.shape
+    rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
+    for p in range(count):
+        panel, present = panels[p], min(width, rows - p * width)
+        for start in range(0, length, 64):
+            for r in range(present):
+                for k in range(start, min(start + 64, length)):
+                    panel[k, r] = table[memory[k, p * width + r] if is_turned else memory[p * width + r, k]]
+        panel[:, present:] = padding
+        panel[length:] = padding
