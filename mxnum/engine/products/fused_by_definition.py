@@ -127,11 +127,12 @@ def factor_loop() -> Any:
     arrays hold bit patterns: a matrix, a factor for each row, and a factor for each column.
     """
     fma = make_fma_float32()
+    ZERO = -(1 << 31)  # Adding -0 changes nothing, the sign of a zero included.
 
     def scale(product, left, right):
         for i in range(product.shape[0]):
             for j in range(product.shape[1]):
-                result = fma(fma(int(left[i]), int(right[j]), 0), int(product[i, j]), 0) & 0xFFFFFFFF
+                result = fma(fma(int(left[i]), int(right[j]), ZERO), int(product[i, j]), ZERO) & 0xFFFFFFFF
                 product[i, j] = 0x7FFFFFFF if (result & 0x7FFFFFFF) > 0x7F800000 else result
 
     return compile_loop(scale)

@@ -57,6 +57,11 @@ def multiply_by_factors(product: Array, left: Array | None, right: Array | None)
     one = np.ones((1, 1), np.float32)
     rows, columns = (one if x is None else x for x in (left, right))
     rows, columns = np.broadcast_to(rows, (*batch, height, 1)), np.broadcast_to(columns, (*batch, width, 1))
+    if float_environment.is_default():
+        with np.errstate(all="ignore"):
+            product *= rows * columns.swapaxes(-1, -2)
+        product.view(np.uint32)[np.isnan(product)] = _NAN
+        return
     scale = fused_by_definition.factor_loop()
     for place in np.ndindex(*batch):
         factors = (signed_bits(np.ascontiguousarray(x[place][:, 0])) for x in (rows, columns))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.engine.machine import float_environment
 from mxnum.engine.products import fused_by_definition
 from mxnum.formats import FLOATS, SCALES
 from mxnum.memory.dtypes import ML_DTYPES, scale_dtype
@@ -92,6 +93,34 @@ def test_every_unit(name, special):
     for k, pair in zip((unit.k[-1], 1, 2 * unit.k[-1] + 5), pairs(unit), strict=True):
         a, b = (operand(unit, pair[side], (n, k), rng, special, pair[2]) for side, n in ((0, 4), (1, 3)))
         compare(a, b, unit, addend(unit, (4, 3), rng, special))
+
+
+@pytest.mark.parametrize("name", [name for name in UNITS if mx.units.get(name).accumulator == "float32"])
+def test_float_hardware_equals_the_definition(name, monkeypatch):
+    unit, rng = mx.units.get(name), samples.generator("floats", name)
+    for special in (False, True):
+        for first, second, scale in pairs(unit):
+            a = operand(unit, first, (21, 300), rng, special, scale)
+            b = operand(unit, second, (50, 300), rng, special, scale)
+            c = addend(unit, (21, 50), rng, special)
+            fast = mx.matmul(a, b.T, c, accumulate=unit)
+            with monkeypatch.context() as patch:
+                patch.setattr(float_environment, "is_default", lambda: False)
+                slow = mx.matmul(a, b.T, c, accumulate=unit)
+            samples.assert_same(name, None, fast.view(np.uint32).ravel(), slow.view(np.uint32).ravel())
+
+
+def test_results_at_the_ends_of_float32(monkeypatch):
+    """Sums that are subnormal, that are truncated to zero, and that overflow."""
+    tiny = np.float32([[2.0**-149, -(2.0**-149), 2.0**-126, -(2.0**-130), 0, 2.0**127, -(2.0**127), 2.0**-100]])
+    a = np.concatenate([tiny, -tiny, tiny[:, ::-1]]).astype(ml_dtypes.bfloat16)
+    for scale in (2.0**-60, 2.0**-149, 1.0, 2.0**127):
+        b = np.diag(np.full(8, scale, ml_dtypes.bfloat16))
+        for name in ("hopper_bfloat16", "ampere_bfloat16"):
+            c = np.float32([[-0.0, 2.0**-149, -(2.0**-149), 3 * 2.0**-149, 2.0**-126, 2.0**127, -(2.0**127), 0]])
+            fast = mx.matmul(a, b, c, accumulate=name)
+            want_bits = [[unit_dot(row, b[:, j], mx.units.get(name), c[0, j]) for j in range(8)] for row in a]
+            assert fast.view(np.uint32).tolist() == want_bits
 
 
 def test_promotion_in_blocks_with_and_without_scales():
