@@ -36,7 +36,7 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
-    `Accumulate`); `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
+    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
     store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
@@ -47,12 +47,11 @@ def dot(
     mode = accumulation(accumulate)
     if isinstance(mode, MatrixUnit):
         return _dot_by_unit(a, b, c, mode, out_dtype, threads, out)
-    errors.require(c is None, "c", "left out unless accumulate names a matrix unit", type(c).__name__)
     x, y = _operand("a", a, mode), _operand("b", b, mode)
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out)
+    product = _product(x.row(), y.row(), c, (), mode, out_dtype, threads, out)
     if isinstance(product, DeviceArray):
         from mxnum.engine.cuda import sums
 
@@ -70,19 +69,25 @@ def matmul(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the matrix product, each element summed as `accumulate` says (see `Accumulate`).
+    """Return the matrix product plus `c`, each element summed as `accumulate` says (see `Accumulate`).
 
     Parameters
     ----------
     a, b
         MX arrays or arrays of floats of at least two axes; leading axes broadcast as in
         `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
+    c
+        An addend that broadcasts to the result: sums start from it, rounded to float32. It is one
+        more exact term for ``"exact"``, and added in float32 after the sum for ``"blas"``. For a
+        matrix unit it is the addend of the first instruction, in the unit's accumulator type.
     accumulate
         ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
-        ``axis=-2`` for b. A transposed MX array (``q.T``) works too.
+        ``axis=-2`` for b. A transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or
+        its name (``"hopper_fp8"``) adds as that unit does, in instructions along the sum. Its
+        operands may be arrays of float8, float16, bfloat16 or float32 (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16 (default: that of `out`, or float32). bfloat16 and float16
-        round the float32 result once more.
+        float32, bfloat16 or float16 (default: that of `out`, or that of the sum). A narrower type
+        than that of the sum, which is float32 but for some units, rounds once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. numpy's
@@ -102,10 +107,9 @@ def matmul(
     mode = accumulation(accumulate)
     if isinstance(mode, MatrixUnit):
         return _by_unit(a, b, c, mode, mode.k[-1], (out_dtype, threads, out))
-    errors.require(c is None, "c", "left out unless accumulate names a matrix unit", type(c).__name__)
     x, y = _operand("a", a, mode), _operand("b", b, mode)
     shape = _shape(x.array.shape, y.array.shape)
-    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out))
+    product = owned(_product(x, y.swapped(), c, shape, mode, out_dtype, threads, out))
     return answer(product, _held(a), out)
 
 
@@ -248,6 +252,7 @@ def _operand(name: str, value: Any, mode: Accumulate) -> Any:
 def _product(
     a: Any,
     b: Any,
+    c: Any,
     shape: tuple[int, ...],
     mode: Accumulate,
     out_dtype: Any,
@@ -268,7 +273,7 @@ def _product(
     if is_on_device:
         from mxnum.engine.cuda import sums
 
-        for name, value in (("threads", threads), ("out", out)):
+        for name, value in (("c", c), ("threads", threads), ("out", out)):
             if value is not None:
                 raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
         return sums.matmul(a, b, mode, target)
@@ -276,18 +281,34 @@ def _product(
 
     if out is not None:
         out = checked_host_out(out, shape, numpy_dtype(target))
+    start = _start(c, shape, threads)
     shape, threads = shape or (1, 1), checked_threads(threads)
     result = None if out is None else out.reshape(shape) if out.ndim == 0 else out
     if result is not None and target == FLOATS["float32"] and result.flags.c_contiguous and not _overlaps(result, a, b):
+        result[...] = start
         product(a, b, mode, result, threads, _float32)
         return result
     total = np.empty(shape, np.float32)
+    total[...] = start
     product(a, b, mode, total, threads, _float32)
     total = narrowed(total, FLOATS["float32"], target)
     if result is None:
         return total
     result[...] = total
     return result
+
+
+def _start(c: Any, shape: tuple[int, ...], threads: int | None) -> Array:
+    """Return the addend in float32, rounded to nearest even; +0 for None."""
+    if c is None:
+        return np.zeros((), np.float32)
+    array, source = float_array("c", c)
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    errors.require(fits, "c", f"of a shape that broadcasts to {shape}", array.shape)
+    return narrowed(np.ascontiguousarray(array), source, FLOATS["float32"], threads)
 
 
 def _overlaps(out: Array, *operands: Any) -> bool:

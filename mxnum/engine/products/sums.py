@@ -22,11 +22,15 @@ def matmul(
 ) -> None:
     """Store in `out` the sums of products over the last axis of both operands.
 
-    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b).
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). It holds the sums'
+    starting values.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
+            start = out.copy() if out.any() else None
             np.matmul(to_float32(a, threads), to_float32(b, threads).swapaxes(-1, -2), out=out)
+            if start is not None:
+                out += start
         return
     if not out.size:
         return
