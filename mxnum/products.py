@@ -86,8 +86,8 @@ def matmul(
         its name (``"hopper_fp8"``) adds as that unit does, in instructions along the sum. Its
         operands may be arrays of float8, float16, bfloat16 or float32 (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16 (default: that of `out`, or that of the sum). A narrower type
-        than that of the sum, which is float32 but for some units, rounds once more.
+        float32, bfloat16 or float16 (default: that of `out`, or that of the sum, which is float32
+        but for some units). A type that does not hold the sum rounds once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. numpy's
@@ -193,7 +193,6 @@ def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, i
     if out_dtype is None:
         out_dtype = unit.accumulator if out is None else getattr(out, "dtype", "float32")
     target = result_format(out_dtype, "out_dtype", RESULTS)
-    errors.require(target.bits <= own.bits, "out_dtype", f"{unit.accumulator} for unit {unit.name!r}", target.name)
     x, y = unit_operand("a", a, unit), unit_operand("b", b, unit, transposed=True)
     shape = _shape(tuple(a.shape), tuple(b.shape))
     out, threads = checked_host_out(out, shape, numpy_dtype(target)), checked_threads(threads)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from mxnum import errors, formats
+from mxnum import errors, formats, units
 from mxnum.formats import MXFormat
 from mxnum.modes import Rounding, ScaleRule, scale_rules
 
@@ -180,6 +180,11 @@ class Recipe:
     round_activation: bool = True
     #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
     gradients_for_weights: Operand | None = None
+    #: The matrix unit that adds products; None for sums of torch. `accumulate` of the caller comes
+    #: first. Only `mxnum.torch` reads this and `unit_backward`.
+    unit: str | None = None
+    #: The matrix unit of the two products of the backward pass; None for `unit`.
+    unit_backward: str | None = None
     #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
     #: output. Only `mxnum.torch` reads this.
     vector_steps: bool = False
@@ -193,6 +198,9 @@ class Recipe:
             value = getattr(self, name)
             if name != "gradients_for_weights" or value is not None:
                 object.__setattr__(self, name, Operand.of(value))
+        for name in ("unit", "unit_backward"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, units.get(getattr(self, name)).name)
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
             errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
@@ -293,6 +301,8 @@ class Recipe:
         words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
         if self.vector != "float32":
             words.append("vector operations in bfloat16" + " rna" * (self.vector_rounding == "rna"))
+        if self.unit is not None:
+            words.append(f"sums of {self.unit}" + f", backward of {self.unit_backward}" * bool(self.unit_backward))
         return "; ".join(words)
 
     def to_dict(self) -> dict[str, Any]:

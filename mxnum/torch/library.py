@@ -130,6 +130,7 @@ def _matmul_backward(
     seed: int, stream: int, position: Any, watch: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     how = product(text)
+    how = how._replace(accumulate=how.backward) if how.backward else how
     key = Key(seed, stream, position, how.of_samples)
     places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
     make, empty = _operation(how), grad.new_empty(0)

@@ -181,7 +181,6 @@ ERRORS = {
     "an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros((2, 2)), "hopper_fp8"), "'c' must be an array of float32 for unit 'hopper_fp8', not 'float64'"),
     "the shape of an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros(3, np.float32), "hopper_fp8"), "'c' must be of a shape that broadcasts to (2, 2), not (3,)"),
     "a name": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="hoper_fp8"), "did you mean 'hopper_fp8'?"),
-    "a wider result": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="hopper_fp8_acc16", out_dtype="float32"), "'out_dtype' must be float16 for unit 'hopper_fp8_acc16', not 'float32'"),
 }  # fmt: skip
 
 
