@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
-from mxnum import errors, formats
+from mxnum import errors, formats, units
 from mxnum.formats import MXFormat
 from mxnum.modes import Rounding, ScaleRule, scale_rules
 
@@ -182,6 +182,11 @@ class Recipe:
     round_activation: bool = True
     #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
     gradients_for_weights: Operand | None = None
+    #: The matrix unit that adds products; None for sums of torch. `accumulate` of the caller comes
+    #: first. Only `mxnum.torch` reads this and `unit_backward`.
+    unit: str | None = None
+    #: The matrix unit of the two products of the backward pass; None for `unit`.
+    unit_backward: str | None = None
     #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
     #: output. Only `mxnum.torch` reads this.
     vector_steps: bool = False
@@ -195,6 +200,9 @@ class Recipe:
             value = getattr(self, name)
             if name != "gradients_for_weights" or value is not None:
                 object.__setattr__(self, name, Operand.of(value))
+        for name in ("unit", "unit_backward"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, units.get(getattr(self, name)).name)
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
             errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
@@ -290,6 +298,8 @@ class Recipe:
         words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
         if self.vector != "float32":
             words.append("vector operations in bfloat16" + " rna" * (self.vector_rounding == "rna"))
+        if self.unit is not None:
+            words.append(f"sums of {self.unit}" + f", backward of {self.unit_backward}" * bool(self.unit_backward))
         return "; ".join(words)
 
     def to_dict(self) -> dict[str, Any]:
@@ -377,6 +387,28 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     return Recipe(weights, along, weights, turned, stochastic, gradients_for_weights=turned_too)
 
 
+#: Tiles that span every tensor: one scale for each.
+_WHOLE = (1 << 30, 1 << 30)
+
+
+def _hopper_fp8(format: Format) -> Recipe:
+    """Make the recipe of FP8 with a scale for each tensor, on Hopper.
+
+    Gradients are E5M2. The backward products promote, as use_split_accumulator does.
+    """
+    of_gradients = "e5m2:scale=float32" if format == _FP8 else format
+    forward, backward = (Operand.of({"format": f, "block_shape": _WHOLE}) for f in (format, of_gradients))
+    recipe = Recipe(forward, forward, forward, forward, backward, unit="hopper_fp8")
+    return recipe.but(unit_backward="hopper_fp8_promoted")
+
+
+def _deepseek_v3(format: Format) -> Recipe:
+    """Make DeepSeek-V3's recipe: scales for 1 x 128 activations and gradients and 128 x 128 weights."""
+    weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
+    return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
+
+
+_FP8 = "e4m3:scale=float32"
 NAMED = {
     "float32": Named(lambda _: Recipe(), "mxfp8_e4m3", "Nothing is rounded."),
     "bfloat16": Named(
@@ -424,5 +456,28 @@ NAMED = {
         "nvfp4",
         "TransformerEngine's NVFP4BlockScaling and arXiv 2509.25149: weights in tiles of 16 x 16, stochastic "
         "gradients, a Hadamard transform of 16 with fixed signs for the weight's gradient.",
+    ),
+    "hopper fp8": Named(
+        _hopper_fp8,
+        _FP8,
+        "TransformerEngine's Float8CurrentScaling on Hopper: E4M3, gradients in E5M2, a float32 scale for each tensor. "
+        "Unit hopper_fp8, and promotion every 128 products in the backward pass. Assumed: exact scales to nearest.",
+    ),
+    "deepseek v3": Named(
+        _deepseek_v3,
+        "e4m3:block=128,scale=float32",
+        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Unit "
+        "hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumed: that nvcc contracts to fma.",
+    ),
+    "blackwell mxfp8": Named(
+        lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil").but(unit="blackwell_mxfp8"),
+        "mxfp8_e4m3",
+        "'nvidia mxfp8' with the sums of unit blackwell_mxfp8, which MMA-Sim publishes. Assumed: K in index order.",
+    ),
+    "blackwell nvfp4": Named(
+        lambda format: _nvidia_nvfp4(format).but(unit="blackwell_nvfp4"),
+        "nvfp4",
+        "'nvidia nvfp4' with the sums of unit blackwell_nvfp4, which MMA-Sim publishes. Assumed: tensor scales "
+        "multiply the result in float32.",
     ),
 }

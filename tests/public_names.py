@@ -22,15 +22,9 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/public-names.txt"
 #: Modules that a user imports; all others are private, whatever their names.
 MODULES = [
-    *("mxnum", "mxnum.formats", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
-    *(
-        "mxnum.plots",
-        "mxnum.recipe",
-        "mxnum.conformance",
-        "mxnum.conformance.strategies",
-        "mxnum.reference",
-        "mxnum.emit",
-    ),
+    *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
+    *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
+    "mxnum.emit",
     "mxnum.torch",
     *(
         f"mxnum.interop.{m.name}"

@@ -19,6 +19,7 @@ FOLDERS = (
     "mxnum/array",
     "mxnum/recipe",
     "mxnum/reference",
+    "mxnum/units",
     "mxnum/analysis",
     "mxnum/interop",
     "mxnum/cli",

@@ -311,6 +311,30 @@ def test_signed_zeros():
     assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("name", ["mxfp8_e5m2", "mxfp4_e2m1"])
+def test_sums_start_from_an_addend(name, accumulate):
+    rng = samples.generator("addend", name, accumulate)
+    for shape, special in (((3, 40), 0.0), ((40, 3), 0.2), ((1, 1), 0.2), ((2, 2), 0.0)):
+        length = 0 if shape == (2, 2) else 70
+        a, b = (codes_at_random(name, (rows, length), 32, rows, special=special) for rows in shape)
+        c = floats("float64", shape, name) if special else rng.standard_normal(shape).astype(np.float32)
+        with np.errstate(all="ignore"):
+            got = mx.matmul(a, b.T, c, accumulate=accumulate)
+            pairs = [(i, j, left, right) for i, left in enumerate(rows(a)) for j, right in enumerate(rows(b))]
+            want = [reference.dot(p, q, c[i, j], accumulate=accumulate) for i, j, p, q in pairs]
+        samples.assert_same(f"{name} {accumulate}", None, got.view(np.uint32).ravel(), np.array(want).view(np.uint32))
+    dot = mx.dot(a[0], b[0], c[0, 0], accumulate=accumulate)
+    assert dot.view(np.uint32) == reference.dot(rows(a)[0], rows(b)[0], c[0, 0], accumulate=accumulate).view(np.uint32)
+
+
+def test_an_addend_of_blas_is_added_after_the_sum():
+    x = np.ones((2, 3), np.float32)
+    out = np.array([[1, 2], [3, 4]], np.float32)
+    assert mx.matmul(x, x.T, out, accumulate="blas", out=out) is out
+    assert out.tolist() == [[4, 5], [6, 7]]
+
+
 @pytest.mark.parametrize("accumulate", Accumulate)
 def test_an_empty_sum_is_plus_zero(accumulate):
     q = mx.quantize(np.zeros((3, 0), np.float32), "mxfp8_e4m3")
@@ -517,6 +541,7 @@ ERRORS = {
     "out of another shape": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 5), np.float32)), "'out' must be of shape (4, 4), not (4, 5)"),
     "out of another dtype": (lambda: mx.matmul(Q, Q.T, out_dtype="float16", out=np.empty((4, 4), np.float32)), "'out' must be of dtype float16, not"),
     "out of float64": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 4))), "'out.dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
+    "an addend of another shape": (lambda: mx.matmul(Q, Q.T, np.zeros((4, 5))), "'c' must be of a shape that broadcasts to (4, 4), not (4, 5)"),
     "out of dot": (lambda: mx.dot(Q[0], Q[0], out=np.empty(1, np.float32)), "'out' must be of shape (), not (1,)"),
     "out that is no array": (lambda: mx.matmul(Q, Q.T, out=[0]), "'out' must be a numpy array, not 'list'"),
     "threads": (lambda: mx.matmul(Q, Q.T, threads=0), "'threads' must be"),

@@ -33,6 +33,7 @@ def test_files_keep_all(name):
 
 def test_every_field_is_in_the_file():
     changed = {"vector": "bfloat16", "vector_rounding": "rna", "round_activation": False, "vector_steps": True}
+    changed |= {"unit": "hopper_fp8", "unit_backward": "hopper_fp8_promoted"}
     changed |= {name: Operand("mxint8", rounding="rtz", block_size=7 + i) for i, name in enumerate(OPERANDS)}
     assert set(changed) == {field.name for field in dataclasses.fields(Recipe)}
     assert Recipe.from_dict(json.loads(json.dumps(Recipe(**changed).to_dict()))) == Recipe(**changed)

@@ -83,23 +83,26 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
     return total
 
 
-def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", out_dtype: str = "float32") -> Any:
+def dot(
+    a: Array | Blocked, b: Array | Blocked, c: Any = 0.0, *, accumulate: str = "exact", out_dtype: str = "float32"
+) -> Any:
     """Return the dot product of two vectors, summed as `accumulate` says: a scalar of `out_dtype`.
 
     `exact`: exact values, exact sum, one RNE to float32. `block`: for each block one rounding of
     the exact sum of products of elements times scales, then float32 additions in block order, then
     one multiplication by the product of tensor scales, which is rounded to float32.
     `sequential`: operands in float32, one fused multiply-add (one rounding) per element in order.
-    Any other `out_dtype` rounds the float32 result once more.
+    Sums start from c, rounded to float32; it is one more term of an exact sum. Any other `out_dtype`
+    rounds the float32 result once more.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
     u, v = _vector(a), _vector(b)
     errors.require(len(u) == len(v), "b", f"of length {len(u)}", len(v))
-    total = ZERO
+    total = to(exact(float(c)), FLOAT32)
     match how:
         case Accumulate.EXACT:
-            total = to(_exact_dot(u, v), FLOAT32)
+            total = to(plus(_exact_dot(u, v), total), FLOAT32)
         case Accumulate.SEQUENTIAL:
             for p, q in zip(u, v, strict=True):
                 total = to(plus(times(to(p, FLOAT32), to(q, FLOAT32)), total), FLOAT32)

@@ -153,7 +153,8 @@ def emulate(
         that does not call it raises.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        give defined sums (see `mxnum.Accumulate`); convolutions are then left alone. "amx" is like
+        give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
+        `mxnum.units`); convolutions are then left alone. A recipe may name a unit of its own. "amx" is like
         None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two operands that
         are rounded to formats with power-of-two scales. These products are as exact and several
         times as fast, but summed in another order.
@@ -202,7 +203,7 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = why or (_PART if is_part else why_not(module, kind, accumulate))
+        reason = why or (_PART if is_part else why_not(module, kind, accumulate or Recipe.of(wanted).unit))
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue

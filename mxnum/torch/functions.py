@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import errors, units
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
 from mxnum.recipe import OPERANDS, Operand, Recipe
@@ -38,7 +38,7 @@ class How:
 
     recipe: Recipe
     #: None: torch sums; "block", "exact", "sequential" or "blas": `mxnum.Accumulate` defines the
-    #: sums.
+    #: sums; or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
     #: The operands of products with weights, and of products of activations alone, as texts.
@@ -59,17 +59,21 @@ class How:
     takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        r, backward_unit = self.recipe, None
+        if self.accumulate is None and r.unit is not None:
+            object.__setattr__(self, "accumulate", r.unit)
+            backward_unit = r.unit_backward
         if self.accumulate is not None:
-            mode = errors.choose("accumulate", self.accumulate, (*(str(mode.value) for mode in Accumulate), AMX))
-            object.__setattr__(self, "accumulate", str(mode))
+            mode = _accumulation(self.accumulate)
+            object.__setattr__(self, "accumulate", mode)
             if mode == AMX:
                 amx.check()
         errors.choose("gradient", self.gradient, GRADIENTS)
-        r = self.recipe
         operands, is_bf16 = [getattr(r, name) or r.gradients for name in OPERANDS], r.vector == "bfloat16"
         for operand in operands:
             _refuse_studies("recipe", operand)
-        product = r, self.accumulate, self.gradient == "clipped"
+        summed = r.but(unit=None, unit_backward=backward_unit)
+        product = summed, self.accumulate, self.gradient == "clipped"
         table = replace(r.weights, transform=None)  # a lookup has no summed axis to transform
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
@@ -88,6 +92,16 @@ class How:
         }
         for name, value in ready.items():
             object.__setattr__(self, name, value)
+
+
+def _accumulation(value: Any) -> str:
+    """Return the name of an accumulation or of a registered matrix unit."""
+    unit = units.find(value)
+    if unit is None:
+        return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
+    accepted = "a matrix unit that mxnum.units.register knows"
+    errors.require(units.find(unit.name) == unit, "accumulate", accepted, unit.name)
+    return unit.name
 
 
 @lru_cache(maxsize=1024)
@@ -179,7 +193,8 @@ def linear(
 
     With a `mxnum.Accumulate`, the bits are those of `mxnum.linear_forward` and `linear_backward`,
     whose operands have the streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4
-    `stream` + 2 (gradients) of the seed. "amx" is like None, but with the processor's AMX units if
+    `stream` + 2 (gradients) of the seed. A matrix unit, or its name, sums all three products. "amx"
+    is like None, but with the processor's AMX units if
     both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))

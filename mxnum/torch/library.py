@@ -125,6 +125,7 @@ def _matmul_backward(
     grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], transposed: bool, text: str, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     how, key = _read(text, arguments)
+    how = how._replace(accumulate=how.backward) if how.backward else how
     make = rounded if how.by_floats else quantized
     grad_a = grad_b = grad_bias = grad.new_empty(0)
     if wanted[0]:

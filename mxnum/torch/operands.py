@@ -20,7 +20,7 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.formats import ElementFormat
 from mxnum.memory.tensors import host_array
-from mxnum.modes import Rounding
+from mxnum.modes import Accumulate, Rounding
 from mxnum.recipe import FLOAT32, Operand, Recipe, plain
 from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
@@ -57,12 +57,14 @@ class Product(NamedTuple):
     gradient_left: Operand
     gradient_right: Operand
     #: None: torch sums; "amx": like None, but AMX units multiply rounded operands; or a
-    #: `mxnum.Accumulate`.
+    #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     #: True if gradients are zero where the operand was clamped.
     clipped: bool = False
     #: True if the right operand belongs to samples, like the left one, and is not a parameter.
     of_samples: bool = False
+    #: The matrix unit of the products of gradients, if it is another one than `accumulate`.
+    backward: str | None = None
 
     @property
     def by_floats(self) -> bool:
@@ -123,7 +125,8 @@ def product(text: str) -> Product:
     if of_samples:  # both operands are activations; the right one meets the gradients, so it has their transform
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
-    return Product(*operands, r.gradients_for_weights or r.gradients, accumulate, clipped, of_samples)
+    for_weights = r.gradients_for_weights or r.gradients
+    return Product(*operands, for_weights, accumulate, clipped, of_samples, r.unit_backward)
 
 
 @lru_cache(maxsize=4096)
@@ -229,9 +232,11 @@ def multiply(
         raise ValueError("Argument 'recipe' must quantize both operands of each product when accumulate='block'.")
     if dtype == torch.float64:
         raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
+    if how.accumulate not in list(Accumulate):
+        a, b = (_for_unit(x, mx.units.get(cast(str, how.accumulate))) for x in (a, b))
     if bias is None:
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
-    y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate)))
+    y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
     if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
         from mxnum.engine.products.by_definition import add_to_rows
 
@@ -239,6 +244,20 @@ def multiply(
     else:
         y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # makes NaNs canonical
     return y if dtype == torch.float32 else narrowed(y, dtype)
+
+
+def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
+    """Return an operand in the type that a unit takes, if that type holds its numbers; else as it is.
+
+    Rounded operands are in the type of the model. Units read the type of an array.
+    """
+    if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
+        return x
+    narrow = x.to(getattr(torch, unit.operands[0]))
+    is_held = torch.isnan(x) | (narrow.to(x.dtype) == x)
+    accepted = f"one that rounds operands to {unit.operands[0]} for unit {unit.name!r}"
+    errors.require(bool(is_held.all()), "recipe", accepted, "one that keeps other numbers")
+    return narrow
 
 
 def _fits_bfloat16(operand: Operand) -> bool:

@@ -37,7 +37,10 @@ _POWERS = np.array([1 << 22, *(code << 23 for code in range(1, E8M0.nan_code)), 
 
 
 def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_float32: ToFloat32) -> None:
-    """Compute acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`."""
+    """Compute acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`.
+
+    `out` holds the sums' starting values.
+    """
     if out.size == 1:
         row_by_row.in_sequence(to_float32(a, threads).ravel(), to_float32(b, threads).ravel(), out)
         return
@@ -54,13 +57,12 @@ def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
 def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
     """Compute acc = acc + (the sum of a block, scaled and rounded once) in block order.
 
-    Both matrices are `by_rows`.
+    Both matrices are `by_rows`. `out` holds the sums' starting values.
     """
     run = run_of(a)
     if out.size > 1 and held.step is None:
         _multiply(_by_codes(a, held.word), _by_codes(b, held.word), held.word, run, out, threads)
         return
-    out[:] = 0
     left, right, scales_a, scales_b = decoder(a.format).table, decoder(b.format).table, _scales(a, 0), _scales(b, 0)
     at_once = max(1, _CHUNK // (16 * run * max(out.shape))) * run
     for start in range(0, a.array.shape[1], at_once):
@@ -170,7 +172,7 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
     rows, columns = SHAPES[word].rows, SHAPES[word].columns
     # With few columns, exchange the operands so that vectors are filled.
     if width < height and width <= columns // 2:
-        turned = np.empty((width, height), np.float32)
+        turned = out.T.copy()
         _multiply(right, left, word, run, turned, threads)
         out[...] = turned.T
         return

@@ -220,7 +220,7 @@ def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, st
 
 @compile_loop
 def multiply(a, b, scales_a, scales_b, starts, run, out, first):
-    """Store the product of all panels, as `_tile` defines it, in `out` from column `first` on.
+    """Add the product of all panels, as `_tile` defines it, to `out` from column `first` on.
 
     NaN is canonical. `out` is a C-contiguous float32 matrix. `run` is the length of blocks, or 1 if
     scales are None. `starts` are panels of the values from which block sums of 8-bit integers
@@ -232,7 +232,6 @@ def multiply(a, b, scales_a, scales_b, starts, run, out, first):
     piece = max(1, _PIECE // run)
     edge = np.zeros((rows, columns), np.float32)
     last = min(width, first + b.shape[0] * columns)
-    out[:, first:last] = 0
     for top in range(0, a.shape[0], _SHARING):
         bottom = min(top + _SHARING, a.shape[0])
         for start in range(0, steps, piece):

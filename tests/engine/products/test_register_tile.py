@@ -38,7 +38,7 @@ def test_sequential(m, n, k):
     rng = samples.generator("tiles", m, n, k)
     a, b = (rng.standard_normal((rows, k)).astype(np.float32) * np.float32(2.0**-70) for rows in (m, n))
     a[0, 0] = np.inf if m % 2 else a[0, 0]
-    want = np.empty((m, n), np.float32)
+    want = np.full((m, n), 7, np.float32)
     sequential_loop()(a.view(np.int32), b.view(np.int32), want.view(np.uint32))
     out = np.full((m, n), 7, np.float32)
     register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0)
@@ -48,7 +48,8 @@ def test_sequential(m, n, k):
 def test_columns_from_a_place_on():
     rng = samples.generator("place")
     a, b = (rng.standard_normal((rows, 9)).astype(np.float32) for rows in (11, 100))
-    want, out = np.empty((11, 100), np.float32), np.full((11, 100), 7, np.float32)
+    want, out = np.zeros((11, 100), np.float32), np.full((11, 100), 7, np.float32)
+    out[:, 64:] = 0
     register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, want, 0)
     register_tile.multiply(panels(a, SHAPE32.rows), panels(b[64:], SHAPE32.columns), None, None, None, 1, out, 64)
     assert (out[:, :64] == 7).all()
@@ -82,7 +83,7 @@ def test_blocks(word, m, n, blocks, run):
     shape = SHAPE32 if word == "float32" else SHAPE64
     want = by_blocks(a, b, *scales, run)
     powers = [np.exp2(s.astype(np.float64)).astype(word) for s in scales]
-    out = np.empty((m, n), np.float32)
+    out = np.zeros((m, n), np.float32)
     register_tile.multiply(
         panels(a.astype(word), shape.rows), panels(b.astype(word), shape.columns),
         panels(powers[0], shape.rows), panels(powers[1], shape.columns), None, run, out, 0,
@@ -92,7 +93,7 @@ def test_blocks(word, m, n, blocks, run):
 
 def test_nan_is_canonical():
     a = np.array([[np.inf, -np.nan]], np.float32)
-    out = np.empty((1, 2), np.float32)
+    out = np.zeros((1, 2), np.float32)
     b = np.array([[0, 0], [1, 1]], np.float32)
     register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0)
     assert out.view(np.uint32).tolist() == [[0x7FC00000] * 2]

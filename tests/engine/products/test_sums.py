@@ -56,6 +56,6 @@ def test_results_without_compilation_are_the_same():
 
 def test_an_accumulation_that_nobody_knows_is_refused():
     """A new mode must raise instead of taking the loop of another mode."""
-    x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.empty((2, 2), np.float32)
+    x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.zeros((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):
         sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)
