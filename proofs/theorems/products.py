@@ -17,14 +17,16 @@ import inspect
 import time
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from mxnum.engine.products import exactness, integers, panels
 from mxnum.formats import ELEMENTS
-from mxnum.memory.dtypes import Array
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
+
+Array = np.ndarray[Any, Any]
 
 STATEMENT = (
     "In the plan for products of two elements every element value is a whole number of units, and no sum of products "

@@ -38,7 +38,13 @@ class _Tile(_Builder):
     """Builds IR for vectors of 16 lanes."""
 
     def __init__(self, context: Any, builder: Any) -> None:
-        super().__init__(context, builder, Shape(ROWS, LANES, LANES), _F32)
+        super().__init__(context, builder, "float32")
+        self.shape, self.vectors = Shape(ROWS, LANES, LANES), 1
+        self.cells = [(i, 0) for i in range(ROWS)]
+
+    def panel(self, kind: Any, value: Any, which: Any, word: Any = None) -> Any:
+        """Return a pointer to one panel of a contiguous array, to numbers of the array's type."""
+        return super().panel(kind, value, which, self.context.get_value_type(kind.dtype))
 
     def all(self, word: Any, number: Any) -> Any:
         """Return a vector of one constant."""
@@ -194,7 +200,10 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
                 chain = t.loop(first, last, [zero] * ROWS, fused_sum)
                 own = t.scalars(t.panel(factor_a, arguments[6], p), index)
                 right = t.lanes_at(t.panel(factor_b, arguments[7], q), index)
-                return [t.fma(builder.fmul(x, right), c, total) for x, c, total in zip(own, chain, totals, strict=True)]
+                return [
+                    t.add_product(builder.fmul(x, right), c, total)
+                    for x, c, total in zip(own, chain, totals, strict=True)
+                ]
 
             count = builder.sdiv(builder.sub(builder.add(sums, promotion), _I64(1)), promotion)
             results = t.loop(_I64(0), count, start, segment)
