@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "mxnum/*.py",
     "mxnum/array",
-    "mxnum/recipe",
     "mxnum/reference",
     "mxnum/analysis",
     "mxnum/interop",
