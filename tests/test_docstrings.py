@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "mxnum/*.py",
     "mxnum/array",
-    "mxnum/recipe",
     "mxnum/reference",
     "mxnum/units",
     "mxnum/analysis",

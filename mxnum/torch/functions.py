@@ -323,13 +323,13 @@ def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How
     return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
 
 
-def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
+def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:
     """Return a weight as a lookup reads it, quantized along the features."""
     if how.bf16:
         weight = _vector(weight, how)
     if how.keeps_weights:
         return weight
-    return _fake_quantize(weight, how.weights, axis, RIGHT, how.clipped, key)
+    return _fake_quantize(weight, how.weights, -1, RIGHT, how.clipped, key)
 
 
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:

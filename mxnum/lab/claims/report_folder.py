@@ -1,9 +1,11 @@
 """The folder of a reproduction, in which a second call continues where the first stopped.
 
-FOLDER/report.html  claims.md FOLDER/data/reproduction.json      the request, seeds, versions,
-machine, duration FOLDER/data/checks/I1.json         the evidence of each claim
-FOLDER/data/arrays/NAME.npz        arrays that figures show FOLDER/data/results/quick.json     one
-table for each study FOLDER/data/runs/width-64/E2M1/seed-N.npz, .json    every run
+- `report.html`, `claims.md`: the report;
+- `data/reproduction.json`: the request, seeds, versions, machine, duration;
+- `data/checks/I1.json`: the evidence of each claim;
+- `data/arrays/NAME.npz`: arrays that figures show;
+- `data/results/quick.json`: one table for each study;
+- `data/runs/width-64/E2M1/seed-N.npz`, `.json`: every run.
 """
 
 from __future__ import annotations

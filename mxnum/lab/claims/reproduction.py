@@ -215,7 +215,6 @@ class _Session:
             storage.write_json(path, outcome.table)
 
     def _train_language_models(self, name: str, seed: int) -> None:
-
         path = self.store.results / name
         study = studies.read(path.stem, "language_model")
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study

@@ -62,7 +62,7 @@ class TorchNetwork:
                 hidden.append([part.detach().cpu().numpy() for part in h])
         self.saved = [SimpleNamespace(h=np.stack(of_runs)) for of_runs in zip(*hidden, strict=True)]
         if recipe.vector == "bfloat16":
-            kernels.round_in_place(self.gradients.flat.view(np.int32), vector_code(recipe))
+            kernels.round_in_place(self.gradients.flat, vector_code(recipe))
         return losses
 
     def _here(self, array: Array) -> Tensor:

@@ -1,6 +1,6 @@
 """The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
 
-h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
+Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
 Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie
 in one array of shape (layers, runs, ...). All kinds lie in one flat vector, so that an optimizer
@@ -122,7 +122,7 @@ class Network:
         kernels.residual_gradient(stream, y, loss, d_stream)
         here.backward(self.saved, d_stream)
         if here.bf16:
-            kernels.round_in_place(self.gradients.flat.view(np.int32), here.bf16)
+            kernels.round_in_place(self.gradients.flat, here.bf16)
         return loss
 
 
@@ -269,7 +269,7 @@ def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> A
         right = rounded(weight, precision.weights, -1, np.empty_like(weight))
         product = np.empty((len(left), len(right)), np.float32)
         times(left, right.T, product)
-        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        kernels.round_in_place(product.reshape(-1), bf16)
         return product
 
     return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -152,24 +152,24 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
     return found
 
 
-def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
-    """Return the critical rate of a kind over that of the control, with 95 % limits.
+def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None:
+    """Return the critical rate of a kind over that of FP32, with 95 % limits.
 
     The ratio is taken seed by seed, at the rates that both were run at. The critical rate of a seed
     is the lowest rate at which it has an excursion, or, if it never has one, the next rate beyond
     those run. Such a ratio is a bound, so the mean of the logarithms lies nearer to zero than the
     true one.
     """
-    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
+    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:
         return None
     beyond = math.log(rates[-1]) + (math.log(rates[-1]) - math.log(rates[0])) / (len(rates) - 1)
-    lowest: dict[str, dict[int, float]] = {kind: {}, control: {}}
+    lowest: dict[str, dict[int, float]] = {kind: {}, "FP32": {}}
     for which, seeds in lowest.items():
         for rate in reversed(rates):
             for run in report.courses(table, f"{which}, rate {rate:g}"):
                 before = seeds.get(run.seed, beyond)
                 seeds[run.seed] = before if run.first is None else math.log(rate)
-    both = lowest[kind].keys() & lowest[control].keys()
-    limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
+    both = lowest[kind].keys() & lowest["FP32"].keys()
+    limits = mean_interval([lowest[kind][seed] - lowest["FP32"][seed] for seed in sorted(both)])
     return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))

@@ -24,6 +24,8 @@ _TIE = 1e-9
 _MOST = 44
 #: Random permutations for a rank correlation of more than eight points, and their seed.
 _DRAWS, _SEED = 99_999, 20260101
+#: The confidence of intervals and limits.
+CONFIDENCE = 0.95
 
 
 def scipy_stats() -> Any:
@@ -79,8 +81,8 @@ class Arm:
         return float(times[below[0]]) if len(below) else None
 
 
-def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any]:
-    """Return times, the survival function after each, and its log-log confidence limits."""
+def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
+    """Return times, the survival function after each, and its log-log limits at 95 %."""
     stats = scipy_stats()
     if arm.events == 0:
         ones = np.ones(1)
@@ -90,7 +92,7 @@ def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any
     survival = stats.ecdf(data).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined when no run is left
-        interval = survival.confidence_interval(confidence, method="log-log")
+        interval = survival.confidence_interval(CONFIDENCE, method="log-log")
     return survival.quantiles, survival.probabilities, interval.low.probabilities, interval.high.probabilities
 
 
@@ -176,14 +178,14 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
     return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs) if with_ratio else None)
 
 
-def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, seed: int = _SEED) -> float:
+def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
     """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact test at `level`.
 
     Pairs of runs of one seed are drawn with replacement, which keeps the stored shares, times and
     their dependence.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
-    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
+    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0
     for _ in range(draws):
         drawn = generator.choice(seeds, pairs)
         sample = [
@@ -214,7 +216,7 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
     return 0
 
 
-def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) -> tuple[float, float, float] | None:
+def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
     """Return Cox's hazard ratio of the first arms to the second, stratified by condition, with limits from the seeds.
 
     The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and
@@ -232,7 +234,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) ->
         return None
     n = len(found)
     error = math.sqrt((n - 1) / n * float(np.square(np.array(found) - np.mean(found)).sum()))
-    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, n - 1)) * error
+    reach = float(scipy_stats().t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error
     return math.exp(whole), math.exp(whole - reach), math.exp(whole + reach)
 
 
@@ -278,14 +280,14 @@ def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
     return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
 
 
-def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion."""
+def wilson(events: int, runs: int) -> tuple[float, float]:
+    """Return Wilson's interval of a proportion, at 95 %."""
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
-    low, high = scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
+    low, high = scipy_stats().binomtest(events, runs).proportion_ci(CONFIDENCE, method="wilson")
     return float(low), float(high)
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
     """Return the mean and its limits by Student's t with n - 1; None for fewer than three values."""
     if len(values) < 3:
         return None
