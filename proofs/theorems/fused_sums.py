@@ -39,8 +39,8 @@ SUMS = (
 )
 ROUNDED = (
     "A sum is rounded as the mode demands: toward zero no number of the result's bits lies between the result and the "
-    "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0, and "
-    "no intermediate leaves 64 bits."
+    "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0. "
+    "No intermediate leaves 64 bits."
 )
 #: Bits of the integers in which statements are made.
 WIDE = 128
@@ -244,6 +244,7 @@ def _theorems() -> Iterator[Theorem]:
         yield Theorem(
             f"fused/round/{name}/{rounding}/{bits}", ROUNDED, ("finish",),
             partial(check_round, name, Rounding(rounding), bits),
-            (f"the sum is an integer below 2**{SUM_BITS}", f"F is 1 to {MOST_BITS}", f"exponents are within {FARTHEST}"),
+            (f"the sum is any integer below 2**{SUM_BITS}", f"F is 1 to {MOST_BITS}",
+             f"exponents are within {FARTHEST}"),
             functions=(finish,),
         )  # fmt: skip
