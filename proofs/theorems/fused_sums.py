@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ ALIGNED = (
     "64 bits."
 )
 SUMS = (
-    "The aligned terms of products of two E4M3 codes each and of a float32 addend, for two products, add to the sum of "
-    "the truncated exact values, where the largest exponent is that of the terms."
+    "The aligned terms of two products of codes and of a float32 addend add to the sum of the exact values, each truncated "
+    "at the largest exponent of a term."
 )
 ROUNDED = (
     "A sum is rounded as the mode demands: toward zero no number of the result's bits lies between the result and the "
@@ -110,15 +111,16 @@ def _wide(value: z3.BitVecRef) -> z3.BitVecRef:
     return z3.ZeroExt(WIDE - value.size(), value)
 
 
-def check_sum(kept: int) -> Outcome:
-    """Prove a fused sum of two products of E4M3 numbers and an addend of exponent 0, for all codes."""
-    codes, c = [z3.BitVec(f"x{i}", 8) for i in range(4)], z3.BitVec("c", 32)
-    parts, given, safe = make_parts(ELEMENTS["e4m3"]), [], []
+def check_sum(name: str, kept: int) -> Outcome:
+    """Prove a fused sum of two products of an element's numbers and an addend of a similar size."""
+    element = tables.ELEMENTS[name]
+    codes, c = [z3.BitVec(f"x{i}", element.bits) for i in range(4)], z3.BitVec("c", 32)
+    parts, given, safe = make_parts(ELEMENTS[name]), [], []
     terms: list[tuple[Any, Any, Any, int]] = []
     for a, b in (codes[:2], codes[2:]):
-        (sign_a, e_a, m_a, kind_a), of_a = run(parts, z3.ZeroExt(WORD - 8, a))
-        (sign_b, e_b, m_b, kind_b), of_b = run(parts, z3.ZeroExt(WORD - 8, b))
-        terms.append((sign_a ^ sign_b, e_a + e_b, m_a * m_b, 6))
+        (sign_a, e_a, m_a, kind_a), of_a = run(parts, z3.ZeroExt(WORD - element.bits, a))
+        (sign_b, e_b, m_b, kind_b), of_b = run(parts, z3.ZeroExt(WORD - element.bits, b))
+        terms.append((sign_a ^ sign_b, e_a + e_b, m_a * m_b, 2 * element.mantissa))
         given += [kind_a == FINITE, kind_b == FINITE]
         safe += [*of_a, *of_b]
     (sign, e, m, kind), of_c = run(make_parts(FLOATS["float32"]), z3.ZeroExt(WORD - 32, c))
@@ -128,7 +130,7 @@ def check_sum(kept: int) -> Outcome:
     for term in terms[1:]:
         largest = z3.If(term[1] > largest, term[1], largest)
     got, want = z3.BitVecVal(0, WORD), z3.BitVecVal(0, WIDE)
-    values = [_product(*codes[:2]), _product(*codes[2:]), _float32(c)]
+    values = [_product(element, *codes[:2]), _product(element, *codes[2:]), _float32(c)]
     for (sign, e, m, point), (negative, magnitude) in zip(terms, values, strict=True):
         shifts = (z3.BitVecVal(max(x, 0), WORD) for x in (kept - point, point - kept))
         aligned, of_term = run(align, sign, e, m, largest, *shifts)
@@ -141,13 +143,16 @@ def check_sum(kept: int) -> Outcome:
     return prove(given, goal, engines=("bitwuzla",), show=(*codes, c))
 
 
-def _product(a: z3.BitVecRef, b: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign of a product of E4M3 numbers, and its magnitude in units of 2**-UNIT."""
-    magnitude = z3.BitVecVal(1, WIDE)
+def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple[Any, Any]:
+    """Return the sign of a product of two numbers, and its magnitude in units of 2**-UNIT."""
+    significands, shifts = [], []
     for code in (a, b):
-        field, fraction = _wide(z3.Extract(6, 3, code)), _wide(z3.Extract(2, 0, code))
-        magnitude = magnitude * z3.If(field == 0, fraction, (fraction + 8) << (field - 1))
-    return z3.Extract(7, 7, a) ^ z3.Extract(7, 7, b), magnitude << UNIT - 18
+        field = z3.Extract(element.bits - 2, element.mantissa, code)
+        fraction = z3.ZeroExt(8 - element.mantissa, z3.Extract(element.mantissa - 1, 0, code))
+        significands.append(z3.If(field == 0, fraction, fraction + (1 << element.mantissa)))
+        shifts.append(z3.If(field == 0, z3.BitVecVal(0, WIDE), _wide(field) - 1))
+    value = _wide(significands[0] * significands[1]) << (shifts[0] + shifts[1] + UNIT + 2 * element.unit)
+    return z3.Extract(element.bits - 1, element.bits - 1, a ^ b), value
 
 
 def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
@@ -232,11 +237,11 @@ def _theorems() -> Iterator[Theorem]:
              f"F is 1 to {MOST_BITS}", f"exponents are within {FARTHEST}"),
             functions=(align,),
         )  # fmt: skip
-    for kept in (13, 25):
+    for name, kept in product(("e2m1", "e2m3"), (13, 25)):
         yield Theorem(
-            f"fused/sum/e4m3/{kept}", SUMS, ("parts", "align"), partial(check_sum, kept),
+            f"fused/sum/{name}/{kept}", SUMS, ("parts", "align"), partial(check_sum, name, kept),
             ("codes are any finite codes", "the addend is a float32 with an exponent of -12 to 16"),
-            functions=(align, make_parts(ELEMENTS["e4m3"]), make_parts(FLOATS["float32"])),
+            functions=(align, make_parts(ELEMENTS[name]), make_parts(FLOATS["float32"])),
         )  # fmt: skip
     rules = sorted({(unit.accumulator, unit.rounding, unit.result_bits) for unit in units})
     for name, rounding, bits in rules:
