@@ -35,8 +35,8 @@ ALIGNED = (
     "64 bits."
 )
 SUMS = (
-    "The aligned terms of two products of codes and of a float32 addend add to the sum of the exact values, each truncated "
-    "at the largest exponent of a term."
+    "The aligned terms of two products of codes and of a float32 addend add to the sum of the exact values, each "
+    "truncated at the largest exponent of a term."
 )
 ROUNDED = (
     "A sum is rounded as the mode demands: toward zero no number of the result's bits lies between the result and the "
