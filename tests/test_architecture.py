@@ -174,7 +174,7 @@ def test_numba_is_imported_in_the_engine_and_the_experiments_kernels_only(path):
 
 
 def test_proofs_see_what_is_computed_only():
-    allowed = {"definition", "engine", "formats", "modes"}
+    allowed = {"definition", "engine", "formats", "modes", "units"}
     for path in (ROOT / "proofs").rglob("*.py"):
         if not path.name.startswith("test_"):
             assert imported_layers(path) <= allowed, path.name

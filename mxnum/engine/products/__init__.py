@@ -10,4 +10,7 @@ decodes operands.
 - `by_floats` computes the same bits by float hardware. `exactness` decides where floats hold the
   sums, `panels` packs operands, `register_tile` multiplies panels, and `row_by_row` computes sums
   that do not suit tiles.
+- `fused_sums` computes products as matrix units add. `fused_operands` splits operands into
+  integers, `fused_by_definition` is the compiled definition, and `fused_by_floats` computes the
+  same bits with the tiles of `fused_tile` and `fused_group_tile`.
 """

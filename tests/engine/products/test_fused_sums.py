@@ -12,7 +12,7 @@ import mxnum as mx
 from mxnum.engine.machine import float_environment
 from mxnum.engine.products import fused_by_definition
 from mxnum.formats import FLOATS, SCALES
-from mxnum.memory.dtypes import ML_DTYPES, scale_dtype
+from mxnum.memory.dtypes import ML_DTYPES, numpy_dtype, scale_dtype
 from mxnum.reference import Blocked, unit_dot
 from tests import samples
 
@@ -110,7 +110,25 @@ def test_float_hardware_equals_the_definition(name, monkeypatch):
             samples.assert_same(name, None, fast.view(np.uint32).ravel(), slow.view(np.uint32).ravel())
 
 
-def test_results_at_the_ends_of_float32(monkeypatch):
+@pytest.mark.parametrize("name", UNITS)
+def test_sums_of_the_largest_significands(name):
+    unit = mx.units.get(name)
+    k, source = unit.k[-1], unit.formats[unit.operands[0]]
+    most = (source.bias << source.mantissa_bits) + (1 << source.mantissa_bits) - 1  # just below 2
+    if unit.scales:
+        scales = np.full((1, k // unit.scales[0][1]), 0x3F if unit.group > 1 else 127, np.uint8)
+        fmt = mx.MXFormat(source, unit.scales[0][0], unit.scales[0][1])
+        x = mx.MXArray.from_parts(np.full((1, k), most, np.uint8), scales, fmt)
+    else:
+        dtype = np.dtype(np.float32) if name.endswith("tf32") else numpy_dtype(source)
+        codes = np.full((1, k), most << 13 if name.endswith("tf32") else most)
+        x = codes.astype(f"u{dtype.itemsize}").view(dtype)
+    c = np.array([[4.0 - 2.0**-9]], unit.accumulator)
+    compare(x, x, unit, c)
+    compare(x, x, unit, -c)
+
+
+def test_results_at_the_ends_of_float32():
     """Sums that are subnormal, that are truncated to zero, and that overflow."""
     tiny = np.float32([[2.0**-149, -(2.0**-149), 2.0**-126, -(2.0**-130), 0, 2.0**127, -(2.0**127), 2.0**-100]])
     a = np.concatenate([tiny, -tiny, tiny[:, ::-1]]).astype(ml_dtypes.bfloat16)
