@@ -408,6 +408,13 @@ def test_phone_shows_all_within_its_width(browser, address, fmt):
             assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         page.tap(".bar[data-i='4'] .hit")
         assert state(page)["at"] == 4
+        before, box = state(page)["bits"], page.locator(".bar[data-i='6'] .hit").bounding_box()
+        fingers = page.context.new_cdp_session(page)
+        for kind, share in (("touchStart", 0.5), ("touchMove", 0.4), ("touchMove", 0.2), ("touchEnd", None)):
+            x, y = box["x"] + box["width"] / 2, None if share is None else box["y"] + share * box["height"]
+            points = [] if y is None else [{"x": x, "y": y}]
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        assert [i for i, bits in enumerate(state(page)["bits"]) if bits != before[i]] == [6]
     assert not faults
 
 

@@ -29,14 +29,18 @@ function fragment(of) {
   return new URLSearchParams(parts).toString();
 }
 
-/** The state of a fragment; what it lacks or has wrong is as in a fresh page. */
+/**
+ * The state of a fragment. Names and numbers that it lacks or has wrong are those of a fresh page;
+ * a scale or a tensor scale that it lacks is found.
+ */
 function stateOf(text) {
-  const given = new URLSearchParams(text.replace(/^#/, ""));
-  const among = (name, known) => known.includes(given.get(name)) ? given.get(name) : known[0];
+  const given = new URLSearchParams(text.replace(/^#/, "")), fresh = new URLSearchParams(START);
+  const among = (name, known) => [given.get(name), fresh.get(name), known[0]].find((each) => known.includes(each));
   const bitsOf = (part) => /^[0-9a-f]{1,8}$/i.test(part) ? parseInt(part, 16) | 0 : null;
   const format = FORMAT[among("format", FORMATS.map((each) => each.name))];
-  let bits = (given.get("x") || "").split(".").map(bitsOf).filter((each) => each !== null).slice(0, format.block);
-  if (!bits.length) bits = FIRST.split(" ").map(parse).slice(0, format.block);
+  const blocks = [given, fresh].map((each) => (each.get("x") || "").split(".").map(bitsOf));
+  const block = [...blocks, FIRST.split(" ").map(parse)].find((each) => !each.includes(null));
+  const bits = block.slice(0, format.block);
   const code = /^\d+$/.test(given.get("scale")) ? Number(given.get("scale")) : null;
   const tensor = given.has("tensor") ? bitsOf(given.get("tensor")) : null;
   return {
@@ -102,7 +106,7 @@ function scaleText(format, code) {
 }
 function codeText(format, code) { return `0x${hex(code, Math.ceil(format.element.bits / 4))}`; }
 function words(mode) {
-  return MODES[mode].replace(" (the default)", "").replace(", the default)", ")").replace(/: with delta.*/, ".").replace(/`/g, "");
+  return MODES[mode].replace(" (the default)", "").replace(", the default)", ")").replace(/ with r bits: with delta.*/, ": the random bits R decide.").replace(/`/g, "");
 }
 
 /** The bits of a code as cells, coloured by field. */
@@ -328,7 +332,7 @@ function amaxText(format) {
   }
   const divisor = times(elementValue(format, maxCode).value, floatValue(made.tensor).value);
   return `Here m = ${floatText(largest(state.bits)[0])} is the largest magnitude, max = ${show(elementValue(format, maxCode).value)} the largest ${name} number,
-    ${format.hasTensor ? `t = ${floatText(made.tensor)} the tensor scale, ` : ""}and q = m ÷ ${format.hasTensor ? "(max · t)" : "max"} = ${decimal(ratio(value, divisor), 6)}.`;
+    ${format.hasTensor ? `t = ${floatText(made.tensor)} the tensor scale, ` : ""}and q = m ÷ ${format.hasTensor ? "(max · t)" : "max"} = ${decimal(ratio(value, divisor), 6)}`;
 }
 
 // ---- Controls ----
