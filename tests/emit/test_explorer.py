@@ -178,7 +178,7 @@ STEPS = """(text) => {
     const told = (each) => each && {code: each.code, value: exact(each.value)};
     const loss = losses(state, made);
     return {
-        scale: made.scale, tensor: made.tensor, codes: made.codes,
+        scale: made.scale, tensor: made.tensor, codes: made.codes, shown: made.values.map(floatText),
         meanSquare: loss.meanSquare && fraction(loss.meanSquare), rms: loss.rms, overflowing: loss.overflowing,
         scales: format.rules.map((rule) => findScale(format, rule, state.bits, made.tensor, state.nonfinite)),
         steps: loss.steps.map((step) => ({
@@ -197,6 +197,11 @@ def link(fmt: str, bits: list[int], **more: Any) -> str:
 def without_numbers(rule: str) -> str:
     """Return a rule in words whose numbers, which have the digits of exact text, are left out."""
     return re.sub(r"-?[\d.]+(?:…| × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+| \* 2\^\d+|e[+-]?\d+)*", "#", rule)
+
+
+def as_float(shown: str) -> float:
+    """Return a number that the page shows, such as 1.5 × 10⁻⁷."""
+    return float(shown.translate(str.maketrans("\u2212⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")).replace(" × 10", "e"))
 
 
 def numbers_to_explain(fmt: str, seed: int) -> list[int]:
@@ -270,12 +275,12 @@ def test_table_of_scale_rules(answers, fmt):
         q = reference.quantize(x, fmt, scale_rule=rule, **tensor)
         assert code == np.asarray(q.scales).view(np.uint8)[0]
     q = reference.quantize(x, fmt, **tensor)
-    values = reference.dequantize(q.codes, q.scales, fmt, **tensor).tolist()
+    decoded = reference.dequantize(q.codes, q.scales, fmt, **tensor)
+    values = decoded.tolist()
+    assert np.array_equal(np.array([as_float(text) for text in got["shown"]], np.float32), decoded)
     exact = sum((Fraction(value) - Fraction(number)) ** 2 for value, number in zip(values, x.tolist(), strict=True))
     assert Fraction(got["meanSquare"]) == exact / len(bits)
-    significand, _, power = got["rms"].partition(" × 10")
-    exponent = int(power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0)
-    assert float(significand) * 10.0**exponent == pytest.approx(float(exact / len(bits)) ** 0.5, rel=1e-3)
+    assert as_float(got["rms"]) == pytest.approx(float(exact / len(bits)) ** 0.5, rel=1e-3)
 
 
 TYPED = (

@@ -267,7 +267,7 @@ function renderBars() {
     const put = (part, values) => Object.entries(values).forEach(([k, v]) => bar.querySelector(part).setAttribute(k, v));
     put(".hit", {x: pitch * i, y: 0, width: pitch, height: HEIGHT});
     put(".before", {x, y: zero - Math.max(before, 0), width: wide, height: Math.max(Math.abs(before), 0.5)});
-    put(".after", {x: x - 1, y: zero - after - 1.5, width: wide + 2, height: 3});
+    put(".after", {x: x - 1, y: zero - after - 1.5, width: wide + 2, height: step.value.kind === 2 ? 0 : 3});
     const note = step.x.kind === 2 ? "NaN" : step.x.kind ? "∞" : step.overflows ? "▲" : step.isZero ? "0" : "";
     const isUp = before >= 0, y = step.overflows || step.x.kind === 1 ? zero - before + (isUp ? -3 : 12) : isUp ? zero - before - 4 : zero - before + 13;
     put(".note", {x: pitch * (i + 0.5), y: Math.max(11, Math.min(HEIGHT - 2, y))});
@@ -421,7 +421,6 @@ function typed(id, read, wrong) {
     $(id).removeAttribute("aria-invalid");
     set(found);
   });
-  $(id).addEventListener("change", () => { if ($(id).getAttribute("aria-invalid") !== "true") $(id).blur(); });
 }
 
 function listen() {

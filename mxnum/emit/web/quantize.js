@@ -69,5 +69,5 @@ function quantize({format: name, rule, rounding, overflow, nonfinite, bits, tens
   const encode = encoder(format, rounding, overflow);
   const word = (i) => SHARED.alignRandom((Array.isArray(random) ? random[i] : random) | 0);
   const codes = bits.map((x, i) => encode(x, scale, tensor, word(i)));
-  return {tensor, scale, codes, values: codes.map((code) => format.decode(code, scale, tensor))};
+  return {tensor, scale, codes, values: codes.map((code) => format.decode(code, scale, tensor) | 0)};
 }
