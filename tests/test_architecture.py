@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
         "products", "interop",
     },
-    "emit": {"__init__", "errors", "formats", "modes", "definition"},
+    "emit": {"__init__", "errors", "output", "formats", "modes", "definition"},
     "torch": {"errors", "output", "formats", "modes", "units", "memory", "engine", "recipe", "interop"},
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},
