@@ -100,7 +100,9 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
     at = narrowed(values[values < float(source.max)], source).astype(np.int64)
-    steps = [2, 3, *[(1 << (NARROWER[source.bits] - 1)) - 1] * (source.bits in NARROWER)]
+    steps = [2, 3]
+    if source.bits in NARROWER:
+        steps.append((1 << (NARROWER[source.bits] - 1)) - 1)
     return np.unique(np.concatenate([at + sign * step for step in steps for sign in (-1, 1)]))
 
 

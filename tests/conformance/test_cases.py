@@ -130,3 +130,11 @@ def test_mistakes():
         next(cases(task, count=5))
     with pytest.raises(ValueError, match="'level' must be 1 or 2"):
         next(cases(task, level=3))
+
+
+@pytest.mark.parametrize("operation", ["quantize", "scale"])
+@pytest.mark.parametrize("source", ["bfloat16", "float16"])
+def test_blocks_of_16_bit_sources_at_level_1(operation, source):
+    # Not seen before: thresholds of scale rules raised KeyError for sources that no type is narrower than.
+    task = make_task(operation, "mxfp8_e4m3", source=source)
+    assert sum(len(batch["x"]) for batch in cases(task)) > 500
