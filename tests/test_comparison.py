@@ -12,8 +12,8 @@ import pytest
 
 from mxnum.conformance.cases import cases
 from mxnum.conformance.check import answers_of
-from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import as_floats, expected
 from mxnum.conformance.libraries import LIBRARIES, peers, version
 from mxnum.conformance.task import make_task
 

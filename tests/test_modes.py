@@ -184,9 +184,9 @@ ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "Of
 #: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
 #: all of them are handled; or it makes numbers for functions that are made for all of them.
 ASKS = {
-    "conformance/as_stacks.py",
-    "conformance/judge.py",
-    "conformance/hypotheses.py",
+    "conformance/hypotheses/float_scales.py",
+    "conformance/judging/judge.py",
+    "conformance/hypotheses/__init__.py",
     "engine/cuda/functions.py",
     "engine/rounding/float_additions.py",
     "engine/products/sums.py",

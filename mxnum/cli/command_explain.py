@@ -13,8 +13,7 @@ import typer
 from mxnum.cli import options
 
 if TYPE_CHECKING:
-    from mxnum.conformance.explain import BlockSteps, ElementSteps
-    from mxnum.conformance.explain_float_scale import FloatScaleSteps
+    from mxnum.conformance.explain import BlockSteps, ElementSteps, FloatScaleSteps
     from mxnum.conformance.task import Task
 
 
@@ -176,8 +175,7 @@ def fields(code: int, fmt: Any) -> str:
 
 
 def _show_scale(block: BlockSteps) -> None:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
     from mxnum.formats import E8M0
 
     s, fmt = block.scale, block.task.format
@@ -196,7 +194,7 @@ def _show_scale(block: BlockSteps) -> None:
 
 
 def _show_float_scale(s: FloatScaleSteps) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     number_format = s.scale.number
     assert number_format is not None
@@ -215,7 +213,7 @@ def _show_float_scale(s: FloatScaleSteps) -> None:
 
 
 def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     e, source = step.element, task.source
     print()
@@ -266,8 +264,7 @@ def _neighbours(step: ElementSteps) -> dict[str, str | None]:
 
 
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
 
     facts: dict[str, Any] = {}
     if block is not None:

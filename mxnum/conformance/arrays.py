@@ -11,19 +11,27 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors
-from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes, told
+from mxnum.conformance.calling import (
+    both,
+    called,
+    chosen,
+    fitted,
+    packed_shape,
+    read_element_codes,
+    read_floats,
+    read_scale_codes,
+    told,
+)
 from mxnum.conformance.cases import BATCH, cases
-from mxnum.conformance.check import ConformanceError
-from mxnum.conformance.expected import as_bits, as_floats, with_tensor
-from mxnum.conformance.float_scale_cases import ROWS, largest_of_tensors
-from mxnum.conformance.grid import as_magnitudes
-from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.rearranged import Answered, arrangements, element_columns, repeated
-from mxnum.conformance.report import ArrayResult, Profile, Report
+from mxnum.conformance.cases.arrays import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
+from mxnum.conformance.cases.float_scales import ROWS, largest_of_tensors
+from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.hypotheses.arrangements import Answered, arrangements, element_columns, repeated
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.report import ArrayResult, ConformanceError, Profile, Report
+from mxnum.conformance.judging.right import as_bits, as_floats, with_tensor
 from mxnum.conformance.task import Columns, Task, in_blocks, known, make_task
-from mxnum.conformance.tensors import chosen
-from mxnum.conformance.verdict import Judge
 from mxnum.definition import by_numpy
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
@@ -107,7 +115,7 @@ def check_arrays(
     listed = [errors.choose("layouts", layout, tuple(LAYOUTS)) for layout in listed]
     seed = errors.integer("seed", seed, 0, (1 << 63) - 1)
     sizes = shapes_of(kernel.blocks) if shapes is None else checked_shapes(shapes)
-    judge = Judge(kernel.task, Profile.of(accept))
+    judge = Collector(kernel.task, Profile.of(accept))
     results, answered = [], []
     for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # rows of one code last: they do not show packing
         for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
@@ -120,7 +128,7 @@ def check_arrays(
     return report
 
 
-def _with_arrays(judge: Judge, results: list[ArrayResult], answered: list[Answered]) -> Report:
+def _with_arrays(judge: Collector, results: list[ArrayResult], answered: list[Answered]) -> Report:
     """Return the judge's report with the results for whole arrays added."""
     unanswered = sum(result.blocks for result in results if result.problem)
     report = judge.report()
@@ -153,7 +161,7 @@ class _Kernel:
         #: are packed.
         self.packs = False
 
-    def run(self, judge: Judge, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
+    def run(self, judge: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
         """Call the function for one array and judge its blocks."""
         name = f"array of shape {shape}, {layout}"
         seed = (seed * 1_000_003 + shape[0]) * 1_000_003 + shape[1]
@@ -201,7 +209,7 @@ class _Kernel:
         }
 
     def _codes(self, shape: Shape, seed: int) -> dict[str, Array]:
-        words = Words(seed)
+        words = Generator(seed)
         codes = words.integers(0, (1 << self.task.element.bits) - 1, shape).astype(np.uint8)
         bits = self.task.scale_bits
         of_scales = words.integers(0, (1 << bits) - 1, scales_shape(shape, self.blocks)).astype(code_dtype(bits))
@@ -235,7 +243,7 @@ class _Kernel:
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
                 scales = scales.view(scale_dtype(task.format.scale))
-            values = floats(called(function, [codes, scales], self.arrays), "function: value", task, shape)
+            values = read_floats(called(function, [codes, scales], self.arrays), "function: value", task, shape)
             return {"value": as_bits(values, task.source)}
         arguments = [as_floats_there(laid(inputs["x"], layout), task)]
         if task.is_stochastic:
@@ -243,15 +251,19 @@ class _Kernel:
         result = called(function, arguments, self.arrays)
         answered_codes, of_scales = both(result) if task.operation == "quantize" else (None, result)
         if self.scales == "transposed":
-            scales = scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
+            scales = read_scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
         else:
-            scales = scale_codes(of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale)
+            scales = read_scale_codes(
+                of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale
+            )
         answers = {"scale": fitted(scales, task.scale_bits)}
         if answered_codes is not None:
             bits = task.element.bits
             given = tuple(getattr(answered_codes, "shape", ()))
             self.packs |= given == packed_shape(shape, bits) != shape
-            answers["codes"] = fitted(element_codes(answered_codes, "function: codes", task, shape, self.packs), bits)
+            answers["codes"] = fitted(
+                read_element_codes(answered_codes, "function: codes", task, shape, self.packs), bits
+            )
         return answers
 
     def _lying(self, scales: Array) -> Array:
@@ -281,7 +293,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
     """
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
-    rows = finite[Words(seed).integers(0, len(finite) - 1, count)]
+    rows = finite[Generator(seed).integers(0, len(finite) - 1, count)]
     return {name: column[rows] for name, column in made.items()}
 
 

@@ -1,9 +1,4 @@
-"""Explain in exact arithmetic, step by step, how one number or one block is quantized.
-
-The steps are derived from the values of the format with rationals. The result of each explanation
-is compared with the library's answer before it is returned: an explanation that does not match
-raises.
-"""
+"""Explain in exact arithmetic, step by step, how one number or one block is quantized."""
 
 from __future__ import annotations
 
@@ -15,8 +10,8 @@ from typing import Any, assert_never
 import numpy as np
 
 from mxnum import reference
-from mxnum.conformance.exact_text import fraction_text, number, reference_exponent
-from mxnum.conformance.expected import (
+from mxnum.conformance.cases.grid import magnitudes, threshold
+from mxnum.conformance.judging.right import (
     as_floats,
     element_codes,
     expected,
@@ -25,11 +20,165 @@ from mxnum.conformance.expected import (
     unsigned,
     with_tensor,
 )
-from mxnum.conformance.explain_float_scale import FloatScaleSteps, float_scale_steps
-from mxnum.conformance.grid import magnitudes, threshold
 from mxnum.conformance.task import Task
-from mxnum.formats import E8M0, ElementFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.formats import E8M0, ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+
+
+def number(x: float | Fraction) -> str:
+    """Return a number as text: exact decimals if they are short, else a significand times a power of two.
+
+    Digits that are cut off are marked by "...".
+    """
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    exact = Fraction(x)
+    if exact == 0:
+        return "-0" if isinstance(x, float) and math.copysign(1, x) < 0 else "0"
+    e = reference_exponent(abs(exact))
+    short = f"{float(exact):.10g}" if abs(e) < 1000 else ""
+    if short and len(short) <= 14 and (Fraction(short) == exact or -30 <= e <= 40):
+        return short if Fraction(short) == exact else f"{short}..."
+    significand = exact / Fraction(2) ** e
+    text = f"{float(significand):.10g}"
+    return f"{text}{'' if Fraction(text) == significand else '...'} * 2^{e}"
+
+
+def fraction_text(f: Fraction) -> str:
+    """Return a fraction of a gap as text; as a quotient if that is short."""
+    if f.denominator == 1:
+        return str(f.numerator)
+    if f.denominator <= 64:
+        return f"{f.numerator}/{f.denominator}"
+    near = f"{float(f):.9g}"
+    if Fraction(near) == f:
+        return near
+    half = Fraction(1, 2)
+    if abs(f - half) < Fraction(1, 10**6):
+        return f"1/2 {'+' if f > half else '-'} {float(abs(f - half)):.3g}"
+    return near if 0 < float(near) < 1 else ("just above 0" if f < half else "just below 1")
+
+
+def reference_exponent(x: Fraction) -> int:
+    """Return the E with 2**E <= x < 2**(E+1)."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
+
+
+@dataclass(frozen=True)
+class FloatScaleSteps:
+    """The steps from the values of a block to the code of its scale."""
+
+    task: Task
+    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
+    #: value.
+    place: int | None
+    maximum: Fraction
+    #: The tensor scale; 1 without one.
+    tensor_scale: Fraction
+    #: The quotient that is rounded: the maximum over the largest element and the tensor scale. The
+    #: rule four over six may take 3/2 of it.
+    quotient: Fraction
+    #: The codes of the scales around the quotient (`above` is None past the largest), and the
+    #: position of the quotient between them.
+    below: int
+    above: int | None
+    fraction: Fraction | None
+    rule: str
+    code: int
+
+    @property
+    def scale(self) -> ScaleFormat:
+        return self.task.format.scale
+
+    @property
+    def divided(self) -> str:
+        """The division that gives the quotient, in words."""
+        largest = number(self.task.element.max)
+        has_tensor = self.task.format.tensor_scale is not None
+        return f"{number(self.maximum)} / {f'({largest} * {number(self.tensor_scale)})' if has_tensor else largest}"
+
+    def named(self, code: int) -> str:
+        """Return a scale and its code, as text."""
+        return f"{number(self.scale.value(code))} (0x{code:0{(self.task.scale_bits + 3) // 4}X})"
+
+    def sentence(self) -> str:
+        """Return a sentence that says how the code comes about."""
+        if self.place is None:
+            return f"{self.rule}."
+        about = f"the largest magnitude is {number(self.maximum)} (element {self.place}); "
+        about += f"{self.divided} = {number(self.quotient)} "
+        if self.above is None:
+            return f"{about}is beyond the largest scale, which is taken: {self.named(self.code)}."
+        if self.fraction == 0:
+            return f"{about}is a scale; {self.rule}: {self.named(self.code)}."
+        between = f"lies between {self.named(self.below)} and {self.named(self.above)}"
+        at = f"at {fraction_text(self.fraction or Fraction(0))} of the gap"
+        return f"{about}{between}, {at}; {self.rule}: {self.named(self.code)}."
+
+
+def float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
+    """Return the steps to a known code, derived from the values of the formats. Raise if they give another code."""
+    scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
+    assert scale.number is not None
+    assert isinstance(rule, FloatScaleRule)
+    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
+    maximum, minus_place = max(finite, default=(Fraction(0), 0))
+    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
+    if bad is not None and task.nonfinite.by_block:
+        why = f"element {bad} is {values[bad]}, so the block is NaN: code 0x{scale.nan_code:02X}, element codes 0"
+        return FloatScaleSteps(task, None, maximum, tensor, Fraction(0), 0, None, None, why, code)
+    if maximum == 0:
+        why = "no nonzero finite element: the scale is 0"
+        return FloatScaleSteps(task, None, maximum, tensor, Fraction(0), 0, None, None, why, code)
+    quotient, chosen = maximum / (largest * tensor), ""
+    if rule.error_power:
+        six, four = _rounded(scale, quotient, rule)[0], _rounded(scale, quotient * Fraction(3, 2), rule)[0]
+        numbers = [Fraction(v) for v in values if math.isfinite(v)]
+        errors = [_error(task, numbers, Fraction(scale.value(c)) * tensor, rule.error_power) for c in (six, four)]
+        takes_four = errors[1] < errors[0]
+        what = "absolute errors" if rule.error_power == 1 else "squared errors"
+        how = f"its sum of {what} is {number(errors[1])} beside {number(errors[0])}"
+        chosen = f", after {'4' if takes_four else '6'} was made of the maximum: for 4 {how} for 6"
+        quotient *= Fraction(3, 2) if takes_four else 1
+    found, below, above, fraction, why = _rounded(scale, quotient, rule)
+    if found != code:
+        raise AssertionError(f"explanation {why!r} gives {found}, the kernel code {code}")
+    return FloatScaleSteps(task, -minus_place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
+
+
+def _rounded(
+    scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
+) -> tuple[int, int, int | None, Fraction | None, str]:
+    """Return the code of a quotient, the codes around it, its position between them, and the rule in words."""
+    low, high = 0, scale.max_code + 1
+    while high - low > 1:  # codes are in the order of their values
+        middle = (low + high) // 2
+        low, high = (middle, high) if Fraction(scale.value(middle)) <= quotient else (low, middle)
+    here = Fraction(scale.value(low))
+    if low == scale.max_code:
+        beyond = quotient > here
+        return low, low, None if beyond else low, Fraction(0), "is the largest scale" if not beyond else "saturates"
+    fraction = (quotient - here) / (Fraction(scale.value(low + 1)) - here)
+    if fraction == 0:
+        return low, low, low + 1, fraction, "it stays"
+    if rule.rounds_up:
+        return low + 1, low, low + 1, fraction, "rceil takes the one above"
+    half = Fraction(1, 2)
+    if fraction == half:
+        return low + low % 2, low, low + 1, fraction, "a tie, which goes to the even code"
+    return low + (fraction > half), low, low + 1, fraction, "nearest takes the nearer one"
+
+
+def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
+    """Return the sum of the errors, to that power, of numbers rounded to nearest even under a factor."""
+    grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
+    total = Fraction(0)
+    for x in numbers:
+        y = abs(x) / factor if factor else Fraction(0)
+        code = min(range(len(grid)), key=lambda c: (abs(grid[c] - y), c % 2))
+        total += abs(abs(x) - grid[code] * factor) ** power
+    return total
 
 
 @dataclass(frozen=True)

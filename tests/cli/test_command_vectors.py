@@ -40,12 +40,12 @@ def test_mistakes_leave_no_file(run, tmp_path):
 
 
 def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, monkeypatch):
-    from mxnum.conformance import stream
+    from mxnum.conformance import vectors
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stream, "expected", interrupt)
+    monkeypatch.setattr(vectors, "expected", interrupt)
     run("vectors", "encode", "-o", tmp_path / "cases.txt", status=130)
     assert list(tmp_path.iterdir()) == []
 

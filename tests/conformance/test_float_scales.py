@@ -12,17 +12,18 @@ import pytest
 
 import mxnum as mx
 from mxnum import formats, reference, stacks
-from mxnum.conformance import ConformanceError, as_stacks, check, make_task, verify, write_vectors
-from mxnum.conformance.answers import answers_of
+from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
+from mxnum.conformance.calling import answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats, expected, scaled, tensor_scales, unsigned
+from mxnum.conformance.cases.float_scales import joined
+from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
-from mxnum.conformance.float_scale_cases import joined
 from mxnum.conformance.hypotheses import hypotheses
-from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.randomness import Words
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import as_floats, expected, scaled, tensor_scales, unsigned
 from mxnum.conformance.task import Task
-from mxnum.conformance.verdict import Judge
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import scale_dtype
 from mxnum.modes import FloatScaleRule
@@ -45,7 +46,7 @@ TASKS = (
 def some(task, count):
     """A sample of the cases of level 1, and some of level 2."""
     whole = next(cases(task))
-    rows = Words(0).integers(0, len(next(iter(whole.values()))) - 1, count)
+    rows = Generator(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
     return {name: np.concatenate([whole[name][rows], more[name]]) for name in whole}
 
@@ -176,7 +177,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
         largest = np.full((200, 1), abs(x).max(), dtype)
         inputs = {"x": unsigned(x), "largest": unsigned(largest), "scale": made.scales.reshape(-1, 1)}
         for field, want in (("scale", made.scales.reshape(-1, 1)), ("codes", made.codes)):
-            got = as_stacks.answer(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
+            got = answer_of_stack(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
             assert np.array_equal(got, want)
         of_value = make_task("dequantize", "nvfp4")
         pairs = {
@@ -184,7 +185,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             "largest": unsigned(largest.astype(np.float32)),
         }  # fmt: skip
         if source == "float32":
-            got = as_stacks.answer(stack, "value")(of_value, pairs)
+            got = answer_of_stack(stack, "value")(of_value, pairs)
             want = stacks.dequantize(made, stack)[:, :1]
             known = ~np.isnan(want)
             assert np.array_equal(got[known], unsigned(want)[known])
@@ -192,7 +193,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
 
 def test_which_stacks_are_asked():
     def names(*arguments, **modes):
-        return [stack.name for stack in as_stacks.applicable(make_task(*arguments, **modes))]
+        return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
 
     assert names("quantize", "nvfp4") == list(stacks.STACKS)
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
@@ -384,7 +385,7 @@ def finite_or(task, other, inputs):
 
 
 def judged(task, answer):
-    judge_of_all = Judge(task)
+    judge_of_all = Collector(task)
     for inputs in cases(task):
         judge_of_all.add(inputs, answer(inputs))
     return judge_of_all.report()
@@ -467,9 +468,7 @@ def test_the_reason_is_told():
 
 
 def test_a_wrong_explanation_raises(monkeypatch):
-    from mxnum.conformance import explain_float_scale
-
-    monkeypatch.setattr(explain_float_scale, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
+    monkeypatch.setattr(explain, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
     with pytest.raises(AssertionError, match="the kernel code"):
         explain_scale(make_task("scale", "nvfp4"), bits(1), 1.0)
 

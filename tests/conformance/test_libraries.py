@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.conformance.answers import answers_of
+from mxnum.conformance.calling import answers_of
 from mxnum.conformance.cases import cases
 from mxnum.conformance.libraries import LIBRARIES, peers, version
 from mxnum.conformance.task import make_task

@@ -7,7 +7,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import check, check_arrays
-from mxnum.conformance.tensors import as_array, chosen, handed, is_tensor
+from mxnum.conformance.calling import as_array, chosen, handed, is_tensor
 
 
 def test_what_needs_no_torch():

@@ -5,9 +5,9 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check, check_stochastic
-from mxnum.conformance.expected import as_floats, expected
+from mxnum.conformance.calling import NO_CODE, parts_of
+from mxnum.conformance.judging.right import as_floats, expected
 from mxnum.conformance.task import make_task
-from mxnum.conformance.values import NO_CODE, parts_of
 
 
 def fake(fmt="mxfp4_e2m1", **modes):

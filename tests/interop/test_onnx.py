@@ -6,7 +6,7 @@ import pytest
 import mxnum as mx
 from mxnum.conformance import make_task
 from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.judging.right import as_floats
 from mxnum.interop import onnx as mx_onnx
 from tests import samples
 

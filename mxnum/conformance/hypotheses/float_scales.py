@@ -1,0 +1,322 @@
+"""Mistakes that an implementation of float scales may make: other rules, other orders, no tensor scale.
+
+m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one) and x a
+number. A is the largest magnitude of the tensor, L the largest element and S the largest scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mxnum import stacks
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.judging.right import (
+    as_bits,
+    as_floats,
+    element_codes,
+    expected,
+    is_nan_scale,
+    scale_numbers,
+    tensor_scales,
+)
+from mxnum.conformance.task import Columns, Task
+from mxnum.definition import by_numpy
+from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.memory.dtypes import Array, numpy_dtype
+from mxnum.modes import FloatScaleRule, Overflow, Rounding
+from mxnum.stacks import Stack
+
+_NVFP4 = "e2m1", "e4m3"
+_SOURCES = "float32", "bfloat16", "float16"
+
+
+def applicable_stacks(task: Task) -> Iterator[Stack]:
+    """Yield the stacks that compute what a task asks for."""
+    fmt = task.format
+    if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
+        return
+    if task.operation not in ("quantize", "scale", "dequantize") or task.source.name not in _SOURCES:
+        return
+    if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
+        return
+    for stack in stacks.STACKS.values():
+        takes = task.source.name in stack.takes or task.operation == "dequantize"  # where it is the result's type
+        if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
+            yield stack
+
+
+def answer_of_stack(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
+    """Return `answered(task, inputs)`, which gives the stack's answers in a field.
+
+    Codes are the stack's codes for the scales that were answered.
+    """
+    made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
+
+    def answered(task: Task, inputs: Columns) -> Array:
+        with np.errstate(all="ignore"):
+            if field == "value":
+                return made(stack, task, inputs, _largest(task, inputs))
+            x = as_floats(inputs["x"], task.source).astype(np.float32)
+            finite = _largest(task, inputs)
+            found = made(stack, task, inputs, finite)
+            # The largest magnitude of a tensor with an infinity may be the infinity. For a tensor
+            # with a NaN, no answer_of_stack counts as wrong.
+            infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
+            given = inputs["answered"]
+            is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
+            return np.where(is_open[:, None], given, found)
+
+    return answered
+
+
+def _largest(task: Task, inputs: Columns) -> Array:
+    """Return the largest magnitude of each row's tensor; 1 without a tensor scale, where it does not matter."""
+    if "largest" not in inputs:
+        return np.ones((len(next(iter(inputs.values()))), 1), np.float32)
+    return as_floats(inputs["largest"], task.source)
+
+
+def _global(stack: Stack, task: Task, largest: Array) -> Array:
+    own = numpy_dtype(task.source) if stack.block_scale_in else np.dtype(np.float32)
+    return np.asarray(stack.global_scale(largest.astype(own)), np.float32)
+
+
+def _scales_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    x = as_floats(inputs["x"], task.source)
+    of_blocks = np.abs(x.astype(np.float32)).max(axis=1, keepdims=True)
+    found = np.asarray(stacks.block_scale_of(stack, x.dtype)(of_blocks, _global(stack, task, largest)), np.float32)
+    code = by_numpy.encode(np.abs(found), ELEMENTS["e4m3"])
+    return np.where(code == 0, stack.for_zero, code)
+
+
+def _codes_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    x = as_floats(inputs["x"], task.source).astype(np.float32)
+    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
+    factor = np.asarray(stack.factor(scales, _global(stack, task, largest)), np.float32)
+    scaled = x / factor if stack.divides else x * factor
+    code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
+    if not stack.keeps_negative_zero:
+        code = np.where(scaled == 0, 0, code)
+    if stack.nan_element is None:  # the hardware decides, by the sign of the NaN that it makes
+        return np.where(np.isnan(scaled), inputs["answered"], code)
+    return np.where(np.isnan(scaled), stack.nan_element, code)
+
+
+def _values_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    element = np.array(task.element.values())[inputs["code"]].astype(np.float32)
+    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
+    of_all = largest.astype(np.float32)
+    value = np.asarray(stack.decoded(element, scales, _global(stack, task, largest), of_all), np.float32)
+    value = value.astype(numpy_dtype(task.source))
+    bits, nan = as_bits(value, task.source), task.source.nan_code
+    return np.where(np.isnan(value), bits.dtype.type(nan or 0), bits)
+
+
+Answer = Callable[[Task, Columns], Array]
+_ONE = np.float32(1)
+
+#: Ways to compute m / (L t) in float32.
+_SCALE_ORDERS: dict[str, Callable[..., Array]] = {
+    "m / L / t": lambda m, L, t: (m / L) / t,
+    "m / t / L": lambda m, L, t: (m / t) / L,
+    "m / (L t)": lambda m, L, t: m / (L * t),
+    "m * (1 / L) / t": lambda m, L, t: (m * (_ONE / L)) / t,
+    "m / L * (1 / t)": lambda m, L, t: (m / L) * (_ONE / t),
+    "m * (1 / (L t))": lambda m, L, t: m * (_ONE / (L * t)),
+}
+_ELEMENT_ORDERS: dict[str, Callable[..., Array]] = {
+    "x / (s t)": lambda x, s, t: x / (s * t),
+    "x * (1 / (s t))": lambda x, s, t: x * (_ONE / (s * t)),
+    "x / s / t": lambda x, s, t: (x / s) / t,
+    "x / t / s": lambda x, s, t: (x / t) / s,
+    "x * (1 / s / t)": lambda x, s, t: x * ((_ONE / s) / t),
+    "x * (1 / t / s)": lambda x, s, t: x * ((_ONE / t) / s),
+}
+
+
+def scales(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield names of mistakes in scale codes, and functions that give the resulting codes."""
+    for rule in FloatScaleRule:
+        if rule != task.scale_rule and (not rule.error_power or task.element == ELEMENTS["e2m1"]):
+            yield f"scale rule {rule}", _by_rule(rule)
+    yield "rounding scales down", _rounded_down
+    for name, order in _SCALE_ORDERS.items():
+        if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
+            yield f"{name} in float32", _in_order(order)
+    for name, change in _other_tensors(task):
+        yield name, _changed(_scale, change)
+    yield "a scale of m / t, without the largest element", _without_largest
+    least = 1 << _number(task).mantissa_bits
+
+    def below_before_rounding(task: Task, inputs: Columns) -> Array:
+        return np.where(_rounded_down(task, inputs) < least, 0, _scale(task, inputs))
+
+    yield "the least normal scale in place of smaller ones", lambda t, i: np.maximum(_scale(t, i), least)
+    yield "flushing subnormal scales to zero", lambda t, i: np.where(_scale(t, i) < least, 0, _scale(t, i))
+    yield "flushing scales below the least normal to zero before rounding", below_before_rounding
+    yield "a smallest scale code of 1", lambda t, i: np.maximum(_scale(t, i), 1)
+    yield "a scale code that is 1 higher", _shifted(1)
+    yield "a scale code that is 1 lower", _shifted(-1)
+
+
+def codes(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield names of mistakes in element codes, and functions that give the codes for the scales answered."""
+    for name, change in _other_tensors(task):
+        yield name, _changed(_codes, change)
+    if task.is_stochastic:
+        return
+    for name, order in _ELEMENT_ORDERS.items():
+        if task.has_tensor or ("(s t)" in name):
+            yield f"{name} in float32", _element_in_order(order)
+    yield "multiplying by the scale", _element_in_order(lambda x, s, t: x * s * t)
+
+
+def values(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield names of mistakes in dequantized values, and functions that give the resulting values."""
+    for name, change in _other_tensors(task):
+        yield name, _changed(lambda t, i: expected(t, i)["value"], change)
+
+    def product_first(task: Task, inputs: Columns) -> Array:
+        s, t = _factor(task, inputs)
+        with np.errstate(all="ignore"):
+            value = np.array(task.element.values())[inputs["code"]].astype(np.float32) * (s * t)
+        bits = as_bits(
+            value.astype(as_floats(np.zeros(1, f"u{task.source.bits // 8}"), task.source).dtype), task.source
+        )
+        return np.where(np.isnan(value), bits.dtype.type(task.source.nan_code or 0), bits)
+
+    if task.has_tensor:
+        yield "a product s t that is rounded to float32", product_first
+
+
+def _changed(answer: Answer, change: Callable[[Columns], Columns]) -> Answer:
+    return lambda task, inputs: answer(task, change(inputs))
+
+
+def _number(task: Task) -> ElementFormat:
+    number = task.format.scale.number
+    assert number is not None
+    return number
+
+
+def _scale(task: Task, inputs: Columns) -> Array:
+    plain = {name: column for name, column in inputs.items() if name != "scale"}
+    found: Array = expected(replace(task, operation="scale"), plain)["scale"]
+    return found.astype(np.int64)
+
+
+def _codes(task: Task, inputs: Columns) -> Array:
+    return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
+
+
+def _by_rule(rule: FloatScaleRule) -> Answer:
+    return lambda task, inputs: _scale(replace(task, scale_rule=rule), inputs)
+
+
+def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
+    """Return for each block whether it is finite and not zero, and its largest magnitude in float64."""
+    x = as_magnitudes(inputs["x"], task.source)
+    m = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True)
+    return np.isfinite(x).all(axis=1, keepdims=True) & (m > 0), m
+
+
+def _tensor(inputs: Columns) -> Array:
+    found = tensor_scales(inputs)
+    return np.ones((1, 1), np.float32) if found is None else found
+
+
+def _rounded_down(task: Task, inputs: Columns) -> Array:
+    decides, m = _maxima(task, inputs)
+    up = _scale(replace(task, scale_rule=FloatScaleRule.RCEIL), inputs)
+    most = scale_numbers(task, up) * task.element.max * _tensor(inputs).astype(np.float64)  # exact
+    return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
+
+
+def _in_order(order: Callable[..., Array]) -> Answer:
+    def answer(task: Task, inputs: Columns) -> Array:
+        decides, m = _maxima(task, inputs)
+        with np.errstate(all="ignore"):
+            found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
+        return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
+
+    return answer
+
+
+def _without_largest(task: Task, inputs: Columns) -> Array:
+    decides, m = _maxima(task, inputs)
+    return np.where(decides, _encoded_scale(task, m / _tensor(inputs)), _scale(task, inputs))
+
+
+def _encoded_scale(task: Task, found: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return by_numpy.encode(np.abs(found), _number(task))
+
+
+def _shifted(step: int) -> Answer:
+    def shift(task: Task, inputs: Columns) -> Array:
+        code = _scale(task, inputs)
+        return np.where(is_nan_scale(task, code), code, np.clip(code + step, 0, task.format.scale.max_code))
+
+    return shift
+
+
+def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:
+    """Yield names of mistakes in the tensor scale, and functions that replace it in the inputs."""
+    if not task.has_tensor:
+        return
+
+    def computed(change: Callable[[Array, Array], Array]) -> Callable[[Columns], Columns]:
+        """Return a function that replaces the tensor scale t by `change(A, t)`."""
+
+        def replace_it(inputs: Columns) -> Columns:
+            largest = as_floats(inputs["largest"], task.source).astype(np.float64)
+            with np.errstate(all="ignore"):
+                t = np.asarray(change(largest, _tensor(inputs)), np.float32)
+            t = np.where((t == 0) & (largest > 0), np.float32(2.0**-149), t)
+            t = np.where((t > 0) & np.isfinite(t), t, _ONE)
+            return {**inputs, "tensor_scale": t.view(np.uint32)}
+
+        return replace_it
+
+    yield "a tensor scale of 1", computed(lambda A, t: np.ones_like(t))
+    yield "the tensor scale turned around (1 / t)", computed(lambda A, t: _ONE / t)
+    F, L, S = np.float32, np.float32(task.element.max), np.float32(_number(task).max)
+    yield "a tensor scale without the largest scale", computed(lambda A, t: A / L)
+    yield "a tensor scale without the largest element", computed(lambda A, t: A / S)
+    yield "a tensor scale of A / L / S in float32", computed(lambda A, t: A.astype(F) / L / S)
+    yield "a tensor scale of A / S / L in float32", computed(lambda A, t: A.astype(F) / S / L)
+    yield "a tensor scale of A * (1 / (L S)) in float32", computed(lambda A, t: A.astype(F) * (_ONE / (L * S)))
+    yield "a tensor scale of 1 / (L S / A) in float32", computed(lambda A, t: _ONE / (L * S / A.astype(F)))
+
+
+def _x(task: Task, inputs: Columns) -> Array:
+    with np.errstate(all="ignore"):
+        return as_floats(inputs["x"], task.source).astype(np.float32)
+
+
+def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
+    return scale_numbers(task, inputs["scale"]).astype(np.float32), _tensor(inputs)
+
+
+def _element_in_order(order: Callable[..., Array]) -> Answer:
+    """Return `answer(task, inputs)`, which computes the codes in float32 in that order.
+
+    At a scale of zero, either the result of the division or the right zero explains an answer.
+    """
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        scale, tensor = _factor(task, inputs)
+        with np.errstate(all="ignore"):
+            found = _encoded(task, order(_x(task, inputs), scale, tensor))
+        return np.where((scale == 0) & (inputs["answered"] != found), _codes(task, inputs), found)
+
+    return answer
+
+
+def _encoded(task: Task, scaled: Array) -> Array:
+    """Return the codes of numbers that are divided already. A NaN becomes zero."""
+    known = np.where(np.isnan(scaled), np.float32(0), scaled)
+    return by_numpy.encode(known, task.element, task.rounding, task.overflow)
