@@ -15,7 +15,7 @@ import mxnum as mx
 from mxnum import formats, modes, ops
 from mxnum.analysis.piecewise import _derive
 from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.definition import by_numpy
 from mxnum.definition.convert import make_encode
 from mxnum.definition.offset import make_half_range_scale
@@ -184,9 +184,9 @@ ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "Of
 #: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
 #: all of them are handled; or it makes numbers for functions that are made for all of them.
 ASKS = {
-    "conformance/hypotheses/float_scales.py",
+    "conformance/hypotheses/stacks.py",
     "conformance/judging/judge.py",
-    "conformance/hypotheses/__init__.py",
+    "conformance/hypotheses/elements.py",
     "engine/cuda/functions.py",
     "engine/rounding/float_additions.py",
     "engine/products/sums.py",

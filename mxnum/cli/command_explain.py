@@ -54,7 +54,7 @@ def explain(
     from mxnum.cli.naming import asked, given
     from mxnum.conformance import make_task
     from mxnum.conformance.explain import explain_block, explain_element
-    from mxnum.conformance.task import DECIDES, without_bits
+    from mxnum.conformance.operations import DECIDES, without_bits
 
     task = make_task("quantize", format, **asked(context, DECIDES))
     if given(context, "random") and not task.is_stochastic:

@@ -12,8 +12,8 @@ from mxnum.conformance.arrays import check_arrays
 from mxnum.conformance.check import check
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.judging.report import ConformanceError, Report, StochasticReport
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic import check_stochastic
-from mxnum.conformance.task import make_task
 from mxnum.conformance.vectors import answer_vectors, verify, write_vectors
 
 __all__ = [

@@ -1,4 +1,10 @@
-"""Call an implementation and turn its answers into columns. The columns share no memory with it."""
+"""Call an implementation and turn its answers into columns. The columns share no memory with it.
+
+A callable gets its own copies of the arrays, so writing into them changes nothing here. Wrong
+shapes and types raise. A code that does not fit in its bits is kept: its column is then int64, and
+the judge calls the case wrong. torch is imported only if the caller asks for tensors; if the
+callable returns a tensor, torch is loaded already.
+"""
 
 from __future__ import annotations
 
@@ -12,147 +18,31 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.conformance.bits import as_bits, as_floats, fitted, unpacked
 from mxnum.conformance.cases.grid import as_magnitudes
-from mxnum.conformance.judging.right import as_bits, as_floats, element_codes, expected, is_nan_scale, tensor_scales
-from mxnum.conformance.task import Columns, Field, Task
+from mxnum.conformance.judging.describe import NO_CODE
+from mxnum.conformance.judging.right import element_codes, expected, held, is_nan_scale, right_scales, tensor_scales
+from mxnum.conformance.task import Columns, Field, Task, number_of, select
 from mxnum.definition import by_numpy
 from mxnum.formats import E8M0, FLOATS, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import packed_length
-from mxnum.memory.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
+from mxnum.memory.dtypes import ML_DTYPES, Array, numpy_dtype, scale_dtype
 from mxnum.modes import Overflow, Rounding
 
 #: The kinds of arrays that a callable may take.
 ARRAYS = ("numpy", "torch", "cuda")
-
-
-def is_tensor(value: Any) -> bool:
-    """Return True if the value is a tensor of torch, which need not be installed."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def to_numpy(tensor: Any) -> tuple[Array, str]:
-    """Return a tensor's elements in host memory, and the name of its type. numpy lacks some types: these are bytes."""
-    import torch
-
-    tensor = tensor.detach().cpu().contiguous()
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16), name
-    if name.startswith("float") and tensor.dtype.itemsize == 1:  # float8 and float4
-        return tensor.view(torch.uint8).numpy(), name
-    return tensor.numpy(), name
-
-
-def handed(array: Array, kind: str) -> Any:
-    """Return an array in the kind that the callable takes.
-
-    It is a numpy array, a tensor on the same memory, or a tensor on the GPU.
-    """
-    if kind == "numpy":
-        return array
-    from mxnum.interop.torch import as_tensor
-
-    tensor = as_tensor(array)
-    if kind == "torch":
-        return tensor
-    import torch
-
-    strides = tuple(step // array.itemsize for step in array.strides)
-    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype, device="cuda").copy_(tensor)
-
-
-def chosen(arrays: str) -> str:
-    """Return the argument `arrays`. Raise if it is not one of `ARRAYS`."""
-    return errors.choose("arrays", arrays, ARRAYS)
-
-
-def as_array(value: Any, name: str) -> tuple[Array, str]:
-    """Return what a callable gave, copied to a numpy array, and the name of its type."""
-    if is_tensor(value):
-        array, kind = to_numpy(value)
-        return array.copy(), kind
-    for method in ("copy_to_host", "get"):  # numba's arrays on a GPU, and CuPy's
-        if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
-            value = getattr(value, method)()
-    try:
-        array = np.array(value)
-    except ValueError:  # rows of different lengths
-        raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
-    if array.dtype.kind == "O":
-        found = type(value).__name__ if array.ndim == 0 else "objects"
-        raise TypeError(f"Argument {name!r} must be an array, not {found}.")
-    return array, array.dtype.name
-
-
-#: Stands for the code of a value that no code has.
-NO_CODE = -(1 << 40)
-#: How far from the right scale other scales are tried, in codes. Only 8-bit scales: others have too
-#: many codes.
-_REACH = 16
-
-
-def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
-    """Return the scale and the codes that give each block of values; `NO_CODE` for a value that has no code."""
-    bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
-    bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
-    right, scale, codes = _by_rule(task, inputs, bits)
-    if right < len(bits) and _is_known(task, inputs):
-        rules = [rule for rule in type(task.scale_rule) if not by_numpy.looks_at_elements(rule)]
-        others = [_by_rule(replace(task, scale_rule=rule), inputs, bits) for rule in rules]
-        _, scale, codes = max([(right, scale, codes), *others], key=lambda found: found[0])
-    if task.format.scale.bits == 8:
-        for step in sorted(range(-_REACH, _REACH + 1), key=abs):
-            rows = np.flatnonzero((codes == NO_CODE).any(axis=1))
-            if step and rows.size:
-                other = np.clip(scale[rows] + step, 0, task.format.scale.max_code)
-                some = {name: column[rows] for name, column in inputs.items()}
-                found = _codes_at(task, some, bits[rows], other)
-                fits = (found != NO_CODE).all(axis=1) & ~is_nan_scale(task, scale[rows])[:, 0]
-                codes[rows[fits]], scale[rows[fits]] = found[fits], other[fits]
-    return {"scale": scale, "codes": codes}
-
-
-def _is_known(task: Task, inputs: Columns) -> bool:
-    """Return True if the right codes are known. Those of a kernel that draws its own bits are not."""
-    return not task.is_stochastic or "random" in inputs
-
-
-def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return how many blocks have the values of the scale rule, its scales, and the codes of the values at them."""
-    scale = expected(replace(task, operation="scale"), inputs)["scale"].astype(np.int64)
-    codes = _codes_at(task, inputs, bits, scale)
-    alike = codes != NO_CODE
-    if _is_known(task, inputs):
-        right = expected(task, inputs)["codes"]
-        alike = _decoded(task, inputs, right, scale) == bits
-        codes = np.where(alike, right, codes)
-    return int(alike.all(axis=1).sum()), scale, codes
-
-
-def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes that give the values at a scale; `NO_CODE` for values that no code gives."""
-    nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
-    codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
-    return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
-
-
-def _decoded(task: Task, inputs: Columns, codes: Array, scale: Array) -> Array:
-    held = np.ascontiguousarray(scale.astype(f"u{task.format.scale.bits // 8}"))
-    blocks, tensor = (1, task.block), tensor_scales(inputs)
-    found = by_numpy.dequantize(codes, held, task.element, task.format.scale, blocks, task.source, tensor)
-    return as_bits(as_floats(found, task.source), task.source)
-
-
 #: Layouts that the scales of blocks may have.
 SCALES = ("plain", "swizzled")
 #: The ml_dtypes type of each 8-bit scale format, by the format's name.
 OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 #: torch's name of the type with two codes in a byte, the first code in the lower half.
 PAIRS = "float4_e2m1fn_x2"
+#: Parameters through which a function receives the tensor's largest magnitude and its tensor scale.
+OF_TENSORS = ("largest", "tensor_scale")
+#: How far from the right scale other scales are tried, in codes. Only 8-bit scales: others have too
+#: many codes.
+_REACH = 16
 
 
 def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str = "numpy") -> Any:
@@ -172,29 +62,27 @@ def answers_of(
         return _called_once(function, task, inputs, arrays, scales)
     made: list[tuple[Array, Columns]] = []
     for rows in _tensors(task, inputs):
-        part = {name: column[rows] for name, column in inputs.items()}
+        part = select(inputs, rows)
         whole = _with_largest(part) if "x" in part else part
         found = _called_once(told(function, task, part, arrays), task, whole, arrays, scales)
-        made.append((rows, {name: column[: len(rows)] for name, column in found.items()}))
+        made.append((rows, select(found, slice(len(rows)))))
     order = np.argsort(np.concatenate([rows for rows, _ in made]))
     return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
 
 def told(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str) -> Callable[..., Any]:
     """Return the function with its parameters `OF_TENSORS`, if it has any, bound to the first row's tensor."""
-    names = _wanted_by_name(function) if task.has_tensor else []
-    if task.has_tensor and task.operation == "dequantize" and not names:
+    if not task.has_tensor:
+        return function
+    names = _wanted_by_name(function)
+    if task.takes_codes and not names:  # the tensor scale does not follow from codes
         raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
-    known: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name in names:
         bits = inputs[name][0]
-        known[name] = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
-    given = {name: value if arrays == "numpy" else handed(np.array(value), arrays) for name, value in known.items()}
+        value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
+        given[name] = value if arrays == "numpy" else handed(np.array(value), arrays)
     return partial(function, **given) if given else function
-
-
-#: Parameters through which a function receives the tensor's largest magnitude and its tensor scale.
-OF_TENSORS = ("largest", "tensor_scale")
 
 
 def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
@@ -230,36 +118,32 @@ def _with_largest(part: Columns) -> Columns:
 
 
 def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str, scales: str) -> Columns:
-    count = len(next(iter(inputs.values())))
-    match task.operation:
-        case "encode":
-            arguments = [as_floats(inputs["x"][:, 0], task.source)]
-        case "quantize" | "scale":
-            arguments = [as_floats(inputs["x"], task.source)]
-        case "dequantize":
-            arguments = [inputs["code"][:, 0], inputs["scale"][:, 0]]
-            if task.scale_bits > 8:
-                arguments[1] = arguments[1].view(scale_dtype(task.format.scale))
-        case _:
-            arguments = [inputs[name] for name in ("a", "a_scale", "b", "b_scale")]
-            if task.scale_bits > 8:
-                arguments[1::2] = (scales.view(scale_dtype(task.format.scale)) for scales in arguments[1::2])
-    if task.is_stochastic:
-        words = inputs["random"]
-        arguments.append(words[:, 0] if task.operation == "encode" else words)
-    result = called(function, [argument.copy() for argument in arguments], arrays)
-    given: dict[str, Any] = {task.outputs[0].name: result}
-    if task.operation == "quantize" and _is_floats(result):
-        values = read_floats(result, "function: values", task, (count, task.block))
-        found = parts_of(task, inputs, values)
-        return {field.name: fitted(found[field.name], field.bits) for field in task.outputs}
-    if task.operation == "quantize":
-        codes, of_scales = both(result)
-        shapes = [tuple(getattr(part, "shape", ())) for part in (codes, of_scales)]
+    count, outputs = number_of(inputs), {field.name: field for field in task.outputs}
+    fields = {field.name: field for field in task.inputs}
+    names = (*task.operation.takes, *(["random"] if task.is_stochastic else []))
+    result = called(function, [_argument(task, fields[name], inputs[name]) for name in names], arrays)
+    gives = task.operation.gives
+    if len(gives) == 1:
+        given = {gives[0]: result}
+    elif _is_floats(result):
+        found = parts_of(task, inputs, read_floats(result, "function: values", task, (count, task.block)))
+        return {name: fitted(found[name], field.bits) for name, field in outputs.items()}
+    else:
+        given = dict(zip(gives, both(result), strict=True))
+        shapes = [tuple(getattr(part, "shape", ())) for part in given.values()]
         if task.block > 1 and shapes[0] in ((count,), (count, 1)) and shapes[1] == (count, task.block):
             raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
-        given = {"scale": of_scales, "codes": codes}
-    return {field.name: _column(given[field.name], field, count, task, scales) for field in task.outputs}
+    return {name: _column(given[name], field, count, task, scales) for name, field in outputs.items()}
+
+
+def _argument(task: Task, field: Field, column: Array) -> Array:
+    """Return a field of many cases as the callable takes it, in memory of its own."""
+    array = column[:, 0] if task.operation.is_flat else column
+    if field.kind == "float":
+        return as_floats(array, task.source).copy()
+    if field.kind == "scale" and field.bits > 8:
+        return np.ascontiguousarray(array).view(scale_dtype(task.format.scale)).copy()
+    return array.copy()
 
 
 def _is_floats(result: Any) -> bool:
@@ -283,7 +167,7 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
     if field.kind == "scale":
         kind = task.format.scale
         return fitted(read_scale_codes(value, name, (count, 1), scales, ((count,),), kind), field.bits)
-    shape = (count,) if field.count == 1 and task.operation == "encode" else (count, field.count)
+    shape = (count,) if field.count == 1 and task.operation.is_flat else (count, field.count)
     return fitted(read_element_codes(value, name, task, shape).reshape(count, field.count), field.bits)
 
 
@@ -366,21 +250,118 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
     return np.where(is_nan, codes.dtype.type(scale.nan_code), codes)
 
 
-def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the smallest type that holds them; in int64 if one of them does not fit its bits."""
-    if array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        array = np.minimum(array, np.uint64((1 << 63) - 1))
-    wide = array.astype(np.int64)
-    return wide.astype(code_dtype(bits)) if fits(wide, bits).all() else wide
+def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
+    """Return the scale and the codes that give each block of values; `NO_CODE` for a value that has no code.
+
+    Values do not always determine the codes: zero has a code at every scale. The scales are those
+    of the scale rule, the claimed one or another, that gives the values of most blocks. If such a
+    scale cannot give all values of its block, the nearest scale that can is taken. The codes are
+    the right ones if they give the values.
+    """
+    bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+    bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
+    right, scale, codes = _by_rule(task, inputs, bits)
+    if right < len(bits) and _is_known(task, inputs):
+        rules = [rule for rule in type(task.scale_rule) if not by_numpy.looks_at_elements(rule)]
+        others = [_by_rule(replace(task, scale_rule=rule), inputs, bits) for rule in rules]
+        _, scale, codes = max([(right, scale, codes), *others], key=lambda found: found[0])
+    if task.format.scale.bits == 8:
+        for step in sorted(range(-_REACH, _REACH + 1), key=abs):
+            rows = np.flatnonzero((codes == NO_CODE).any(axis=1))
+            if step and rows.size:
+                other = np.clip(scale[rows] + step, 0, task.format.scale.max_code)
+                found = _codes_at(task, select(inputs, rows), bits[rows], other)
+                fits = (found != NO_CODE).all(axis=1) & ~is_nan_scale(task, scale[rows])[:, 0]
+                codes[rows[fits]], scale[rows[fits]] = found[fits], other[fits]
+    return {"scale": scale, "codes": codes}
 
 
-def fits(codes: Array, bits: int) -> Array:
-    """Return for each code whether it fits in that many bits."""
-    return np.asarray((codes >= 0) & (codes < 1 << bits)) if codes.dtype == np.int64 else np.ones(codes.shape, bool)
+def _is_known(task: Task, inputs: Columns) -> bool:
+    """Return True if the right codes are known. Those of a kernel that draws its own bits are not."""
+    return not task.is_stochastic or "random" in inputs
 
 
-def unpacked(packed: Array, length: int, bits: int) -> Array:
-    """Return the codes of packed rows, each from its lowest bit on. The unused bits of a last byte are ignored."""
-    stream = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., : length * bits]
-    digits = stream.reshape(*packed.shape[:-1], length, bits).astype(np.int64)
-    return np.asarray(digits @ (1 << np.arange(bits)))
+def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
+    """Return how many blocks have the values of the scale rule, its scales, and the codes of the values at them."""
+    scale = right_scales(task, inputs).astype(np.int64)
+    codes = _codes_at(task, inputs, bits, scale)
+    alike = codes != NO_CODE
+    if _is_known(task, inputs):
+        right = expected(task, inputs)["codes"]
+        alike = _decoded(task, inputs, right, scale) == bits
+        codes = np.where(alike, right, codes)
+    return int(alike.all(axis=1).sum()), scale, codes
+
+
+def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
+    """Return the codes that give the values at a scale; `NO_CODE` for values that no code gives."""
+    nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
+    codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
+    return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
+
+
+def _decoded(task: Task, inputs: Columns, codes: Array, scale: Array) -> Array:
+    how = task.element, task.format.scale, (1, task.block), task.source, tensor_scales(inputs)
+    return as_bits(by_numpy.dequantize(codes, held(task, scale), *how), task.source)
+
+
+def is_tensor(value: Any) -> bool:
+    """Return True if the value is a tensor of torch, which need not be installed."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_numpy(tensor: Any) -> tuple[Array, str]:
+    """Return a tensor's elements in host memory, and the name of its type. numpy lacks some types: these are bytes."""
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16), name
+    if name.startswith("float") and tensor.dtype.itemsize == 1:  # float8 and float4
+        return tensor.view(torch.uint8).numpy(), name
+    return tensor.numpy(), name
+
+
+def handed(array: Array, kind: str) -> Any:
+    """Return an array in the kind that the callable takes.
+
+    It is a numpy array, a tensor on the same memory, or a tensor on the GPU.
+    """
+    if kind == "numpy":
+        return array
+    from mxnum.interop.torch import as_tensor
+
+    tensor = as_tensor(array)
+    if kind == "torch":
+        return tensor
+    import torch
+
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype, device="cuda").copy_(tensor)
+
+
+def chosen(arrays: str) -> str:
+    """Return the argument `arrays`. Raise if it is not one of `ARRAYS`."""
+    return errors.choose("arrays", arrays, ARRAYS)
+
+
+def as_array(value: Any, name: str) -> tuple[Array, str]:
+    """Return what a callable gave, copied to a numpy array, and the name of its type."""
+    if is_tensor(value):
+        array, kind = to_numpy(value)
+        return array.copy(), kind
+    for method in ("copy_to_host", "get"):  # numba's arrays on a GPU, and CuPy's
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
+            value = getattr(value, method)()
+    try:
+        array = np.array(value)
+    except ValueError:  # rows of different lengths
+        raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
+    if array.dtype.kind == "O":
+        found = type(value).__name__ if array.ndim == 0 else "objects"
+        raise TypeError(f"Argument {name!r} must be an array, not {found}.")
+    return array, array.dtype.name

@@ -10,18 +10,11 @@ from typing import Any, assert_never
 import numpy as np
 
 from mxnum import reference
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases.grid import magnitudes, threshold
-from mxnum.conformance.judging.right import (
-    as_floats,
-    element_codes,
-    expected,
-    replace_block,
-    tensor_scales,
-    unsigned,
-    with_tensor,
-)
+from mxnum.conformance.judging.right import element_codes, right_scales, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.task import Task
-from mxnum.formats import E8M0, ElementFormat, ScaleFormat
+from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 
@@ -444,11 +437,10 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
     """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
-    block = replace(task, operation="scale")
     inputs = {"x": column}
     if task.has_tensor:
         inputs["tensor_scale"] = np.array([[tensor]], np.float32).view(np.uint32)
-    code = int(expected(_of_length(block, len(values)), inputs)["scale"][0, 0])
+    code = int(right_scales(_of_length(task, len(values)), inputs)[0, 0])
     if not task.format.scale.power_of_two:
         return float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
     assert isinstance(task.scale_rule, ScaleRule)
@@ -517,4 +509,6 @@ def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | Non
 
 
 def _of_length(task: Task, length: int) -> Task:
-    return replace(task, format=replace_block(task, length))
+    """Return the task with blocks of another length."""
+    fmt = task.format
+    return replace(task, format=MXFormat(task.element, fmt.scale, max(1, length), fmt.name, fmt.tensor_scale))

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import mxnum
-from mxnum.conformance.cases import cases
-from mxnum.conformance.check import judge_all, smallest_failure
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.check import judge_all
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.report import Report
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.formats import E8M0
 from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
@@ -386,16 +386,18 @@ class Row:
         for name, (followed, kept) in r.inconsistent.items():
             text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
-        found = "".join(f"\n  - {part}: {words}" for part, words in self.smallest.items())
+        found = "".join(f"\n  - {part}: {text}" for part, text in self.smallest.items())
         return f"{text}. Wrong by class: {by_class or 'none but by choice'}.{found}"
 
 
 def row_of(peer: Peer) -> Row:
     """Run level 1 on one conversion and return the outcome."""
     task = make_task(peer.operation, peer.format, **peer.claims)
-    judge = Collector(task)
-    judge_all(judge, peer.function, cases(task), "numpy", "plain")
-    report = judge.report()
+    collector = Collector(task)
+    judge_all(collector, peer.function, cases(task), "numpy", "plain")
+    report = collector.report()
+    from mxnum.conformance.shrink import smallest_failure
+
     smallest = {}
     for part, first in list(report.by_part.items())[:PARTS]:
         case = smallest_failure(peer.function, report, first, EXAMPLES)

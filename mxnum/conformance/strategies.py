@@ -18,8 +18,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases import grid
-from mxnum.conformance.judging.right import as_floats
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
 from mxnum.memory.dtypes import Array, numpy_dtype, scale_dtype
 

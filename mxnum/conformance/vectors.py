@@ -10,12 +10,13 @@ from typing import BinaryIO
 import numpy as np
 
 import mxnum
-from mxnum.conformance.calling import fitted
-from mxnum.conformance.cases import cases, number_of_cases
+from mxnum.conformance.bits import fitted
+from mxnum.conformance.cases.batches import cases, number_of_cases
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.report import Profile, Report
 from mxnum.conformance.judging.right import expected, tensor_scales
-from mxnum.conformance.task import DECIDES, HEADER, Columns, Field, Task
+from mxnum.conformance.operations import DECIDES, HEADER, task_of
+from mxnum.conformance.task import Columns, Field, Task, number_of, select
 from mxnum.memory.dtypes import Array, code_dtype
 
 VERSION = "1"
@@ -78,17 +79,17 @@ def parse_lines(
     }
     buses = [field for field in fields if field.kind == "element" and field.count > 1]
     for row, line in enumerate(lines):
-        words = line.split()
-        if buses and len(words) == total - sum(field.count - 1 for field in buses):
-            words = _one_by_one(words, fields, buses, first_line + row)
-        if len(words) != total:
+        tokens = line.split()
+        if buses and len(tokens) == total - sum(field.count - 1 for field in buses):
+            tokens = _one_by_one(tokens, fields, buses, first_line + row)
+        if len(tokens) != total:
             wanted = ", ".join(f"{field.name}[{field.count}]" for field in fields)
-            raise ValueError(f"Line {first_line + row} must hold {total} numbers ({wanted}), not {len(words)}.")
+            raise ValueError(f"Line {first_line + row} must hold {total} numbers ({wanted}), not {len(tokens)}.")
         at = 0
         for field in fields:
             for i in range(field.count):
                 bits = 63 if field.name in loose else field.bits
-                result[field.name][row, i] = _number(words[at + i], field, bits, first_line + row)
+                result[field.name][row, i] = _number(tokens[at + i], field, bits, first_line + row)
             at += field.count
     return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
 
@@ -106,14 +107,14 @@ def without_unknown(
     total, one_by_one = (sum(field.count for field in some) for some in (fields, answers))
     as_buses = sum(1 if field.kind == "element" else field.count for field in answers)
     for row, line in enumerate(lines):
-        words = line.split()
-        at = len(words) - (one_by_one if len(words) == total else as_buses)
-        bad = [i for i, word in enumerate(words) if i >= at and _UNKNOWN.fullmatch(word) and not _is_number(word)]
+        tokens = line.split()
+        at = len(tokens) - (one_by_one if len(tokens) == total else as_buses)
+        bad = [i for i, word in enumerate(tokens) if i >= at and _UNKNOWN.fullmatch(word) and not _is_number(word)]
         if bad:
-            unknown[row] = b" ".join(words[at:]).decode()
+            unknown[row] = b" ".join(tokens[at:]).decode()
             for i in bad:
-                words[i] = b"0"
-            cleaned[row] = b" ".join(words) + b"\n"
+                tokens[i] = b"0"
+            cleaned[row] = b" ".join(tokens) + b"\n"
     return cleaned, unknown
 
 
@@ -121,8 +122,8 @@ def _is_number(word: bytes) -> bool:
     return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", word) is not None
 
 
-def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
-    """Return the words of a line with each field of `buses`, written as one number, split into its codes.
+def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
+    """Return the tokens of a line with each field of `buses`, written as one number, split into its codes.
 
     The codes are split from the lowest bit on.
     """
@@ -130,12 +131,12 @@ def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Fie
     for field in fields:
         if field in buses:
             bits = field.count * field.bits
-            number = _number(words.pop(0), field, bits, line, bits)
+            number = _number(tokens.pop(0), field, bits, line, bits)
             mask = (1 << field.bits) - 1
             found += [b"%X" % (number >> i * field.bits & mask) for i in range(field.count)]
         else:
-            found += words[: field.count]
-            del words[: field.count]
+            found += tokens[: field.count]
+            del tokens[: field.count]
     return found
 
 
@@ -278,7 +279,7 @@ def write_vectors(
         columns = {**inputs, **(expected(task, inputs) if answers else {})}
         fields = (*task.inputs, *(task.outputs if answers else ()))
         out.write(format_lines(fields, columns))
-        advance(len(next(iter(inputs.values()))))
+        advance(number_of(inputs))
     return total
 
 
@@ -289,7 +290,7 @@ def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda 
     cases in its header if the input does; otherwise in its last line.
     """
     reader = Reader(cases)
-    task, total = Task.from_header(reader.header), 0
+    task, total = task_of(reader.header), 0
     stated = reader.header.get("cases", BELOW)
     out.write(header_lines(task, cases=stated, answers="yes"))
     for first, lines in reader.chunks():
@@ -338,26 +339,27 @@ def verify(
             "The answers must repeat the header of the vectors and each case; if they stand alone on their lines, "
             "give the vectors as well (--vectors)."
         )
-    task = task or Task.from_header(header)
-    judge = Collector(task, Profile.of(accept), keep)
+    task = task or task_of(header)
+    collector = Collector(task, Profile.of(accept), keep)
     stated = _stated_cases(task, header) if given is None else None
     pairs = _alone(task, reader, given) if given else _together(task, reader)
     for first, inputs, answered, unknown in pairs:
-        _judge_known(judge, first, inputs, answered, unknown)
-        advance(len(next(iter(inputs.values()))))
+        _judge_known(collector, first, inputs, answered, unknown)
+        advance(number_of(inputs))
         if stated:
             stated.compare(inputs, first)
     counts = [one.cases for one in (given, reader) if one]
     for count in counts:
-        if count not in (None, judge.cases):
+        if count not in (None, collector.cases):
             raise Incomplete(
-                f"There must be answers for {count} cases, as the line '# cases: {count}' says, not for {judge.cases}."
+                f"There must be answers for {count} cases, as the line '# cases: {count}' says, not for "
+                f"{collector.cases}."
             )
-    if judge.cases == 0:
+    if collector.cases == 0:
         raise Incomplete("There must be at least one answer; there is none.")
     if stated:
         stated.require_all()
-    report = judge.report()
+    report = collector.report()
     if given is None:
         report.unchecked = _unchecked(header, counts[0], stated)
     return report
@@ -373,15 +375,15 @@ def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | N
     return ""
 
 
-def _judge_known(judge: Collector, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
+def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
     """Judge a batch whose first case is on line `first`. Answers with unknown bits are wrong."""
-    count = len(next(iter(inputs.values())))
+    count = number_of(inputs)
     known = np.array([row for row in range(count) if row not in unknown], np.int64)
     if known.size:
-        some, theirs = ({name: column[known] for name, column in columns.items()} for columns in (inputs, answered))
-        judge.add(some, theirs, first, lambda number: f"line {first + known[number - first]}")
+        some, theirs = (select(columns, known) for columns in (inputs, answered))
+        collector.add(some, theirs, first, lambda number: f"line {first + known[number - first]}")
     if unknown:
-        judge.add_unknown(inputs, unknown, first)
+        collector.add_unknown(inputs, unknown, first)
 
 
 class _Stated:
@@ -420,7 +422,7 @@ class _Stated:
 
 def _hashes(columns: Columns) -> Array:
     """Return a hash of each row."""
-    result = np.zeros(len(next(iter(columns.values()))), np.uint64)
+    result = np.zeros(number_of(columns), np.uint64)
     for column in columns.values():
         for numbers in column.T.astype(np.uint64):
             result = (result ^ numbers) * np.uint64(0x9E3779B97F4A7C15)

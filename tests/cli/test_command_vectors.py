@@ -71,7 +71,7 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
 
 
 def test_every_setting_decides_answers_of_the_operations_that_have_it():
-    from mxnum.conformance.task import DECIDES, OPERATIONS, make_task
+    from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
 
     for operation in OPERATIONS:
         rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}

@@ -5,18 +5,10 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.conformance.calling import (
-    answers_of,
-    both,
-    fits,
-    fitted,
-    read_element_codes,
-    read_floats,
-    read_scale_codes,
-    unpacked,
-)
-from mxnum.conformance.cases import cases
-from mxnum.conformance.task import make_task
+from mxnum.conformance.bits import fits, fitted, unpacked
+from mxnum.conformance.calling import answers_of, both, read_element_codes, read_floats, read_scale_codes
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.operations import make_task
 from mxnum.formats import FLOATS
 from mxnum.interop.swizzle import swizzle_scales
 

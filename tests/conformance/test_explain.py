@@ -8,10 +8,10 @@ import pytest
 import mxnum as mx
 from mxnum import reference
 from mxnum.conformance import explain
-from mxnum.conformance.cases import cases
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale, fraction_text, number
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 def bits(*values, dtype=np.float32):

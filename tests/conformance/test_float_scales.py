@@ -13,17 +13,18 @@ import pytest
 import mxnum as mx
 from mxnum import formats, reference, stacks
 from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.calling import answers_of
-from mxnum.conformance.cases import cases
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.float_scales import joined
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
 from mxnum.conformance.hypotheses import hypotheses
-from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
+from mxnum.conformance.hypotheses.stacks import answer, applicable
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.judge import BUG, judge
-from mxnum.conformance.judging.right import as_floats, expected, scaled, tensor_scales, unsigned
-from mxnum.conformance.task import Task
+from mxnum.conformance.judging.right import expected, scaled, tensor_scales, unsigned
+from mxnum.conformance.operations import OPERATIONS, task_of
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import scale_dtype
 from mxnum.modes import FloatScaleRule
@@ -57,7 +58,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
     inputs = some(task, 40)
     got = expected(task, inputs)
     of_scale = {name: column for name, column in inputs.items() if name != "random"}
-    assert np.array_equal(expected(replace(task, operation="scale"), of_scale)["scale"], got["scale"])
+    assert np.array_equal(expected(replace(task, operation=OPERATIONS["scale"]), of_scale)["scale"], got["scale"])
     tensors = tensor_scales(inputs)
     for i, x in enumerate(as_floats(inputs["x"], task.source)):
         want = reference.quantize(
@@ -92,7 +93,7 @@ def test_values_are_those_of_the_reference(fmt, target):
 def test_the_header_states_the_task(fmt, modes):
     for operation in ("quantize", "scale", "dequantize", "encode"):
         task = make_task(operation, fmt, **deciding(operation, **modes))
-        again = Task.from_header(task.header())
+        again = task_of(task.header())
         assert (again.header(), again.inputs, again.outputs) == (task.header(), task.inputs, task.outputs)
 
 
@@ -144,7 +145,7 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
     if name == "torchao":
         smallest = caught.value.smallest
         assert f"Smallest failing input found: {smallest.body(report.task)}" in text
-        found = judge(report.task, smallest.inputs, answers_of(kernels.torchao, report.task, smallest.inputs), {})
+        found = judge(report.task, smallest.inputs, answers_of(kernels.torchao, report.task, smallest.inputs))
         assert found.verdicts[0] & BUG
 
 
@@ -177,7 +178,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
         largest = np.full((200, 1), abs(x).max(), dtype)
         inputs = {"x": unsigned(x), "largest": unsigned(largest), "scale": made.scales.reshape(-1, 1)}
         for field, want in (("scale", made.scales.reshape(-1, 1)), ("codes", made.codes)):
-            got = answer_of_stack(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
+            got = answer(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
             assert np.array_equal(got, want)
         of_value = make_task("dequantize", "nvfp4")
         pairs = {
@@ -185,7 +186,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             "largest": unsigned(largest.astype(np.float32)),
         }  # fmt: skip
         if source == "float32":
-            got = answer_of_stack(stack, "value")(of_value, pairs)
+            got = answer(stack, "value")(of_value, pairs)
             want = stacks.dequantize(made, stack)[:, :1]
             known = ~np.isnan(want)
             assert np.array_equal(got[known], unsigned(want)[known])
@@ -193,7 +194,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
 
 def test_which_stacks_are_asked():
     def names(*arguments, **modes):
-        return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
+        return [stack.name for stack in applicable(make_task(*arguments, **modes))]
 
     assert names("quantize", "nvfp4") == list(stacks.STACKS)
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mxnum.conformance.calling import answers_of
-from mxnum.conformance.cases import cases
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.libraries import LIBRARIES, peers, version
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mxnum.conformance.cases.generator import Generator
-from mxnum.conformance.check import search
-from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.operations import OPERATIONS, make_task
+from mxnum.conformance.shrink import search
 
 
 def random_case(task):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.operations import OPERATIONS, make_task
 from mxnum.conformance.vectors import CHUNK, Incomplete, answer_vectors, verify, write_vectors
 from mxnum.modes import Rounding
 from tests.conformance.test_task import deciding

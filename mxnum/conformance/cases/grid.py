@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.conformance.bits import as_floats
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
@@ -126,7 +127,7 @@ def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = Non
     It is exact, unless it falls below the range of float64, which is far below any element.
     """
     with np.errstate(all="ignore"):
-        wide = np.abs(np.ascontiguousarray(bits).view(numpy_dtype(source)).astype(np.float64))
+        wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mxnum.conformance.calling import fits, unpacked
+from mxnum.conformance.bits import fits, unpacked
 from mxnum.conformance.cases.arrays import as_memory, from_blocks, laid, to_blocks
 from mxnum.conformance.judging.judge import BUG, judge
-from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.task import Columns, Task, number_of, select
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array
@@ -160,7 +160,7 @@ def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
     if any(column[~whole].any() for column in answers.values()):
         return None
-    return tuple({name: column[whole] for name, column in some.items()} for some in (inputs, answers))  # type: ignore[return-value]
+    return select(inputs, whole), select(answers, whole)
 
 
 #: The arrangements, by the condition under which all answers are right.
@@ -209,7 +209,7 @@ def _values_at(change: Callable[[Array], Array | None]) -> Arranged:
 
 
 def _tried(task: Task) -> dict[str, Arranged]:
-    if task.operation != "dequantize":
+    if not task.takes_codes:
         return ARRANGEMENTS
     named = orders(task.block, task.element.bits)
     found = {f"they are for {name.replace('the right', 'the')}": _values_of(task, change) for name, change in named}
@@ -240,12 +240,12 @@ def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     answers = arranged[1]
     if any(not fits(answers[field.name], field.bits).all() for field in task.outputs):
         return False
-    count = len(next(iter(answers.values())))
+    count = number_of(answers)
     starts = [slice(0, FIRST), *(slice(start, start + BATCH) for start in range(FIRST, count, BATCH))]
     for rows in starts:
-        some, got = ({name: column[rows] for name, column in columns.items()} for columns in arranged)
-        size = len(next(iter(got.values())))
+        some, got = (select(columns, rows) for columns in arranged)
+        size = number_of(got)
         some |= repeated(one.tensor, size)
-        if size and (judge(task, some, got, {}).verdicts & BUG).any():
+        if size and (judge(task, some, got).verdicts & BUG).any():
             return False
     return True

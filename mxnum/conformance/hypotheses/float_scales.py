@@ -11,111 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxnum import stacks
+from mxnum.conformance.bits import as_floats, with_one_nan
 from mxnum.conformance.cases.grid import as_magnitudes
-from mxnum.conformance.judging.right import (
-    as_bits,
-    as_floats,
-    element_codes,
-    expected,
-    is_nan_scale,
-    scale_numbers,
-    tensor_scales,
-)
-from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.judging.right import expected, is_nan_scale, right, right_scales, scale_numbers, tensor_scales
+from mxnum.conformance.task import Answer, Columns, Task
 from mxnum.definition import by_numpy
 from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
-from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from mxnum.stacks import Stack
+from mxnum.modes import FloatScaleRule
 
-_NVFP4 = "e2m1", "e4m3"
-_SOURCES = "float32", "bfloat16", "float16"
-
-
-def applicable_stacks(task: Task) -> Iterator[Stack]:
-    """Yield the stacks that compute what a task asks for."""
-    fmt = task.format
-    if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
-        return
-    if task.operation not in ("quantize", "scale", "dequantize") or task.source.name not in _SOURCES:
-        return
-    if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
-        return
-    for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.operation == "dequantize"  # where it is the result's type
-        if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
-            yield stack
-
-
-def answer_of_stack(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
-    """Return `answered(task, inputs)`, which gives the stack's answers in a field.
-
-    Codes are the stack's codes for the scales that were answered.
-    """
-    made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
-
-    def answered(task: Task, inputs: Columns) -> Array:
-        with np.errstate(all="ignore"):
-            if field == "value":
-                return made(stack, task, inputs, _largest(task, inputs))
-            x = as_floats(inputs["x"], task.source).astype(np.float32)
-            finite = _largest(task, inputs)
-            found = made(stack, task, inputs, finite)
-            # The largest magnitude of a tensor with an infinity may be the infinity. For a tensor
-            # with a NaN, no answer_of_stack counts as wrong.
-            infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
-            given = inputs["answered"]
-            is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
-            return np.where(is_open[:, None], given, found)
-
-    return answered
-
-
-def _largest(task: Task, inputs: Columns) -> Array:
-    """Return the largest magnitude of each row's tensor; 1 without a tensor scale, where it does not matter."""
-    if "largest" not in inputs:
-        return np.ones((len(next(iter(inputs.values()))), 1), np.float32)
-    return as_floats(inputs["largest"], task.source)
-
-
-def _global(stack: Stack, task: Task, largest: Array) -> Array:
-    own = numpy_dtype(task.source) if stack.block_scale_in else np.dtype(np.float32)
-    return np.asarray(stack.global_scale(largest.astype(own)), np.float32)
-
-
-def _scales_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
-    x = as_floats(inputs["x"], task.source)
-    of_blocks = np.abs(x.astype(np.float32)).max(axis=1, keepdims=True)
-    found = np.asarray(stacks.block_scale_of(stack, x.dtype)(of_blocks, _global(stack, task, largest)), np.float32)
-    code = by_numpy.encode(np.abs(found), ELEMENTS["e4m3"])
-    return np.where(code == 0, stack.for_zero, code)
-
-
-def _codes_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
-    x = as_floats(inputs["x"], task.source).astype(np.float32)
-    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
-    factor = np.asarray(stack.factor(scales, _global(stack, task, largest)), np.float32)
-    scaled = x / factor if stack.divides else x * factor
-    code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
-    if not stack.keeps_negative_zero:
-        code = np.where(scaled == 0, 0, code)
-    if stack.nan_element is None:  # the hardware decides, by the sign of the NaN that it makes
-        return np.where(np.isnan(scaled), inputs["answered"], code)
-    return np.where(np.isnan(scaled), stack.nan_element, code)
-
-
-def _values_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
-    element = np.array(task.element.values())[inputs["code"]].astype(np.float32)
-    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
-    of_all = largest.astype(np.float32)
-    value = np.asarray(stack.decoded(element, scales, _global(stack, task, largest), of_all), np.float32)
-    value = value.astype(numpy_dtype(task.source))
-    bits, nan = as_bits(value, task.source), task.source.nan_code
-    return np.where(np.isnan(value), bits.dtype.type(nan or 0), bits)
-
-
-Answer = Callable[[Task, Columns], Array]
 _ONE = np.float32(1)
 
 #: Ways to compute m / (L t) in float32.
@@ -183,10 +87,7 @@ def values(task: Task) -> Iterator[tuple[str, Answer]]:
         s, t = _factor(task, inputs)
         with np.errstate(all="ignore"):
             value = np.array(task.element.values())[inputs["code"]].astype(np.float32) * (s * t)
-        bits = as_bits(
-            value.astype(as_floats(np.zeros(1, f"u{task.source.bits // 8}"), task.source).dtype), task.source
-        )
-        return np.where(np.isnan(value), bits.dtype.type(task.source.nan_code or 0), bits)
+        return with_one_nan(value.astype(numpy_dtype(task.source)), task.source)
 
     if task.has_tensor:
         yield "a product s t that is rounded to float32", product_first
@@ -203,13 +104,11 @@ def _number(task: Task) -> ElementFormat:
 
 
 def _scale(task: Task, inputs: Columns) -> Array:
-    plain = {name: column for name, column in inputs.items() if name != "scale"}
-    found: Array = expected(replace(task, operation="scale"), plain)["scale"]
-    return found.astype(np.int64)
+    return right_scales(task, inputs).astype(np.int64)
 
 
 def _codes(task: Task, inputs: Columns) -> Array:
-    return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
+    return right(task, inputs, "codes")
 
 
 def _by_rule(rule: FloatScaleRule) -> Answer:

@@ -1,4 +1,4 @@
-"""Describe one difference in words: inputs, answer, right answer, distance, and the rule."""
+"""Describe parts of a difference in words: numbers, codes, blocks, and how far an answer is from the right one."""
 
 from __future__ import annotations
 
@@ -6,53 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.calling import NO_CODE
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.explain import explain_element, explain_scale, number
-from mxnum.conformance.judging.judge import nan_codes, wrong_elements
-from mxnum.conformance.judging.right import as_floats, element_codes, is_nan_scale, tensor_scales
+from mxnum.conformance.judging.judge import nan_codes
+from mxnum.conformance.judging.right import is_nan_scale, tensor_scales
 from mxnum.conformance.task import Columns, Task
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-
-def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return a sentence or two about one case, whose columns have one row."""
-    match task.operation:
-        case "encode":
-            x, random = int(inputs["x"][0, 0]), _random(inputs, 0)
-            return element(task, x, None, random, int(got["code"][0, 0]), int(want["code"][0, 0]))
-        case "quantize":
-            return _block(task, inputs, got, want)
-        case "scale":
-            return f"{given(task, inputs)}: {scale(task, inputs, got, want)}"
-        case "dequantize":
-            return f"{given(task, inputs)}: {value(task.source, got, want)}"
-        case _:
-            return f"{given(task, inputs)}: {value(task.source, got, want)} by accumulation {task.accumulate}"
+#: Stands for the code of a value that no code has.
+NO_CODE = -(1 << 40)
 
 
 def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
     """Return a sentence about an answer with unknown bits, as it was written."""
     right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
-    return f"{given(task, inputs)}: got {shortened(written.split())}, unknown bits (X or Z), want {shortened(right)}"
-
-
-def given(task: Task, inputs: Columns) -> str:
-    """Return the inputs of a case in words."""
-    match task.operation:
-        case "encode":
-            return number_text(task, int(inputs["x"][0, 0]), _random(inputs, 0))
-        case "quantize" | "scale":
-            return block_text(task, _there(inputs)) + _of_tensor(inputs)
-        case "dequantize":
-            code, s = int(inputs["code"][0, 0]), int(inputs["scale"][0, 0])
-            meaning = f"code {hexadecimal(code, task.element.bits)} ({plain(task.element.value(code))}) at scale "
-            return meaning + f"{scale_text(task, s)}{_of_tensor(inputs)}"
-        case _:
-            digits = 2 * ((task.scale_bits + 7) // 8)
-            scales = [[f"{int(s):0{digits}X}" for s in inputs[name][0]] for name in ("a_scale", "b_scale")]
-            codes = [shortened([hexadecimal(int(c), task.element.bits)[2:] for c in inputs[n][0]]) for n in ("a", "b")]
-            return f"a = {codes[0]} at scales {' '.join(scales[0])}, b = {codes[1]} at {' '.join(scales[1])}"
+    got, given = shortened(written.split()), task.operation.given(task, inputs)
+    return f"{given}: got {got}, unknown bits (X or Z), want {shortened(right)}"
 
 
 def number_text(task: Task, x: int, random: int) -> str:
@@ -94,7 +64,7 @@ def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     text = f"got scale {scale_text(task, g) if fits else misfit(g, task.scale_bits)}, want {scale_text(task, w)}"
     if fits and not is_nan_scale(task, np.array([g, w])).any():
         text += f", {abs(g - w)} too {'high' if g > w else 'low'}"
-    return f"{text}. {explain_scale(task, inputs['x'][0], _tensor(inputs)).sentence()}"
+    return f"{text}. {explain_scale(task, inputs['x'][0], tensor_of(inputs)).sentence()}"
 
 
 def scale_text(task: Task, code: int) -> str:
@@ -105,14 +75,15 @@ def scale_text(task: Task, code: int) -> str:
     return f"{shown} ({f'2^{code - fmt.bias}' if fmt.power_of_two else plain(fmt.value(code))})"
 
 
-def _tensor(inputs: Columns) -> float | None:
+def tensor_of(inputs: Columns) -> float | None:
+    """Return the tensor scale of a case; None if the format has none."""
     found = tensor_scales(inputs)
     return None if found is None else float(found[0, 0])
 
 
-def _of_tensor(inputs: Columns) -> str:
+def of_tensor(inputs: Columns) -> str:
     """Return the tensor scale of a block in words; an empty string if there is none."""
-    found = _tensor(inputs)
+    found = tensor_of(inputs)
     return "" if found is None else f" (tensor scale {plain(found)})"
 
 
@@ -128,37 +99,7 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
     return text
 
 
-def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    x = inputs["x"][0]
-    start, scale_bits = given(task, inputs), task.scale_bits
-    s = int(got["scale"][0, 0])
-    wrong = wrong_elements(task, inputs, got)
-    codes, right = got["codes"][0], want["codes"][0]
-    has_meaning = 0 <= s < 1 << scale_bits and not bool(is_nan_scale(task, np.array(s)))
-    if s != int(want["scale"][0, 0]):
-        if not wrong.size or not has_meaning:
-            return f"{start}: {scale(task, inputs, got, want)}"
-        right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
-        start += " (not a block of NaN by choice)" if is_nan_scale(task, want["scale"])[0, 0] else " (scale by choice)"
-    if not wrong.size:  # other codes by choice
-        differing = np.flatnonzero(codes != right)
-        wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
-    # An element with another value is a better example than one with the other zero.
-    valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= {0, _minus_zero(task.element)}]
-    place = int(valued[0] if valued else wrong[0])
-    if has_meaning:
-        both = int(codes[place]), int(right[place])
-        about = element(task, int(x[place]), s, _random(inputs, place), *both, _tensor(inputs))
-        at = f"element {place} at scale {scale_text(task, s)}, {about}"
-    elif not 0 <= int(codes[place]) < 1 << task.element.bits:
-        at = f"element {place}: got {misfit(int(codes[place]), task.element.bits)}, want 0x{int(right[place]):X}."
-    else:
-        at = f"element codes in a block of NaN, element {place} 0x{int(codes[place]):X}."
-    several = f"{len(wrong)} of its {_there(inputs).size} codes are wrong; " if len(wrong) > 1 else ""
-    return f"{start}: {several}{at}"
-
-
-def _there(inputs: Columns) -> Array:
+def without_padding(inputs: Columns) -> Array:
     """Return the elements of a block, without the fill of a short one."""
     x: Array = inputs["x"][0]
     return x[~inputs["padding"][0]] if "padding" in inputs else x
@@ -169,10 +110,6 @@ def misfit(code: int, bits: int) -> str:
     if code == NO_CODE:
         return "a value that no code gives"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
-
-
-def _minus_zero(e: ElementFormat) -> int:
-    return 0 if e.integer else 1 << (e.bits - 1)
 
 
 def block_text(task: Task, x: Any) -> str:
@@ -221,5 +158,6 @@ def ordinal(fmt: ElementFormat, code: int) -> int:
     return -(code & (sign - 1)) if code & sign else code
 
 
-def _random(inputs: Columns, place: int) -> int:
+def random_word(inputs: Columns, place: int) -> int:
+    """Return the random word of one number of a case; 0 if there is none."""
     return int(inputs["random"][0, place]) if "random" in inputs else 0

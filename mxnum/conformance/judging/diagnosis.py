@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mxnum.conformance.calling import fits
-from mxnum.conformance.cases.coverage import has_nan
+from mxnum.conformance.bits import fits
+from mxnum.conformance.cases.batches import has_nan
 from mxnum.conformance.cases.grid import as_magnitudes
-from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, right, stuck_bits
-from mxnum.conformance.judging.judge import BUG, LABELS, UNJUDGED, class_names, classify, wrong_codes
-from mxnum.conformance.judging.right import expected, is_nan_scale, scaled, tensor_scales
-from mxnum.conformance.task import Columns, Field, Task
+from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, stuck_bits
+from mxnum.conformance.judging.judge import BUG, LABELS, UNJUDGED, wrong_codes
+from mxnum.conformance.judging.right import expected, is_nan_scale, right, scaled, tensor_scales
+from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
 #: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
@@ -108,9 +108,7 @@ class Diagnosis:
         """Record a batch. Hypotheses are tried only from the first bug on, because trying them costs time."""
         if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
             known = ~has_nan(self.task, inputs)
-            inputs, answers, labels = (
-                {name: column[known] for name, column in columns.items()} for columns in (inputs, answers, labels)
-            )
+            inputs, answers, labels = (select(columns, known) for columns in (inputs, answers, labels))
         if any(wrong_codes(found).any() for found in labels.values()):
             self._start()
         if self._alive is not None:
@@ -137,7 +135,7 @@ class Diagnosis:
             first = np.concatenate([np.flatnonzero(bug)[:FIRST], np.flatnonzero(judged & ~bug)[:FIRST]])
             for rows in (first, np.flatnonzero(judged)):
                 mine, of_rows = answers[name][rows], found[rows]
-                some = {**{key: column[rows] for key, column in given.items()}, "answered": mine}
+                some = {**select(given, rows), "answered": mine}
                 self._alive = [
                     tried
                     for tried in self._alive
@@ -226,16 +224,19 @@ class Diagnosis:
         if self._size <= KEPT and fields > {one.field for one in found}:
             found += self._again(pairs, fields - {one.field for one in found})._found(steady, inconsistent)
             fields -= {one.field for one in found}
-            classes = [classify(self.task, x, expected(self.task, x)) for x, _, _ in self._kept] if fields else []
+            classes = [self._classes(inputs) for inputs, _, _ in self._kept] if fields else []
             each = [
                 (name, one)
-                for index, name in enumerate(class_names(self.task) if fields else ())
+                for index, name in enumerate(self.task.operation.class_names(self.task) if fields else ())
                 for one in self._again(hypotheses, fields, [of == index for of in classes])._found(steady, inconsistent)
             ]
             for field_name in sorted(fields):
                 joined = _joined({name: one for name, one in each if one.field == field_name})
                 found += [one for one in joined if one.wrong >= FEWEST]
         return [self._checked(one) for one in found] if self._size <= KEPT else found
+
+    def _classes(self, inputs: Columns) -> Array:
+        return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
         """Return the number of wrong answers that the explanations leave over; 0 if there is no explanation."""
@@ -261,11 +262,14 @@ class Diagnosis:
             for inputs, answers, labels in self._kept:
                 judged, given = self._judged(output, inputs, answers, labels)
                 if one.field == found.field:
-                    names = np.array(class_names(self.task), object)
-                    judged &= ~np.isin(names[classify(self.task, inputs, expected(self.task, inputs))], found.classes)
+                    names = np.array(self.task.operation.class_names(self.task), object)
+                    judged &= ~np.isin(
+                        names[self._classes(inputs)],
+                        found.classes,
+                    )
                 rows = np.flatnonzero(judged)
                 got, of_rows = answers[one.field][rows], labels[one.field][rows]
-                some = {**{key: column[rows] for key, column in given.items()}, "answered": got}
+                some = {**select(given, rows), "answered": got}
                 if rows.size:
                     theirs = one.answer(self.task, some)
                     differs = self._differs(output, some, got, of_rows, theirs)
@@ -282,7 +286,7 @@ class Diagnosis:
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
             rows = slice(None) if chosen is None else chosen[index]
-            again.add(*({name: column[rows] for name, column in columns.items()} for columns in batch))
+            again.add(*(select(columns, rows) for columns in batch))
         return again
 
     def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:

@@ -1,20 +1,29 @@
 """Judge which answers differ from the right ones, and whether a difference is a legitimate choice or a bug.
 
-Every case gets a set of labels. The set is empty if the answer is right. It holds names of choices
-if another legitimate choice gives the answer, and ``BUG`` if no choice explains it.
+Every number of an answer gets labels, the bits of an integer: none if it is right, those of choices
+if another legitimate choice gives it, and ``BUG`` if no choice explains it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import mxnum as mx
-from mxnum.conformance.calling import fits
+from mxnum.conformance.bits import fits, sign_bits
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
-from mxnum.conformance.judging.right import element_codes, expected, is_nan_scale, scale_numbers, scaled, tensor_scales
-from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.judging.right import (
+    element_codes,
+    expected,
+    is_nan_scale,
+    right_scales,
+    scale_numbers,
+    scaled,
+    tensor_scales,
+)
+from mxnum.conformance.task import Columns, Task, number_of
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow
@@ -40,8 +49,6 @@ LABELS = {name: 2 << i for i, name in enumerate(CHOICES)}
 UNJUDGED = -1
 #: The wrong part of a case whose answer is not a code at all.
 MISFIT = "does not fit"
-#: Prefix of the tallies that count which codes NaNs became in an element without NaN.
-NAN_BECAME = "NaN became "
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale at its limit", "maximum beyond the largest", "ordinary")
 #: The classes of blocks in formats whose scales are floats.
@@ -64,57 +71,95 @@ class Consistency:
         return not (self.followed and self.kept)
 
 
+@dataclass(frozen=True)
+class Key:
+    """What a tally is about: a choice, and the kind of answers, if each kind may follow the choice or not."""
+
+    choice: str
+    kind: str = ""
+
+
+class Tallies:
+    """Counts of answers that follow choices. An implementation must make a choice throughout."""
+
+    def __init__(self) -> None:
+        self.choices: dict[Key, Consistency] = {}
+        #: In an element without NaN: the answers by each rule of `nan_codes`, and how often a NaN
+        #: became each code.
+        self.nan_rules: dict[str, Consistency] = {}
+        self.nan_became: Counter[int] = Counter()
+        #: How often a block of zeros got each scale code.
+        self.zero_scales: Counter[int] = Counter()
+
+    def add(self, key: Key, followed: Array, kept: Array) -> None:
+        """Count answers that follow a choice, and answers that could but do not."""
+        tally = self.choices.setdefault(key, Consistency())
+        tally.followed += int(followed.sum())
+        tally.kept += int(kept.sum())
+
+    def inconsistent(self) -> dict[str, Consistency]:
+        """Return the choices that only some answers follow."""
+        found = {key.choice: tally for key, tally in self.choices.items() if not tally.is_consistent}
+        others = [count for code, count in self.zero_scales.items() if code != 0]
+        if others and (self.zero_scales[0] or len(others) > 1):
+            found["zero_scale"] = Consistency(max(others), self.zero_scales.total() - max(others))
+        rules = self.nan_rules.values()
+        most = max(rules, key=lambda tally: tally.followed, default=Consistency())
+        if most.followed and all(tally.kept for tally in rules):  # none of the rules is followed for every NaN
+            found["nan_element"] = most
+        return found
+
+
 @dataclass
 class Judgement:
     """The judgement of one batch: a verdict and a class for each case."""
 
+    #: The union of the labels of each case.
     verdicts: Array
     classes: Array
     #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that have no
     #: meaning with the rest of the answer.
     labels: Columns
     #: For each case the first part that is wrong: "scale", the class of an element, or "value".
-    parts: list[str | None] = field(default_factory=list)
+    parts: list[str | None]
 
 
-def class_names(task: Task) -> tuple[str, ...]:
-    """Return the names of the classes of cases of this operation."""
-    if task.operation == "encode":
-        return PLACES
-    if task.operation not in ("quantize", "scale"):
-        return VALUE_CLASSES
-    return BLOCK_CLASSES if task.format.scale.power_of_two else FLOAT_SCALE_CLASSES
-
-
-def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Consistency]) -> Judgement:
+def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch. `tallies` collects how consistently choices are followed."""
     want = expected(task, inputs)
-    count = len(next(iter(inputs.values())))
-    wrong_place = np.full(count, -1, np.int64)
-    match task.operation:
-        case "encode":
-            found = _elements(task, inputs["x"], None, inputs.get("random"), answers["code"], want["code"], tallies)
-            labels = {"code": found}
-            wrong_place[(found[:, 0] & BUG) != 0] = 0
-        case "quantize":
-            labels, wrong_place = _quantized(task, inputs, answers, want, tallies)
-        case "scale":
-            labels = {"scale": _scales(task, inputs, answers["scale"], want["scale"], tallies)}
-        case _:
-            labels = {"value": _values(task.source, answers["value"], want["value"], tallies)}
-    verdicts = np.zeros(count, np.int64)
+    labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
+    verdicts = np.zeros(number_of(inputs), np.int64)
     for name, found in labels.items():
         verdicts |= np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
         if name == "codes":  # codes in a block of NaN mean nothing: the implementation may choose them
             loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
             verdicts[loose] |= LABELS["nan_block_codes"]
-    classes = classify(task, inputs, want)
-    return Judgement(verdicts, classes, labels, _parts(task, inputs, answers, verdicts, wrong_place))
+    classes = task.operation.classify(task, inputs, want)
+    return Judgement(verdicts, classes, labels, _parts(task, inputs, answers, labels))
 
 
-def _elements(
+def _parts(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> list[str | None]:
+    """Return the name of the wrong part of each case with a bug; None for the other cases."""
+    bug = np.any([wrong_codes(found).any(axis=1) for found in labels.values()], axis=0)
+    parts = np.full(len(bug), None, object)
+    parts[bug] = task.outputs[0].name
+    name = task.outputs[-1].name
+    if task.outputs[-1].kind == "element" and "x" in inputs:
+        bad = wrong_codes(labels[name])
+        rows = np.flatnonzero(bad.any(axis=1))
+        x = inputs["x"][rows, bad[rows].argmax(axis=1)].reshape(-1, 1)
+        scales = answers["scale"][rows].clip(0, (1 << task.scale_bits) - 1) if task.has_scales else None
+        tensor = tensor_scales(inputs) if task.has_scales else None
+        y = scaled(task, x, scales, None if tensor is None else tensor[rows])[:, 0]
+        parts[rows] = np.array(PLACES, object)[places(y, task.element)]
+    for output in task.outputs:
+        parts[~fits(answers[output.name], output.bits).all(axis=1)] = MISFIT
+    return list(parts)
+
+
+def element_labels(
     task: Task, x: Array, scales: Array | None, random: Array | None, got: Array, want: Array,
-    tallies: dict[str, Consistency], tensor: Array | None = None,
+    tallies: Tallies, tensor: Array | None = None,
 ) -> Array:  # fmt: skip
     """Return the labels of every element, given the scale codes and the tensor scales of the rows."""
     e = task.element
@@ -146,16 +191,14 @@ def _elements(
         settle("infinity", differs & np.isinf(magnitude), same)
         settle("overflow", differs & np.isfinite(magnitude), same)
     else:
-        _settle_nan(task, x, got, labels, tallies)
+        _label_nan(task, x, got, labels, tallies)
     clean = ~wrong_codes(labels).any(axis=1, keepdims=True)  # wrong rows say nothing about choices
     for name, followed, kept in settled:
-        tally = tallies.setdefault(name, Consistency())
-        tally.followed += int((followed & clean).sum())
-        tally.kept += int((kept & clean).sum())
+        tallies.add(Key(name), followed & clean, kept & clean)
     return labels
 
 
-def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[str, Consistency]) -> None:
+def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
     """Set the labels of NaNs in an element that has none, and count the code that each NaN became.
 
     Every rule of `nan_codes` is a legitimate choice.
@@ -163,7 +206,7 @@ def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[s
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
-    negative = (x >> (task.source.bits - 1)) != 0
+    negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
     if not task.takes_nan:  # the definition of `encode`, which cannot raise
         labels[nan & (got == task.element.max_code)] = 0
@@ -171,11 +214,10 @@ def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[s
         followed = nan & (got == np.where(negative, negative_code, positive_code))
         by_choice = followed & (labels != 0)
         labels[by_choice] = LABELS["nan_element"]
-        tally = tallies.setdefault(f"nan_element ({name})", Consistency())
+        tally = tallies.nan_rules.setdefault(name, Consistency())
         tally.followed += int(by_choice.sum())
         tally.kept += int((nan & ~followed).sum())
-    for code, count in zip(*np.unique(got[nan], return_counts=True), strict=True):
-        tallies.setdefault(f"{NAN_BECAME}{int(code)}", Consistency()).followed += int(count)
+    tallies.nan_became.update(got[nan].tolist())
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
@@ -206,127 +248,91 @@ def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array
     return (signs < 0) & (mx.decode(codes, wide, dtype="float64") <= -2)
 
 
-def _quantized(
-    task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: dict[str, Consistency]
-) -> tuple[Columns, Array]:
-    """Return the labels of scales and codes, and for each block the first wrong element (-1 if there is none)."""
-    x, random = inputs["x"], inputs.get("random")
-    got_scale, got = answers["scale"], answers["codes"]
-    of_scales = _scales(task, inputs, got_scale, want["scale"], tallies)
+def block_labels(task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
+    """Return the labels of the scales and codes of blocks."""
+    x, random, scale, got = inputs["x"], inputs.get("random"), answers["scale"], answers["codes"]
+    of_scales = scale_labels(task, inputs, scale, want["scale"], tallies)
     of_codes = np.full(x.shape, UNJUDGED, np.int64)
     of_codes[~fits(got, task.element.bits)] = BUG
-
     # Elements are judged for the scale that was answered, if that is right or a choice, and not
     # NaN.
-    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~is_nan_scale(task, got_scale)[:, 0])
+    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~is_nan_scale(task, scale)[:, 0])
     if rows.size:
         words, tensor = (None if column is None else column[rows] for column in (random, tensor_scales(inputs)))
-        right = element_codes(task, x[rows], got_scale[rows], words, tensor)
-        of_codes[rows] = _elements(task, x[rows], got_scale[rows], words, got[rows], right, tallies, tensor)
-    bad = wrong_codes(of_codes)
-    return {"scale": of_scales, "codes": of_codes}, np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
+        right = element_codes(task, x[rows], scale[rows], words, tensor)
+        of_codes[rows] = element_labels(task, x[rows], scale[rows], words, got[rows], right, tallies, tensor)
+    return {"scale": of_scales, "codes": of_codes}
 
 
-def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
-    """Return the verdicts on the scale codes of blocks."""
+def scale_labels(task: Task, inputs: Columns, got: Array, want: Array, tallies: Tallies) -> Array:
+    """Return the labels of the scale codes of blocks."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
-    verdicts = np.where(got == want, 0, BUG)
+    labels = np.where(got == want, 0, BUG)
     known = fits(got, task.scale_bits) & ~is_nan_scale(task, got)
     special = ~np.isfinite(magnitude).all(axis=1)
     zero = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0) == 0
     other = Nonfinite.ELEMENT if task.nonfinite == Nonfinite.BLOCK else Nonfinite.BLOCK
-    alternative = expected(replace(task, operation="scale", nonfinite=other), inputs)["scale"][:, 0]
-    for kind, rows in (("NaN", np.isnan(magnitude).any(axis=1)), ("infinity", ~np.isnan(magnitude).any(axis=1))):
-        rows = rows & special
+    alternative = right_scales(replace(task, nonfinite=other), inputs)[:, 0]
+    has_nan = np.isnan(magnitude).any(axis=1)
+    for kind, rows in (("NaN", has_nan), ("infinity", special & ~has_nan)):
         # If NaN stays in its element, a block whose only finite numbers are zeros has the scale of
         # zeros.
         followed = rows & (got != want) & ((got == alternative) | (zero & known))
-        tally = tallies.setdefault(f"nonfinite ({kind})", Consistency())
-        tally.followed += int(followed.sum())
-        tally.kept += int((rows & (got == want)).sum())
-        verdicts[followed] = LABELS["nonfinite"]
-        verdicts[followed & (got != alternative)] |= LABELS["zero_scale"]
-    followed = zero & ~special & (got != want) & known
-    verdicts[followed] = LABELS["zero_scale"]
-    by_element = zero & known & (~special | (verdicts == LABELS["nonfinite"] | LABELS["zero_scale"]))
-    for code in np.unique(got[by_element]):
-        tallies.setdefault(f"zero_scale ({int(code)})", Consistency()).followed += int(
-            (by_element & (got == code)).sum()
-        )
-    return verdicts.reshape(-1, 1)
+        tallies.add(Key("nonfinite", kind), followed, rows & (got == want))
+        labels[followed] = LABELS["nonfinite"]
+        labels[followed & (got != alternative)] |= LABELS["zero_scale"]
+    labels[zero & ~special & (got != want) & known] = LABELS["zero_scale"]
+    by_element = zero & known & (~special | (labels == LABELS["nonfinite"] | LABELS["zero_scale"]))
+    tallies.zero_scales.update(got[by_element].tolist())
+    return labels.reshape(-1, 1)
 
 
-def _values(target: ElementFormat, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
+def float_labels(target: ElementFormat, got: Array, want: Array, tallies: Tallies) -> Array:
     """Return the labels of dequantized floats and dot products."""
     sign = got.dtype.type(1 << (target.bits - 1))
     labels = np.where(got == want, 0, BUG)
     nan = ((want & ~sign) > target.max_code + 1) & ((got & ~sign) > target.max_code + 1) & (got != want)
     labels[nan] = LABELS["nan_code"]
-    tallies.setdefault("nan_code", Consistency()).followed += int(nan.sum())
+    tallies.add(Key("nan_code"), nan, np.zeros(1, bool))
     minus = (want == sign) & (got == 0)
     labels[minus] = LABELS["minus_zero"]
-    tally = tallies.setdefault("minus_zero", Consistency())
-    tally.followed += int(minus.sum())
-    tally.kept += int(((want == sign) & (got == want)).sum())
+    tallies.add(Key("minus_zero"), minus, (want == sign) & (got == want))
     return labels
 
 
-def classify(task: Task, inputs: Columns, want: Columns) -> Array:
-    """Return an index into `class_names` for each case."""
-    if task.operation == "encode":
-        return places(as_magnitudes(inputs["x"], task.source), task.element)[:, 0]
-    names = class_names(task)
-    if task.operation in ("quantize", "scale"):
-        magnitude = as_magnitudes(inputs["x"], task.source)
-        finite = np.isfinite(magnitude)
-        largest = np.where(finite, magnitude, 0).max(axis=1, initial=0)
-        block = expected(replace(task, operation="scale", nonfinite=Nonfinite.ELEMENT), inputs)["scale"][:, 0]
-        number, tensor, scale = scale_numbers(task, block), tensor_scales(inputs), task.format.scale
-        most = task.element.max * number * (1.0 if tensor is None else tensor[:, 0].astype(np.float64))
-        found = np.full(len(largest), names.index("ordinary"))
-        found[largest > most] = names.index("maximum beyond the largest")
-        if scale.number is None:
-            exponent = np.frexp(np.where(largest > 0, largest, 1))[1] - 1 - task.element.emax
-            found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale at its limit")
-        else:
-            found[(largest > most) & (block == scale.max_code)] = names.index("scale at its limit")
-            found[number < scale.number.min_normal] = names.index("scale subnormal")
-            found[number == 0] = names.index("scale zero")
-        found[largest == 0] = names.index("all zero")
-        found[~finite.all(axis=1)] = names.index("NaN or infinity inside")
-        return found
-    value = as_magnitudes(want["value"], task.source)[:, 0]
-    found = np.full(len(value), names.index("ordinary"))
-    found[value < task.source.min_normal] = names.index("subnormal result")
-    found[value == 0] = names.index("zero")
-    found[np.isinf(value)] = names.index("infinity")
-    found[np.isnan(value)] = names.index("NaN")
+def classify_blocks(task: Task, inputs: Columns) -> Array:
+    """Return an index into the class names of blocks for each block."""
+    names = task.operation.class_names(task)
+    magnitude = as_magnitudes(inputs["x"], task.source)
+    finite = np.isfinite(magnitude)
+    largest = np.where(finite, magnitude, 0).max(axis=1, initial=0)
+    block = right_scales(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)[:, 0]
+    number, tensor, scale = scale_numbers(task, block), tensor_scales(inputs), task.format.scale
+    most = task.element.max * number * (1.0 if tensor is None else tensor[:, 0].astype(np.float64))
+    found = np.full(len(largest), names.index("ordinary"))
+    found[largest > most] = names.index("maximum beyond the largest")
+    if scale.number is None:
+        exponent = np.frexp(np.where(largest > 0, largest, 1))[1] - 1 - task.element.emax
+        found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale at its limit")
+    else:
+        found[(largest > most) & (block == scale.max_code)] = names.index("scale at its limit")
+        found[number < scale.number.min_normal] = names.index("scale subnormal")
+        found[number == 0] = names.index("scale zero")
+    found[largest == 0] = names.index("all zero")
+    found[~finite.all(axis=1)] = names.index("NaN or infinity inside")
     return found
 
 
-def _parts(task: Task, inputs: Columns, answers: Columns, verdicts: Array, wrong_place: Array) -> list[str | None]:
-    """Return the name of the wrong part of each case with a bug; None for the other cases."""
-    bug = (verdicts & BUG) != 0
-    parts = np.full(len(verdicts), None, object)
-    parts[bug] = "value" if task.operation in ("dequantize", "dot") else "scale"
-    rows = np.flatnonzero(bug & (wrong_place >= 0))
-    if rows.size:
-        scales, tensor = None, tensor_scales(inputs) if task.operation == "quantize" else None
-        if task.operation == "quantize":
-            scales = answers["scale"][rows].clip(0, (1 << task.scale_bits) - 1)
-        x = inputs["x"][rows, wrong_place[rows]].reshape(-1, 1)
-        y = scaled(task, x, scales, None if tensor is None else tensor[rows])[:, 0]
-        parts[rows] = np.array(PLACES, object)[places(y, task.element)]
-    for output in task.outputs:
-        parts[~fits(answers[output.name], output.bits).all(axis=1)] = MISFIT
-    return list(parts)
-
-
-def wrong_elements(task: Task, inputs: Columns, answers: Columns) -> Array:
-    """Return the indices of the elements that are wrong for the scale answered, in one case of quantize."""
-    labels, _ = _quantized(task, inputs, answers, expected(task, inputs), {})
-    return np.flatnonzero(wrong_codes(labels["codes"][0]))
+def classify_values(target: ElementFormat, values: Array) -> Array:
+    """Return an index into `VALUE_CLASSES` for each float."""
+    value = as_magnitudes(values, target)
+    found = np.full(len(value), VALUE_CLASSES.index("ordinary"))
+    found[value < target.min_normal] = VALUE_CLASSES.index("subnormal result")
+    found[value == 0] = VALUE_CLASSES.index("zero")
+    found[np.isinf(value)] = VALUE_CLASSES.index("infinity")
+    found[np.isnan(value)] = VALUE_CLASSES.index("NaN")
+    return found
 
 
 def wrong_codes(labels: Array) -> Array:

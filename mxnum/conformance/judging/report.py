@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mxnum import errors
-from mxnum.conformance.judging import describe as words
+from mxnum.conformance.judging.describe import describe_unknown
 from mxnum.conformance.judging.diagnosis import Explanation
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
@@ -54,8 +54,8 @@ class Case:
     def body(self, task: Task) -> str:
         """Return the difference in words."""
         if self.written:
-            return words.describe_unknown(task, self.inputs, self.written, self.want)
-        return words.describe(task, self.inputs, self.answers, self.want)
+            return describe_unknown(task, self.inputs, self.written, self.want)
+        return task.operation.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
         """Return the difference in words, with its location."""
@@ -130,7 +130,7 @@ class Report:
     def text(self) -> str:
         """Return the whole report as text for users."""
         task = self.task
-        unit = "cases" if not self.arrays else "elements" if task.operation == "dequantize" else "blocks"
+        unit = "cases" if not self.arrays else "elements" if task.takes_codes else "blocks"
         what = f"{self.cases} {unit}{f' in {len(self.arrays)} arrays' * bool(self.arrays)}"
         differing = sum(self.choices.values())
         head = f"{task.operation}, {task.format.name}: {what}"

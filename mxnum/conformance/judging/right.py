@@ -12,54 +12,54 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
 from mxnum.definition import by_numpy
-from mxnum.formats import E8M0, ElementFormat
-from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, scale_dtype
-from mxnum.modes import Nonfinite, Rounding
-
-
-def as_floats(bits: Array, source: ElementFormat) -> Array:
-    """Return bit patterns viewed as floats."""
-    return np.ascontiguousarray(bits).view(numpy_dtype(source))
-
-
-def as_bits(values: Any, source: ElementFormat) -> Array:
-    """Return floats viewed as bit patterns."""
-    return np.ascontiguousarray(values).view(f"u{source.bits // 8}")
+from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype
+from mxnum.modes import FloatScaleRule, Nonfinite, Rounding
 
 
 def expected(task: Task, inputs: Columns) -> Columns:
     """Return the right outputs of every case: arrays of shape (cases, fields)."""
-    match task.operation:
-        case "encode":
-            return {"code": element_codes(task, inputs["x"], None, inputs.get("random"))}
-        case "quantize":
-            q = _quantized(task, inputs, inputs.get("random"))
-            return {"scale": unsigned(q.scales), "codes": q.codes}
-        case "scale":
-            return {"scale": unsigned(_quantized(replace(task, rounding=Rounding.RNE), inputs, None).scales)}
-        case "dequantize":
-            how = task.element, task.format.scale, (1, 1), task.source, tensor_scales(inputs)
-            return {"value": by_numpy.dequantize(inputs["code"], inputs["scale"], *how)}
-        case _:
-            tensor = None if task.format.tensor_scale is None else 1.0
-            scales = (inputs[name][:, None, :].view(scale_dtype(task.format.scale)) for name in ("a_scale", "b_scale"))
-            codes = (inputs[name][:, None, :] for name in ("a", "b"))
-            sides = zip(codes, scales, strict=True)
-            a, b = (mx.MXArray.from_parts(*side, task.format, tensor_scale=tensor) for side in sides)
-            value = mx.matmul(a, b.transpose(0, 2, 1), accumulate=task.accumulate)
-            return {"value": as_bits(value[:, :, 0], task.source)}
+    return task.operation.expected(task, inputs)
 
 
-def _quantized(task: Task, inputs: Columns, words: Array | None) -> by_numpy.Quantized:
+def right(task: Task, inputs: Columns, field: str) -> Array:
+    """Return the right answers in a field; the codes of blocks are those for the scales that were answered."""
+    if field == "codes":
+        return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
+    return expected(task, inputs)[field]
+
+
+def right_blocks(task: Task, inputs: Columns) -> Columns:
+    """Return the right scale and codes of each block."""
+    q = _quantized(task, inputs, inputs.get("random"))
+    return {"scale": unsigned(q.scales), "codes": q.codes}
+
+
+def right_scales(task: Task, inputs: Columns) -> Array:
+    """Return the right scale code of each block."""
+    return unsigned(_quantized(replace(task, rounding=Rounding.RNE), inputs, None).scales)
+
+
+def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Quantized:
     """Return the quantized inputs, with each row as one block."""
     x, blocks, tensor, scales = as_floats(inputs["x"], task.source), (1, task.block), tensor_scales(inputs), None
     if by_numpy.looks_at_elements(task.scale_rule):
         how: Any = {"scale_rule": task.scale_rule, "nonfinite": task.nonfinite, "tensor_scale": tensor}
         scales = mx.shared_scale(x, task.format, blocks=blocks, **how)
-    return by_numpy.quantize(x, task.format, blocks, _settings(task), scales, words, tensor)
+    return by_numpy.quantize(x, task.format, blocks, _settings(task), scales, random, tensor)
+
+
+def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
+    """Return the scale codes of rows of numbers by their maxima alone, also under rules that look at elements."""
+    chooses = by_numpy.looks_at_elements(task.scale_rule)
+    rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
+    asked = by_numpy.Settings(scale_rule=rule, nonfinite=Nonfinite.ELEMENT)
+    made = by_numpy.quantize(as_floats(x, task.source), task.format, (1, x.shape[1]), asked, tensor_scale=tensor)
+    return unsigned(made.scales)
 
 
 def tensor_scales(inputs: Columns) -> Array | None:
@@ -88,6 +88,11 @@ def unsigned(scales: Array) -> Array:
     return np.ascontiguousarray(scales).view(f"u{scales.itemsize}")
 
 
+def held(task: Task, scales: Array) -> Array:
+    """Return scale codes in the integer type of the format's scales."""
+    return np.ascontiguousarray(scales.astype(f"u{task.format.scale.bits // 8}"))
+
+
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
@@ -101,11 +106,11 @@ def element_codes(
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    blocks, fmt, kept = (1, max(1, x.shape[1])), task.format, tensor
     if scales is None:  # at scale 1, in E8M0, which every element can have
-        fmt, scales, kept = mx.MXFormat(task.element), np.full((len(x), 1), E8M0.bias, np.uint8), None
-    held = np.ascontiguousarray(scales.reshape(-1, 1).astype(f"u{fmt.scale.bits // 8}"))
-    return by_numpy.quantize(floats, fmt, blocks, asked, held, random, kept).codes
+        task = replace(task, format=mx.MXFormat(task.element))
+        scales, tensor = np.full(len(x), E8M0.bias), None
+    blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))
+    return by_numpy.quantize(floats, task.format, blocks, asked, rows, random, tensor).codes
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
@@ -115,8 +120,8 @@ def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = No
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
-    held = np.broadcast_to(scales.astype(f"u{task.format.scale.bits // 8}"), x.shape)
-    return by_numpy.quotients(as_floats(x, task.source), task.format.scale, held, tensor)
+    rows = np.broadcast_to(held(task, scales), x.shape)
+    return by_numpy.quotients(as_floats(x, task.source), task.format.scale, rows, tensor)
 
 
 def scale_numbers(task: Task, scales: Array) -> Array:
@@ -124,8 +129,8 @@ def scale_numbers(task: Task, scales: Array) -> Array:
     scale = task.format.scale
     if scale.number is None:
         return np.where(scales == scale.nan_code, np.nan, np.ldexp(1.0, scales.astype(np.int64) - scale.bias))
-    held = np.ascontiguousarray(scales.astype(f"u{scale.bits // 8}"))
-    return by_numpy.scale_numbers(held if scale.bits == 8 else held.view(numpy_dtype(scale.number)), scale)
+    rows = held(task, scales)
+    return by_numpy.scale_numbers(rows if scale.bits == 8 else rows.view(numpy_dtype(scale.number)), scale)
 
 
 def is_nan_scale(task: Task, scales: Array) -> Array:
@@ -136,17 +141,6 @@ def is_nan_scale(task: Task, scales: Array) -> Array:
     return np.asarray(scales > scale.number.max_code + (scale.number.infinity_code is not None))
 
 
-def replace_block(task: Task, block: int) -> mx.MXFormat:
-    """Return the task's format in blocks of another length."""
-    fmt = task.format
-    return mx.MXFormat(task.element, fmt.scale, max(1, block), fmt.name, fmt.tensor_scale)
-
-
 def _settings(task: Task) -> by_numpy.Settings:
-    return by_numpy.Settings(
-        task.rounding,
-        task.overflow,
-        task.scale_rule,
-        task.nonfinite,
-        sr_bits=task.sr_bits if task.is_stochastic else 30,
-    )
+    random_bits = task.sr_bits if task.is_stochastic else 30
+    return by_numpy.Settings(task.rounding, task.overflow, task.scale_rule, task.nonfinite, sr_bits=random_bits)

@@ -10,8 +10,8 @@ from mxnum import errors
 from mxnum.conformance.calling import OF_TENSORS, SCALES, chosen
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.report import ConformanceError, Profile, StochasticReport
+from mxnum.conformance.operations import known, make_task
 from mxnum.conformance.stochastic.trial import Trial
-from mxnum.conformance.task import known, make_task
 from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.formats import MXFormat
 
@@ -86,17 +86,17 @@ def check_stochastic(
     rounding = modes.pop("rounding", "sr")
     errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
     task = make_task(operation, format, **known(modes))
-    by_elements = operation == "quantize" and looks_at_elements(task.scale_rule)
+    by_elements = task.has_scales and looks_at_elements(task.scale_rule)
     errors.require(not by_elements, "scale_rule", "'nearest' or 'rceil' for check_stochastic", str(task.scale_rule))
-    errors.require(operation == "encode" or task.block > 1, "block", "at least 2 for quantize", task.block)
+    errors.require(not task.has_scales or task.block > 1, "block", "at least 2 for quantize", task.block)
     if sr_bits is not None:
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 64)
     for name, value, most in (("bias", bias, 0.25), ("power", power, 0.9999), ("false_alarm", false_alarm, 0.5)):
         errors.require(0 < value <= most, name, f"above 0 and at most {most}", value)
     seeds = takes_seed(function) if seeded is None else bool(seeded)
-    words = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
+    rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
     form = chosen(arrays), errors.choose("scales", scales, SCALES)
-    trial = Trial(function, task, sr_bits, seeds, words, *form)
+    trial = Trial(function, task, sr_bits, seeds, rng, *form)
     report = trial.run(bias, power, false_alarm, Profile.of(accept))
     if not report.conforms or (strict and not report.is_equal):
         raise ConformanceError(report)

@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 
 import mxnum as mx
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases import grid
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import fraction_text, number
 from mxnum.conformance.judging.describe import code_text
-from mxnum.conformance.judging.right import as_floats
 from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest
 from mxnum.conformance.task import Task
 from mxnum.memory.dtypes import Array
@@ -54,13 +54,13 @@ class Chance:
         return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
 
     def text(self, task: Task) -> str:
-        """Return the number and its neighbours in words."""
+        """Return the number and its neighbours in rng."""
         below, above = (code_text(task, code) for code in (self.below, self.above))
         at = fraction_text(self.delta)
         return f"{number(self.value)}, at {at} of the way from {below} to {above}"
 
 
-def chances(task: Task, words: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
+def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
     """Return cases in at most `GAPS` gaps, with both signs: irregular fractions, halves and small fractions.
 
     The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which grows as `bias`, the
@@ -74,18 +74,18 @@ def chances(task: Task, words: Generator, bias: float, reach: float = math.inf) 
     wanted += [2.0**-60] * 2  # nearly zero; the source can represent it in the first gap only
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
-        asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(words, 2)]
-    signs = np.where(words.chance(0.5, len(asked)), -1, 1)
+        asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
+    signs = np.where(rng.chance(0.5, len(asked)), -1, 1)
     signs[len(wanted) - 2 :] = np.resize([1, -1], len(asked) - len(wanted) + 2)
     return between(task, [(*gaps[i], delta, sign) for (i, delta), sign in zip(asked, signs.tolist(), strict=True)])
 
 
-def survey(task: Task, words: Generator, reach: float = math.inf) -> list[Chance]:
+def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
     """Return two cases in each gap, with alternating signs, if there are more than `GAPS` gaps; otherwise none."""
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
         return []
-    fractions = irregular(words, 2 * len(gaps))
+    fractions = irregular(rng, 2 * len(gaps))
     return between(
         task, [(*gap, delta, (-1) ** i) for i, (gap, delta) in enumerate(zip(gaps * 2, fractions, strict=True))]
     )
@@ -103,9 +103,9 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     )
 
 
-def irregular(words: Generator, count: int) -> list[float]:
+def irregular(rng: Generator, count: int) -> list[float]:
     """Return random fractions between 1/8 and 7/8 with 17 bits."""
-    return [float(odd) / 2**17 for odd in 2 * words.integers(2**13, 7 * 2**13 - 1, count) + 1]
+    return [float(odd) / 2**17 for odd in 2 * rng.integers(2**13, 7 * 2**13 - 1, count) + 1]
 
 
 def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:

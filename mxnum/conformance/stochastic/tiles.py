@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, update_wrapper
 from typing import Any
 
 import numpy as np
 
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.calling import answers_of
 from mxnum.conformance.cases import grid
 from mxnum.conformance.cases.generator import Generator
-from mxnum.conformance.judging.right import as_floats, expected, scale_numbers, tensor_scales, with_tensor
+from mxnum.conformance.judging.right import expected, right_scales, scale_numbers, tensor_scales, with_tensor
 from mxnum.conformance.stochastic.chances import Chance
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array, code_dtype
@@ -86,7 +87,7 @@ def _largest_of_tensor(task: Task) -> int:
 def factors(task: Task, x: Array) -> Array:
     """Return the divisor of the elements in each row, if none of them is drawn for."""
     inputs = inputs_of(task, x)
-    numbers = scale_numbers(task, expected(replace(task, operation="scale"), inputs)["scale"][:, 0])
+    numbers = scale_numbers(task, right_scales(task, inputs)[:, 0])
     tensor = tensor_scales(inputs)
     return numbers if tensor is None else numbers * tensor[:, 0].astype(np.float64)
 
@@ -97,7 +98,7 @@ def largest_quotient(task: Task) -> float:
     It is a value of the element, or a number beyond the largest if that saturates. A block with it
     has the factor 1.
     """
-    if task.operation == "encode":
+    if not task.has_scales:
         return np.inf
     if task.format.scale.number is None:
         top = 2.0**task.element.emax
@@ -130,18 +131,18 @@ def still_numbers(task: Task, reach: float) -> Array:
     return np.concatenate([bits, grid.narrowed(special, task.source)])
 
 
-def make_tile(task: Task, chances: list[Chance], words: Generator, repeats: int = REPEATS) -> Tile:
+def make_tile(task: Task, chances: list[Chance], rng: Generator, repeats: int = REPEATS) -> Tile:
     """Return a tile in which every case occurs at least `repeats` times."""
     values, reach = np.array([chance.value for chance in chances]), largest_quotient(task)
     still = still_numbers(task, reach)
-    if task.operation == "encode":
+    if not task.has_scales:
         x = np.concatenate([np.tile(grid.narrowed(values, task.source), repeats), still])[:, None]
         ids = np.concatenate([np.tile(np.arange(len(values)), repeats), len(values) + np.arange(len(still))])[:, None]
         return _tile(task, chances, x, ids, ids[:, 0] >= len(values))
     rows, length = -(-repeats * len(values) // (task.block - 1)), task.block - 1
     ids = np.resize(np.arange(len(values)), (rows, length))
     ids = np.concatenate([np.full((rows, 1), len(values)), ids], axis=1)  # each block: its anchor, then its cases
-    order = np.argsort(words.integers(0, 1 << 40, ids.shape), axis=1)
+    order = np.argsort(rng.integers(0, 1 << 40, ids.shape), axis=1)
     ids = np.take_along_axis(ids, order, axis=1)
     drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
     quiet = _still_rows(task, still, reach)
@@ -151,9 +152,9 @@ def make_tile(task: Task, chances: list[Chance], words: Generator, repeats: int 
     )
 
 
-def constant_tile(task: Task, chance: Chance, words: Generator) -> Tile:
+def constant_tile(task: Task, chance: Chance, rng: Generator) -> Tile:
     """Return a tile with the same number everywhere, except for the anchors of blocks."""
-    tile = make_tile(task, [chance], words, repeats=1 if task.operation == "encode" else task.block - 1)
+    tile = make_tile(task, [chance], rng, repeats=1 if not task.has_scales else task.block - 1)
     drawn = ~tile.is_still
     return _tile(task, [chance], tile.x[drawn], tile.ids[drawn], tile.is_still[drawn])
 
@@ -200,13 +201,13 @@ class Tally:
         function: Callable[..., Any],
         tile: Tile,
         copies: int,
-        words: Generator,
+        rng: Generator,
         arrays: str = "numpy",
         scales: str = "plain",
     ) -> None:
         self._function, self.tile, self._form = function, tile, (arrays, scales)
         rows = np.tile(np.arange(len(tile.x)), copies)
-        self.rows = rows[np.argsort(words.integers(0, 1 << 40, len(rows)))]
+        self.rows = rows[np.argsort(rng.integers(0, 1 << 40, len(rows)))]
         self.ids = tile.ids[self.rows]
         #: How often each number became each code, in blocks with the right scale.
         self.codes = np.zeros((tile.numbers, COLUMNS), np.int64)

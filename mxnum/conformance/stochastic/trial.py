@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases.generator import Generator
-from mxnum.conformance.judging import describe as words
+from mxnum.conformance.judging import describe
 from mxnum.conformance.judging.describe import code_text
 from mxnum.conformance.judging.judge import BUG, LABELS, judge
 from mxnum.conformance.judging.report import Profile, StochasticReport, add_choice, add_problem
-from mxnum.conformance.judging.right import as_floats, expected
+from mxnum.conformance.judging.right import expected, right_scales
 from mxnum.conformance.stochastic.chances import (
     NEAREST,
     Chance,
@@ -27,13 +28,13 @@ from mxnum.conformance.stochastic.chances import (
     survey,
 )
 from mxnum.conformance.stochastic.statistics import (
+    comparisons,
     draws_for,
     echoes,
     groups,
     likeness,
     same_answers,
     smallest_correlation,
-    comparisons,
     weakest,
 )
 from mxnum.conformance.stochastic.tiles import (
@@ -58,7 +59,7 @@ STAYS = "Nothing to draw"
 def judge_scales(report: StochasticReport, tally: Tally) -> None:
     """Judge the scales of the blocks in which something is drawn, and add problems to the report."""
     tile, task = tally.tile, tally.tile.task
-    if task.operation == "encode":
+    if not task.has_scales:
         return
     drawn = np.flatnonzero(~tile.is_still)
     got = tally.scales[drawn]
@@ -70,7 +71,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     named = zip(tally.scale_codes(columns).tolist(), columns.tolist(), strict=True)
     seen = [(f"0x{code:02X}", column) for code, column in sorted(named)] + [("others", OTHERS), ("no code", NO_CODE)]
     codes = ", ".join(f"{name} ({got[row, column]} times)" for name, column in seen if got[row, column])
-    x = words.block_text(task, tile.x[drawn[row]])
+    x = describe.block_text(task, tile.x[drawn[row]])
     want = tile.scales[drawn[row]]
     text = f"{int(wrong.sum())} of {int(got.sum())} blocks, e.g. {x}: got {codes}, want 0x{want:02X}."
     add_problem(report, "Scales", text)
@@ -82,7 +83,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     for rule in scale_rules(task.format):
         if looks_at_elements(rule):
             continue
-        other = expected(replace(task, operation="scale", scale_rule=rule), inputs_of(task, tile.x))["scale"][:, 0]
+        other = right_scales(replace(task, scale_rule=rule), inputs_of(task, tile.x))[:, 0]
         if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
@@ -127,7 +128,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if row.sum() != row[steady_code]:
             x = float(as_floats(tile.x.ravel()[place : place + 1], task.source)[0])
             codes = ", ".join(f"{code_text(task, c)} {row[c]} times" for c in np.flatnonzero(row).tolist())
-            moved.append(f"{words.plain(x)} becomes {codes}; it has one right code, so nothing is to be drawn.")
+            moved.append(f"{describe.plain(x)} becomes {codes}; it has one right code, so nothing is to be drawn.")
     if moved:
         text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes move."
         add_problem(report, "Moved", text)
@@ -136,23 +137,23 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
     rows = np.flatnonzero(tile.is_still)
     scales = tally.scales[rows]
     steady = (np.count_nonzero(tally.codes[tile.ids[rows]], axis=2) <= 1).all(axis=1)
-    if task.operation == "quantize":
+    if task.has_scales:
         wavering = np.count_nonzero(scales, axis=1) > 1
         if wavering.any():
-            block = words.block_text(task, tile.x[rows[int(np.argmax(wavering))]])
+            block = describe.block_text(task, tile.x[rows[int(np.argmax(wavering))]])
             add_problem(report, "Scales", f"The same block gets different scales: {block}.")
         strange = scales[:, NO_CODE] > 0
         if strange.any():
-            block = words.block_text(task, tile.x[rows[int(np.argmax(strange))]])
+            block = describe.block_text(task, tile.x[rows[int(np.argmax(strange))]])
             add_problem(
                 report, "Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}."
             )
         steady &= ~wavering & ~strange & (scales[:, OTHERS] == 0)
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
-    if task.operation == "quantize":
+    if task.has_scales:
         answers["scale"] = tally.scale_codes(scales[steady].argmax(axis=1))[:, None]
     inputs = inputs_of(task, tile.x[rows[steady]])
-    verdicts = judge(task, inputs, answers, {}).verdicts
+    verdicts = judge(task, inputs, answers).verdicts
     for name, bit in LABELS.items():
         add_choice(report, name, int(((verdicts & (BUG | bit)) == bit).sum()), profile)
     want = expected(task, inputs)
@@ -167,9 +168,9 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return what became of a number or block in which nothing is drawn, in words."""
+    """Return what became of a number or block in which nothing is drawn, in rng."""
     x, name = inputs["x"], task.outputs[-1].name
-    where = words.block_text(task, x) if len(x) > 1 else words.plain(float(as_floats(x, task.source)[0]))
+    where = describe.block_text(task, x) if len(x) > 1 else describe.plain(float(as_floats(x, task.source)[0]))
     if "scale" in got and got["scale"][0] != want["scale"][0]:
         return f"{where}: got scale 0x{got['scale'][0]:02X}, want 0x{want['scale'][0]:02X}."
     place = int(np.argmax(got[name] != want[name]))
@@ -200,11 +201,11 @@ class Trial:
         task: Task,
         sr_bits: int | None,
         seeded: bool,
-        words: Generator,
+        rng: Generator,
         arrays: str = "numpy",
         scales: str = "plain",
     ) -> None:
-        self.function, self.task, self.seeded, self.words, self.form = function, task, seeded, words, (arrays, scales)
+        self.function, self.task, self.seeded, self.rng, self.form = function, task, seeded, rng, (arrays, scales)
         self.reach = largest_quotient(task)
         self.report = StochasticReport(task, sr_bits)
         self._seed = 0
@@ -215,8 +216,8 @@ class Trial:
         Independence is tested first: the shares of draws that depend on each other prove nothing.
         """
         report, task = self.report, self.task
-        precise = chances(task, self.words, bias, self.reach)
-        wide = survey(task, self.words, self.reach)
+        precise = chances(task, self.rng, bias, self.reach)
+        wide = survey(task, self.rng, self.reach)
         report.cases = len(precise) + len(wide)
         levels = Levels.of(false_alarm / 3, report.cases)
         p = sorted({chance.probability(report.sr_bits) for chance in precise})
@@ -278,7 +279,7 @@ class Trial:
         if self.report.sr_bits != 1:
             quarter = self.constantly(0.25, length)
             quarters = [ways(quarter, self.call(quarter)) for _ in range(2)]
-        block = self.task.block if self.task.operation == "quantize" else 0
+        block = self.task.block if self.task.has_scales else 0
         found = echoes(halves, quarters, level)
         within = [echo for echo in found if not echo.calls]
         if within and (size := groups(halves[0], block)) > 1:
@@ -303,15 +304,15 @@ class Trial:
 
     def constantly(self, delta: float, length: int) -> Tally:
         """Return a tally for one number that occurs again and again."""
-        tile = constant_tile(self.task, constant(self.task, delta, self.reach), self.words)
-        return Tally(self.function, tile, -(-length // int(tile.shares[0])), self.words, *self.form)
+        tile = constant_tile(self.task, constant(self.task, delta, self.reach), self.rng)
+        return Tally(self.function, tile, -(-length // int(tile.shares[0])), self.rng, *self.form)
 
     def tally(self, cases: list[Chance], draws: int) -> Tally:
         """Return the counts of at least `draws` draws of each case, in at least two calls."""
-        tile = make_tile(self.task, cases, self.words)
+        tile = make_tile(self.task, cases, self.rng)
         copies = -(-draws // int(tile.shares.min()))
         calls = max(2, -(-copies * tile.x.size // ELEMENTS))
-        tally = Tally(self.function, tile, -(-copies // calls), self.words, *self.form)
+        tally = Tally(self.function, tile, -(-copies // calls), self.rng, *self.form)
         for _ in range(calls):
             self.call(tally)
         self.report.draws += int(tally.codes[: len(cases)].sum())

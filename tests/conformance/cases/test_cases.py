@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases, grid, number_of_cases
-from mxnum.conformance.judging.right import as_floats, expected
-from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases import grid
+from mxnum.conformance.cases.batches import cases, number_of_cases
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import OPERATIONS, make_task
 
 
 def gathered(task, **options):
@@ -66,7 +68,7 @@ def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
     # No test saw that maxima which never look at one place passed: the largest element lay at random places.
     task = make_task(operation, fmt)
     inputs = gathered(task)
-    of_scale = replace(task, operation="scale")
+    of_scale = replace(task, operation=OPERATIONS["scale"])
     finite = np.isfinite(as_floats(inputs["x"], task.source)).all(axis=1)
     some = {name: column[finite] for name, column in inputs.items()}
     want = expected(of_scale, some)["scale"]

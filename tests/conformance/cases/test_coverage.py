@@ -5,9 +5,8 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
-from mxnum.conformance.cases import cases
-from mxnum.conformance.cases.coverage import Coverage
-from mxnum.conformance.task import make_task
+from mxnum.conformance.cases.batches import Coverage, cases
+from mxnum.conformance.operations import make_task
 
 ENCODE = {"format": "mxfp4_e2m1", "operation": "encode"}
 

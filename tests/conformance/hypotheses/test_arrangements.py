@@ -8,7 +8,7 @@ import pytest
 import mxnum as mx
 from mxnum.conformance.cases.arrays import as_memory, laid
 from mxnum.conformance.hypotheses.arrangements import ARRANGEMENTS, Answered, arrangements
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 
 TASK = make_task("quantize", "mxfp4_e2m1")

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases
-from mxnum.conformance.hypotheses import hypotheses, pairs, right, stuck_bits
-from mxnum.conformance.judging.right import expected
-from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
+from mxnum.conformance.judging.right import expected, right
+from mxnum.conformance.operations import OPERATIONS, make_task
 
 #: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.conformance.calling import unpacked
+from mxnum.conformance.bits import unpacked
 from mxnum.conformance.hypotheses.arrangements import orders
 
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.grid import PLACES
 from mxnum.conformance.judging.collector import Collector
-from mxnum.conformance.judging.judge import CHOICES, classify
+from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.judging.report import Profile
-from mxnum.conformance.judging.right import as_floats, expected
-from mxnum.conformance.task import make_task
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import make_task
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
 
@@ -63,7 +64,7 @@ def test_fewer_random_bits_are_a_choice():
 
     def in_a_class(inputs):
         want, other = expected(task, inputs)["code"], expected(fewer, inputs)["code"]
-        small = classify(task, inputs, {"code": want}) == PLACES.index("subnormal result")
+        small = task.operation.classify(task, inputs, {"code": want}) == PLACES.index("subnormal result")
         return {"code": np.where(small[:, None], other, want)}
 
     partly = report(task, in_a_class)

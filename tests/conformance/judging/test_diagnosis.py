@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxnum.conformance.cases import cases
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.grid import PLACES
 from mxnum.conformance.judging import diagnosis
 from mxnum.conformance.judging.diagnosis import Diagnosis, Explanation, _joined
-from mxnum.conformance.judging.judge import LABELS, classify, judge
+from mxnum.conformance.judging.judge import LABELS, judge
 from mxnum.conformance.judging.right import expected
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.modes import Rounding
 
 TASK = make_task("encode", "mxfp4_e2m1")
@@ -20,7 +20,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
     """The explanations that hold everywhere, or those of some classes."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
-        found.add(inputs, answers, judge(TASK, inputs, answers, {}).labels)
+        found.add(inputs, answers, judge(TASK, inputs, answers).labels)
     return [one for one in found.explanations(steady, ()) if bool(one.classes) == of_classes]
 
 
@@ -79,7 +79,7 @@ def test_what_explains_a_class_alone():
     """Ties go away from zero, small numbers are flushed, one number beyond the largest is wrong, and an infinity."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
-    of_class = classify(TASK, inputs, {"code": want})
+    of_class = TASK.operation.classify(TASK, inputs, {"code": want})
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1

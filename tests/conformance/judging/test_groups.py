@@ -5,9 +5,9 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
-from mxnum.conformance.judging.collector import Groups, mistaken
+from mxnum.conformance.judging.groups import Groups, mistaken
 from mxnum.conformance.judging.judge import BUG, UNJUDGED
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 def column(*values):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases
-from mxnum.conformance.judging.judge import BUG, CHOICES, LABELS, class_names, classify, judge, nan_codes
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.judging.judge import BUG, CHOICES, LABELS, Tallies, judge, nan_codes
 from mxnum.conformance.judging.right import expected
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.formats import ELEMENTS
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Nonfinite, Overflow
@@ -21,7 +21,7 @@ def batch(task):
 
 
 def labels(task, answers, inputs):
-    verdicts = judge(task, inputs, answers, {}).verdicts
+    verdicts = judge(task, inputs, answers).verdicts
     return {name for name, bit in {"bug": BUG, **LABELS}.items() if (verdicts & bit).any()}
 
 
@@ -75,15 +75,17 @@ def test_a_wrong_scale_is_a_bug_and_so_is_one_wrong_element():
     task = make_task("quantize", "mxfp8_e4m3")
     inputs = batch(task)
     want = expected(task, inputs)
-    ordinary = np.flatnonzero(classify(task, inputs, want) == class_names(task).index("ordinary"))[:5]
+    ordinary = np.flatnonzero(
+        task.operation.classify(task, inputs, want) == task.operation.class_names(task).index("ordinary")
+    )[:5]
     scale = want["scale"].copy()
     scale[ordinary] += 1
-    found = judge(task, inputs, {**want, "scale": scale}, {})
+    found = judge(task, inputs, {**want, "scale": scale})
     assert np.flatnonzero(found.verdicts).tolist() == ordinary.tolist()
     assert {found.parts[row] for row in ordinary} == {"scale"}
     codes = want["codes"].copy()
     codes[ordinary, 3] ^= 1
-    found = judge(task, inputs, {**want, "codes": codes}, {})
+    found = judge(task, inputs, {**want, "codes": codes})
     assert np.flatnonzero(found.verdicts & BUG).tolist() == ordinary.tolist()
     assert "scale" not in {found.parts[row] for row in ordinary}
 
@@ -114,7 +116,7 @@ def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
         inputs = batch(task)
         want = expected(task, inputs)
         for change in (256, -256, 0xA0 if name != "scale" else 512):
-            judged = judge(task, inputs, {**want, name: want[name].astype(np.int64) + change}, {})
+            judged = judge(task, inputs, {**want, name: want[name].astype(np.int64) + change})
             assert (judged.verdicts & BUG).all()
             assert set(judged.parts) == {"does not fit"}
 
@@ -126,9 +128,9 @@ def test_a_block_without_finite_numbers_has_the_scale_of_a_block_of_zeros():
     want = expected(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)["scale"]
     x = inputs["x"] & 0x7FFFFFFF
     empty = ((x == 0) | (x >= 0x7F800000)).all(axis=1, keepdims=True) & (x >= 0x7F800000).any(axis=1, keepdims=True)
-    tallies = {}
+    tallies = Tallies()
     judge(task, inputs, {"scale": np.where(empty, 254, want).astype(np.uint8)}, tallies)
-    assert {name for name in tallies if name.startswith("zero_scale")} == {"zero_scale (0)", "zero_scale (254)"}
+    assert set(tallies.zero_scales) == {0, 254}
 
 
 def test_nan_codes_are_those_that_are_documented():

@@ -7,7 +7,7 @@ import pytest
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
 from mxnum.conformance.judging.report import ArrayResult, Profile, Report
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 def test_the_report_for_scripts_can_be_written_as_json():

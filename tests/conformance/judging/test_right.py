@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from mxnum import reference
-from mxnum.conformance.cases import cases
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.generator import Generator
-from mxnum.conformance.judging.right import as_floats, expected
-from mxnum.conformance.task import make_task
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import OPERATIONS, make_task
 
 
 def some(task, count, seed=0, **options):
@@ -66,7 +67,7 @@ def test_quantize_and_scale(fmt, modes):
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 40)
     got = expected(task, inputs)
-    scales = expected(replace(task, operation="scale"), {"x": inputs["x"]})["scale"]
+    scales = expected(replace(task, operation=OPERATIONS["scale"]), {"x": inputs["x"]})["scale"]
     assert np.array_equal(scales, got["scale"])
     for i, x in enumerate(as_floats(inputs["x"], task.source)):
         want = reference.quantize(

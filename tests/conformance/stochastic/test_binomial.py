@@ -53,8 +53,8 @@ def test_a_right_share_is_contradicted_no_more_often_than_said(p, level):
         rate = sum(exact(n, p)[k] for k in counts)
         assert rate <= level
         truth = min(1.0, p + 0.125)
-        power = 1 - sum(exact(n, truth)[low + 1 : high])
-        assert power(n, p, truth, level) == pytest.approx(float(power), rel=1e-9, abs=1e-12)
+        missed = sum(exact(n, truth)[low + 1 : high])
+        assert power(n, p, truth, level) == pytest.approx(float(1 - missed), rel=1e-9, abs=1e-12)
 
 
 def test_certain_shares():

@@ -7,8 +7,8 @@ import pytest
 
 from mxnum import reference
 from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import EVEN, NEAREST, UP, chances, constant, gaps_of, survey
-from mxnum.conformance.task import make_task
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import numpy as np
 import mxnum as mx
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.report import Profile, StochasticReport
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import chances
 from mxnum.conformance.stochastic.tiles import NO_CODE, Tally, counted, largest_quotient, make_tile
 from mxnum.conformance.stochastic.trial import judge_codes, judge_scales, judge_what_stays
-from mxnum.conformance.task import make_task
 
 
 def judged(change, operation="quantize", accept=None, **modes):

@@ -5,12 +5,12 @@ import pytest
 
 from mxnum.conformance.stochastic.statistics import (
     _correlation,
+    comparisons,
     echoes,
     groups,
     likeness,
     same_answers,
     smallest_correlation,
-    comparisons,
 )
 
 LEVEL = 1e-4 / 3

@@ -10,10 +10,10 @@ import pytest
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check_stochastic
 from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic import takes_seed
 from mxnum.conformance.stochastic.chances import chances
 from mxnum.conformance.stochastic.tiles import factors, inputs_of, largest_quotient, make_tile
-from mxnum.conformance.task import make_task
 from mxnum.memory.dtypes import numpy_dtype
 from tests.conformance.stochastic import stochastic_kernels as kernels
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from mxnum.conformance.judging.report import Profile, StochasticReport, add_choice, add_problem
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 def test_the_text_says_all_of_it():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import (
     EVEN,
     NEAREST,
@@ -18,7 +19,6 @@ from mxnum.conformance.stochastic.chances import (
     problems,
 )
 from mxnum.conformance.stochastic.statistics import draws_for
-from mxnum.conformance.task import make_task
 
 TASK = make_task("encode", "mxfp4_e2m1")
 

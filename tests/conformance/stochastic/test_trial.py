@@ -4,8 +4,8 @@ import numpy as np
 
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.report import Profile
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.trial import SEEDS, Trial
-from mxnum.conformance.task import make_task
 from tests.conformance.stochastic import stochastic_kernels as kernels
 
 

@@ -5,16 +5,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import dots
+from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases.generator import Generator
-from mxnum.conformance.judging.right import as_floats, expected
-from mxnum.conformance.task import make_task
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import dot, make_task
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
 def test_accumulations_can_be_told_apart(fmt):
     task = make_task("dot", fmt)
-    inputs = dots.boundary_dots(task, Generator(0))
+    inputs = dot.boundary_dots(task, Generator(0))
     answers = [
         expected(make_task("dot", fmt, accumulate=how), inputs)["value"] for how in ("block", "exact", "sequential")
     ]
@@ -25,7 +25,7 @@ def test_accumulations_can_be_told_apart(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=16,scale=float32"])
 def test_accumulations_under_float_scales_can_be_told_apart(fmt):
-    inputs = dots.boundary_dots(make_task("dot", fmt), Generator(0))
+    inputs = dot.boundary_dots(make_task("dot", fmt), Generator(0))
     one, other = (expected(make_task("dot", fmt, accumulate=how), inputs)["value"] for how in ("exact", "sequential"))
     assert 0.001 < (one != other).mean() < 0.9
 
@@ -40,7 +40,7 @@ def test_what_float_scales_have_no_sum_for():
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "e5m2:block=32,scale=float32"])
 def test_every_kind_of_result(fmt):
     task = make_task("dot", fmt)
-    values = as_floats(expected(task, dots.boundary_dots(task, Generator(0)))["value"], task.source)
+    values = as_floats(expected(task, dot.boundary_dots(task, Generator(0)))["value"], task.source)
     assert np.isnan(values).any()
     assert (values == np.inf).any()
     assert (values == -np.inf).any()
@@ -51,14 +51,14 @@ def test_every_kind_of_result(fmt):
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "nvfp4", "e4m3:block=32,scale=bfloat16"])
 def test_random_rows_are_mostly_finite(fmt):
     task = make_task("dot", fmt)
-    values = as_floats(expected(task, dots.random_dots(task, Generator(0), 400))["value"], task.source)
+    values = as_floats(expected(task, dot.random_dots(task, Generator(0), 400))["value"], task.source)
     assert 0.85 < np.isfinite(values).mean() < 1
 
 
 def test_every_order_of_the_blocks_can_be_told_apart():
     # No test saw that other orders passed: two blocks have one order.
     task = make_task("dot", "mxfp4_e2m1")
-    inputs = dots.boundary_dots(task, Generator(0))
+    inputs = dot.boundary_dots(task, Generator(0))
     values = np.array(task.element.values())
     products = (values[inputs["a"]] * values[inputs["b"]]).reshape(-1, 4, 32).sum(axis=2)
     exponents = inputs["a_scale"].astype(int) + inputs["b_scale"] - 254
@@ -77,7 +77,7 @@ def test_every_order_of_the_blocks_can_be_told_apart():
 def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
     """No test saw that a unit that adds in float64 passed as exact: no sum had more than 53 bits."""
     task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
-    inputs = dots.boundary_dots(task, Generator(0))
+    inputs = dot.boundary_dots(task, Generator(0))
     values = np.array(task.element.values())
     with np.errstate(all="ignore"):
         a, b = (
@@ -94,7 +94,7 @@ def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
 def test_the_exact_sum_has_no_order(fmt):
     task = make_task("dot", fmt, accumulate="exact")
-    inputs = dots.boundary_dots(task, Generator(0))
+    inputs = dot.boundary_dots(task, Generator(0))
     backwards = {
         name: column.reshape(len(column), 4, -1)[:, ::-1].reshape(column.shape) for name, column in inputs.items()
     }

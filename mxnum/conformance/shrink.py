@@ -1,0 +1,177 @@
+"""Find the smallest failing case with hypothesis, starting from the numbers of known failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import answers_of
+from mxnum.conformance.cases import grid
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.report import Case, Report
+from mxnum.conformance.judging.right import with_tensor
+from mxnum.conformance.task import Columns, Field, Task, select
+from mxnum.memory.dtypes import Array, code_dtype
+
+hypothesis: Any = errors.package("hypothesis", "test")
+st: Any = errors.package("hypothesis.strategies", "test")
+
+#: Number of examples that hypothesis tries to find a small failure.
+EXAMPLES = 1000
+Wrong = Callable[[Columns], Array]
+
+
+def smallest_failure(
+    function: Callable[..., Any],
+    report: Report,
+    first: Case | None = None,
+    examples: int = EXAMPLES,
+    arrays: str = "numpy",
+    scales: str = "plain",
+) -> Case:
+    """Return the smallest input for which hypothesis finds the same failure as the report's first.
+
+    If hypothesis finds none, the first failure itself is returned.
+    """
+    first = first or next(iter(report.failures or report.examples.values()))
+    if not report.failures:
+        return first
+    task = report.task
+
+    def wrong(inputs: Columns) -> Array:
+        found = judge(task, inputs, answers_of(function, task, inputs, arrays, scales))
+        alike = np.array([first.part is None or part == first.part for part in found.parts])
+        return np.asarray(((found.verdicts & BUG) != 0) & alike)
+
+    known = [first.inputs, *(case.inputs for case in report.failures if case.part == first.part)]
+    inputs = search(task, wrong, known, examples)
+    if inputs is None:
+        return first
+    again = Collector(task, report.profile, keep=1)
+    again.add(inputs, answers_of(function, task, inputs, arrays, scales))
+    return next(iter(again.report().failures), first)
+
+
+def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) -> Columns | None:
+    """Return a failing case (columns of one row), as small as possible; None if none is found.
+
+    `wrong` says for each case of a batch whether it fails. Simple numbers are tried first; the
+    numbers of the known failures only if simple ones do not fail. Hypothesis shrinks step by step
+    and can miss a simpler case. Each number of its case is therefore replaced by the simplest
+    number that still fails.
+    """
+    settings = hypothesis.settings(
+        database=None, derandomize=True, deadline=None, max_examples=examples,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink], suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    for seen in ([], known) if "x" in known[0] else ([],):
+        try:
+            found: Columns = hypothesis.find(_inputs(task, seen), lambda one: bool(wrong(one)[0]), settings=settings)
+        except hypothesis.errors.NoSuchExample:
+            continue
+        return _simplest(task, wrong, found, _pool(task, seen)) if "x" in found else found
+    return _simplest(task, wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
+
+
+def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
+    """Return the case with each number replaced by zero or by the first in the pool with which it still fails."""
+    case = {name: column.copy() for name, column in found.items()}
+    for _ in range(3):
+        before = case["x"].copy()
+        for place in np.flatnonzero(case["x"][0]):
+            now = int(case["x"][0, place])
+            simpler = [0, *(pool[: pool.index(now)] if now in pool else pool)]
+            batch = select(case, [0] * len(simpler))
+            batch["x"][:, place] = simpler
+            fails = np.flatnonzero(wrong(with_tensor(task, batch)))
+            if fails.size:
+                case["x"][0, place] = simpler[int(fails[0])]
+                case = with_tensor(task, case)
+        if task.has_tensor:
+            case = _simplest_tensor(task, wrong, case)
+        if np.array_equal(before, case["x"]):
+            break
+    order = np.argsort(case["x"][0] == 0, kind="stable")  # zeros last
+    in_front = {name: column[:, order] if column.shape[1] == len(order) else column for name, column in case.items()}
+    return in_front if wrong(in_front)[0] else case
+
+
+def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
+    """Return the case in the first tensor with which it still fails: the block alone, or one of a plain size."""
+    sizes = _largest(task, [case])
+    batch = select(case, [0] * len(sizes))
+    batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
+    batch = with_tensor(task, batch)
+    fails = np.flatnonzero(wrong(batch))
+    return select(batch, fails[:1]) if fails.size else case
+
+
+def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
+    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen.
+
+    Fields of element codes of one length get equally many codes that are not zero.
+    """
+    fields = [field for field in task.inputs if field.name != "tensor_scale"]
+    elements = [field for field in fields if field.kind == "element"]
+    codes = st.integers(0, (1 << task.element.bits) - 1)
+    made: dict[str, Any] = {}
+    for field in fields:
+        if field.kind == "float":
+            made[field.name] = st.lists(st.sampled_from(_pool(task, seen)), min_size=1, max_size=field.count)
+        elif field.kind == "scale":
+            scales = st.sampled_from(_scale_codes(task))
+            made[field.name] = st.lists(scales, min_size=field.count, max_size=field.count)
+        elif field.kind == "random":
+            words = st.one_of(st.just(0), st.integers(0, (1 << task.sr_bits) - 1))
+            made[field.name] = words.map(lambda word, count=field.count: [word] * count)
+        elif field.kind == "tensor":
+            made[field.name] = st.sampled_from(_largest(task, seen)).map(lambda largest: [largest])
+    if elements:
+        row = st.tuples(*[codes] * len(elements))
+        made["elements"] = st.lists(row, min_size=1, max_size=elements[0].count)
+
+    def column(field: Field, numbers: Sequence[int]) -> Array:
+        filled = [*numbers, *[0] * (field.count - len(numbers))]
+        return np.array(filled, np.uint64).astype(code_dtype(field.bits)).reshape(1, -1)
+
+    def build(elements_made: Any = (), **numbers: Any) -> Columns:
+        numbers |= {field.name: [row[i] for row in elements_made] for i, field in enumerate(elements)}
+        return with_tensor(task, {field.name: column(field, numbers[field.name]) for field in fields})
+
+    return st.builds(build, made.pop("elements", st.just(())), **made)
+
+
+def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
+    """Return largest magnitudes of tensors, as bit patterns.
+
+    0 stands for the block's own. Plain numbers follow, then those of the cases seen.
+    """
+    plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
+    known = [int(case["largest"][0, 0]) for case in seen]
+    return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))
+
+
+def _scale_codes(task: Task) -> list[int]:
+    """Return codes of scales, those near 1 first; of wide floats, powers of two and the ends."""
+    number = task.format.scale.number
+    one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
+    step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits
+    codes = {*range(0, 1 << task.scale_bits, step), 1, (1 << task.scale_bits) - 1}
+    return sorted(codes, key=lambda code: abs(code - one))
+
+
+def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
+    """Return bit patterns to choose from, simple ones first."""
+    source = task.source
+    powers = np.ldexp(1.0, np.arange(max(source.emin, -40), min(source.emax, 40) + 1))
+    simple = grid.with_neighbours(grid.narrowed(np.concatenate([grid.points(task.element), powers]), source), source)
+    parts = [simple, grid.special_patterns(source, nan=task.takes_nan), *(case["x"].ravel() for case in seen)]
+    bits = np.unique(np.concatenate(parts))
+    floats = as_floats(bits, source)
+    order = sorted(range(len(bits)), key=lambda i: (grid.simplicity(floats[i]), int(bits[i])))
+    return [int(bits[i]) for i in order]
