@@ -11,23 +11,15 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors
+from mxnum.conformance import calling
 from mxnum.conformance.bits import as_bits, as_floats, fitted
-from mxnum.conformance.calling import (
-    both,
-    called,
-    chosen,
-    packed_shape,
-    read_element_codes,
-    read_floats,
-    read_scale_codes,
-    told,
-)
+from mxnum.conformance.calling import chosen
 from mxnum.conformance.cases.arrays import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
 from mxnum.conformance.cases.batches import BATCH, cases
 from mxnum.conformance.cases.float_scales import ROWS, largest_of_tensors
 from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.cases.grid import as_magnitudes
-from mxnum.conformance.hypotheses.arrangements import Answered, arrangements, element_columns, repeated
+from mxnum.conformance.hypotheses.arrangements import Answered, arrangements, block_columns, element_columns, repeated
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.report import ArrayResult, ConformanceError, Profile, Report
 from mxnum.conformance.judging.right import with_tensor
@@ -169,17 +161,16 @@ class _Kernel:
         count = math.prod(shape) if of_values else math.prod(scales_shape(shape, self.blocks))
         inputs = self._codes(shape, seed) if of_values else self._numbers(shape, seed)
         tensor = self._tensor(inputs, seed)
-        function = told(self.function, self.task, tensor, self.arrays)
+        function = calling.told(self.function, self.task, tensor, self.arrays)
         try:
             answers = self._answers(function, inputs, shape, layout)
         except Exception as problem:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
-        columns = element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
+        columns, given = (element_columns if of_values else block_columns)(inputs, answers, self.blocks)
+        if not of_values:  # which elements fill short blocks
+            columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
         columns |= repeated(tensor, count)
-        given = {key: value.reshape(-1, 1) for key, value in answers.items()}
-        if "codes" in answers:
-            given["codes"] = to_blocks(answers["codes"], self.blocks)
         wrong = 0
 
         def where(number: int) -> str:
@@ -193,10 +184,7 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of numbers as bit patterns, with random words if rounding is stochastic.
-
-        Its blocks are cases of level 2.
-        """
+        """Return an array of numbers as bit patterns, and its random words if any. Its blocks are cases of level 2."""
         count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
@@ -213,10 +201,7 @@ class _Kernel:
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
-        """Return an array's largest finite magnitude and tensor scale, in one row.
-
-        For arrays of codes, the largest magnitude is one of `largest_of_tensors`.
-        """
+        """Return an array's largest finite magnitude (for codes: a plausible one) and tensor scale, in one row."""
         if not self.task.has_tensor:
             return {}
         if "x" in inputs:
@@ -240,26 +225,28 @@ class _Kernel:
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
                 scales = scales.view(scale_dtype(task.format.scale))
-            values = read_floats(called(function, [codes, scales], self.arrays), "function: value", task, shape)
+            values = calling.read_floats(
+                calling.called(function, [codes, scales], self.arrays), "function: value", task, shape
+            )
             return {"value": as_bits(values, task.source)}
         arguments = [as_floats_there(laid(inputs["x"], layout), task)]
         if task.is_stochastic:
             arguments.append(laid(inputs["random"], layout))
-        result = called(function, arguments, self.arrays)
-        answered_codes, of_scales = both(result) if len(task.outputs) == 2 else (None, result)
+        result = calling.called(function, arguments, self.arrays)
+        answered_codes, of_scales = calling.both(result) if len(task.outputs) == 2 else (None, result)
         if self.scales == "transposed":
-            scales = read_scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
+            scales = calling.read_scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
         else:
-            scales = read_scale_codes(
+            scales = calling.read_scale_codes(
                 of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale
             )
         answers = {"scale": fitted(scales, task.scale_bits)}
         if answered_codes is not None:
             bits = task.element.bits
             given = tuple(getattr(answered_codes, "shape", ()))
-            self.packs |= given == packed_shape(shape, bits) != shape
+            self.packs |= given == calling.packed_shape(shape, bits) != shape
             answers["codes"] = fitted(
-                read_element_codes(answered_codes, "function: codes", task, shape, self.packs), bits
+                calling.read_element_codes(answered_codes, "function: codes", task, shape, self.packs), bits
             )
         return answers
 
@@ -271,12 +258,6 @@ class _Kernel:
             return swizzle_scales(scales)
         return np.ascontiguousarray(scales.T) if self.scales == "transposed" else scales.copy()
 
-    def _block_columns(self, inputs: dict[str, Array]) -> Columns:
-        """Return the blocks of an array as cases. The column ``padding`` marks the elements that fill short blocks."""
-        columns = {name: to_blocks(array, self.blocks) for name, array in inputs.items()}
-        columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
-        return columns
-
 
 def as_floats_there(view: Array, task: Task) -> Array:
     """Return a view of bit patterns as a view of floats, without copying."""
@@ -284,10 +265,7 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` blocks of one tensor of level 2, in random order, without NaN and infinity.
-
-    NaN and infinity would spoil the tensor scale; `check` covers them.
-    """
+    """Return `count` blocks of one tensor of level 2 in random order, without NaN and infinity: they spoil tensors."""
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
     rows = finite[Generator(seed).integers(0, len(finite) - 1, count)]

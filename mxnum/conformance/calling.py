@@ -54,10 +54,7 @@ def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str
 def answers_of(
     function: Callable[..., Any], task: Task, inputs: Columns, arrays: str = "numpy", scales: str = "plain"
 ) -> Columns:
-    """Call the implementation with a batch of cases and return its answers as columns.
-
-    A format with tensor scales takes one call for each tensor.
-    """
+    """Call the implementation with a batch of cases, once for each tensor, and return its answers as columns."""
     if not task.has_tensor:
         return _called_once(function, task, inputs, arrays, scales)
     made: list[tuple[Array, Columns]] = []
@@ -95,10 +92,7 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 
 
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
-    """Yield the row numbers of each tensor. A block with NaN or infinity is a tensor by itself.
-
-    Many kernels let one NaN spoil its whole tensor.
-    """
+    """Yield the row numbers of each tensor. A block with NaN or infinity, which spoils tensors, is a tensor itself."""
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
     if "x" in inputs:
@@ -327,10 +321,7 @@ def to_numpy(tensor: Any) -> tuple[Array, str]:
 
 
 def handed(array: Array, kind: str) -> Any:
-    """Return an array in the kind that the callable takes.
-
-    It is a numpy array, a tensor on the same memory, or a tensor on the GPU.
-    """
+    """Return an array in the kind that the callable takes: of numpy, a tensor on the same memory, or one on the GPU."""
     if kind == "numpy":
         return array
     from mxnum.interop.torch import as_tensor

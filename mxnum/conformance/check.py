@@ -94,10 +94,7 @@ def check(
 def judge_all(
     collector: Collector, function: Callable[..., Any], batches: Iterable[Columns], arrays: str, scales: str
 ) -> None:
-    """Call a function with all cases and judge its answers.
-
-    The function may raise for batches of NaNs that have no answer; their cases are then skipped.
-    """
+    """Call a function with all cases and judge its answers. It may raise for NaNs that have no answer."""
     task, number = collector.task, 1
     for inputs in batches:
         try:

@@ -19,10 +19,7 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 
 def number(x: float | Fraction) -> str:
-    """Return a number as text: exact decimals if they are short, else a significand times a power of two.
-
-    Digits that are cut off are marked by "...".
-    """
+    """Return a number as text: short exact decimals, else a significand times a power of two; "..." if cut off."""
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
     exact = Fraction(x)
@@ -290,10 +287,7 @@ class BlockSteps:
 def explain_element(
     task: Task, bits: int, scale_code: int | None = None, random: int = 0, tensor: float | None = None
 ) -> ElementSteps:
-    """Return the steps from the number with that bit pattern to an element code, by the element policy.
-
-    Without a scale code the scale is 1.
-    """
+    """Return the steps from a number's bit pattern to an element code, at scale 1 unless a scale code is given."""
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
     x = float(as_floats(column, source)[0, 0])
@@ -318,19 +312,8 @@ def explain_element(
     if factor == 0 or math.isinf(scale):
         rule = f"the scale is {'infinite' if factor else 'zero'}, so the element is zero"
         return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
-    y = abs(Fraction(x)) / factor
-    grid = [Fraction(v) for v in magnitudes(e).tolist()]
-    step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
-    beyond = y >= grid[-1] + step
-    if beyond:
-        gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
-        low = y // gap * gap
-        below, above = Neighbour(None, low), Neighbour(None, low + gap)
-    else:
-        place = max(i for i, v in enumerate(grid) if v <= y)
-        at, after = _code(e, place, x), _code(e, place + 1, x) if place + 1 < len(grid) else None
-        below = Neighbour(at, grid[place])
-        above = Neighbour(after, grid[place + 1] if place + 1 < len(grid) else grid[-1] + step)
+    y, grid = abs(Fraction(x)) / factor, [Fraction(v) for v in magnitudes(e).tolist()]
+    below, above = _neighbours(e, grid, y, x)
     delta = (y - below.value) / (above.value - below.value)
     rule, away = _rounding_rule(task, math.copysign(1, x) < 0, _parity(e, below.value), delta, random)
     rounded = above.value if away else below.value
@@ -354,11 +337,22 @@ def explain_element(
     return steps
 
 
-def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, exactly and in words.
+def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
+    """Return the neighbours of a magnitude y in the grid, which goes on past its end, with the sign of x."""
+    step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
+    if y >= grid[-1] + step:
+        gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
+        low = y // gap * gap
+        return Neighbour(None, low), Neighbour(None, low + gap)
+    place = max(i for i, v in enumerate(grid) if v <= y)
+    below = Neighbour(_code(e, place, x), grid[place])
+    if place + 1 == len(grid):
+        return below, Neighbour(None, grid[-1] + step)
+    return below, Neighbour(_code(e, place + 1, x), grid[place + 1])
 
-    Infinity and NaN are replaced by 1: nothing is divided by them.
-    """
+
+def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
+    """Return the divisor of elements, exactly and in words. For infinity and NaN it is 1: nothing is divided then."""
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
         return factor, f"2^{(E8M0.bias if code is None else code) - E8M0.bias}"
@@ -431,10 +425,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
-    """Return the steps from a block of bit patterns to its scale code.
-
-    A format with a tensor scale needs `tensor`.
-    """
+    """Return the steps from a block's bit patterns to its scale code. Formats with tensor scales need `tensor`."""
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
     inputs = {"x": column}
@@ -487,10 +478,7 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
-    """Return the steps by which a block of bit patterns is quantized, checked against the reference as a whole.
-
-    If the format has a tensor scale and `tensor` is missing, the block is a tensor by itself.
-    """
+    """Return the steps by which a block is quantized, checked against the reference. It may be its own tensor."""
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:
         tensor = float(tensor_scales(with_tensor(task, {"x": flat.reshape(1, -1)}))[0, 0])  # type: ignore[index]

@@ -34,10 +34,7 @@ def smallest_failure(
     arrays: str = "numpy",
     scales: str = "plain",
 ) -> Case:
-    """Return the smallest input for which hypothesis finds the same failure as the report's first.
-
-    If hypothesis finds none, the first failure itself is returned.
-    """
+    """Return the smallest input found for the same failure as the report's first, or that failure itself."""
     first = first or next(iter(report.failures or report.examples.values()))
     if not report.failures:
         return first
@@ -112,10 +109,7 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen.
-
-    Fields of element codes of one length get equally many codes that are not zero.
-    """
+    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind == "element"]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -147,10 +141,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns.
-
-    0 stands for the block's own. Plain numbers follow, then those of the cases seen.
-    """
+    """Return largest magnitudes of tensors, as bit patterns: 0 (the block's own), plain ones, those of cases seen."""
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
     return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))

@@ -112,9 +112,7 @@ class Operation:
         """Return an index into `class_names` for each case."""
         raise NotImplementedError
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
         """Return the float (as a bit pattern) that decides each answer, and other possible causes of mistakes."""
         raise NotImplementedError
 

@@ -97,10 +97,7 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Return the lines with zeros for unknown digits (x or z) of answers, and by row the answers with such digits.
-
-    The answers come last among the fields of a line.
-    """
+    """Return the lines with zeros for unknown digits (x or z) of answers, which come last, and these answers by row."""
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
         return cleaned, unknown
@@ -123,10 +120,7 @@ def _is_number(word: bytes) -> bool:
 
 
 def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
-    """Return the tokens of a line with each field of `buses`, written as one number, split into its codes.
-
-    The codes are split from the lowest bit on.
-    """
+    """Return the tokens of a line with each field of `buses`, one number, split into codes from the lowest bit on."""
     found: list[bytes] = []
     for field in fields:
         if field in buses:
@@ -431,10 +425,7 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Return the cases that the header describes, made anew.
-
-    Return None if the header does not describe them, or if another version of mxnum made them.
-    """
+    """Return the cases that the header describes, made anew; None if it does not, or another version made them."""
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
         return None

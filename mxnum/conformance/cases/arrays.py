@@ -36,10 +36,7 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 
 
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
-    """Return the shape with these numbers of rows and blocks, and `more` elements along blocked axes.
-
-    The first factor is for the axis without blocks; for tiles, both factors count blocks.
-    """
+    """Return the shape with these numbers of rows and blocks, and `more` elements along blocked axes."""
     rows, along = factors
     first, second = blocks
     if min(blocks) > 1:
@@ -62,10 +59,7 @@ def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
 
 
 def laid(array: Array, layout: str) -> Array:
-    """Return a new array with these elements in the given memory layout.
-
-    The memory between and around the elements holds other numbers.
-    """
+    """Return a new array with these elements in a memory layout. The memory between them holds other numbers."""
     rows, columns = array.shape
     if layout == "contiguous":
         return array.copy()

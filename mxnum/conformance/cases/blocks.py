@@ -14,10 +14,7 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns for encoding at scale 1: boundaries, powers of two, special values, neighbours.
-
-    A source of 16 bits has all its patterns tried.
-    """
+    """Return bit patterns for encoding: boundaries, powers of two, special values, neighbours; all if of 16 bits."""
     source = task.source
     if source.bits == 16:
         return np.arange(1 << 16, dtype=np.uint16)
@@ -163,10 +160,7 @@ def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: A
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Array:
-    """Return random blocks: bell-shaped at any magnitude, near boundaries, or of arbitrary bits.
-
-    A few of them have NaN or infinity.
-    """
+    """Return random blocks: bell-shaped, near boundaries, or of arbitrary bits. A few have NaN or infinity."""
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
     scales = np.clip(rng.integers(lowest - task.element.emax, highest - task.element.emax, (size, 1)) + 127, 0, 254)

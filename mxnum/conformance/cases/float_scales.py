@@ -97,10 +97,7 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
 
 
 def largest_of_tensors(task: Task) -> list[int]:
-    """Return the bit patterns of the largest magnitudes of tensors.
-
-    Without a tensor scale, return only the largest number of the source.
-    """
+    """Return the largest magnitudes of tensors as bit patterns; without a tensor scale, the largest number alone."""
     if not task.has_tensor:
         return [task.source.max_code]
     values = np.array([v for v in LARGEST if v <= task.source.max])
@@ -143,10 +140,7 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of maxima at these scales, halfway to the next scale, and beyond the largest.
-
-    The neighbours of each are included.
-    """
+    """Return maxima (bit patterns) at these scales, halfway to the next, beyond the largest, and their neighbours."""
     source, most = task.source, _number(task).max_code
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
     unit = task.element.max * (1.0 if tensor is None else float(tensor))

@@ -18,10 +18,7 @@ class Generator:
         self._generator = np.random.Philox(key=seed)
 
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
-        """Return random integers in low..high inclusive.
-
-        The modulo bias is below 2**-32 for the ranges used here.
-        """
+        """Return random integers in low..high inclusive. The modulo bias is below 2**-32 for the ranges used here."""
         count = int(np.prod(shape))
         raw = self._generator.random_raw(count) >> np.uint64(11)
         return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
@@ -42,9 +39,6 @@ class Generator:
         return (raw >> np.uint64(64 - source.bits)).astype(f"u{source.bits // 8}").reshape(shape)
 
     def bell(self, shape: tuple[int, ...]) -> Array:
-        """Return numbers of mean 0 and variance about 1, each the sum of twelve uniform ones.
-
-        They resemble the tensors that users quantize.
-        """
+        """Return numbers of mean 0 and variance about 1, sums of twelve uniform ones, as tensors of users have them."""
         total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
         return (total - 6.0 * (1 << 20)) / (1 << 20)

@@ -23,10 +23,7 @@ PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie
 
 @cache
 def magnitudes(element: ElementFormat) -> Array:
-    """Return the finite values from zero up, ascending.
-
-    The most negative integer, which the library never produces, is left out.
-    """
+    """Return the finite values from zero up, without the most negative integer, which the library never produces."""
     return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
 
 
@@ -108,10 +105,7 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Return zeros, the ends of subnormals and normals, infinities and NaNs, of both signs.
-
-    NaNs are quiet, signalling, and with payload.
-    """
+    """Return zeros, the ends of subnormals and normals, infinities and NaNs of every kind, of both signs."""
     m, top = source.mantissa_bits, source.max_code
     positive = [0, 1, 2, 3, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1]
     if nan:
@@ -122,20 +116,14 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64.
-
-    It is exact, unless it falls below the range of float64, which is far below any element.
-    """
+    """Return |x| / 2**(scale-127) in float64, exactly unless it is far below any element."""
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))
 
 
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
-    """Return the values around each magnitude y: the largest not above it, and the next.
-
-    The grid has one more step past its end.
-    """
+    """Return the grid values around each magnitude: the largest not above it, and the next (one past the end)."""
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]

@@ -39,10 +39,7 @@ class Hypothesis:
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
-    """Return the hypotheses for an operation.
-
-    The order matters: if several explain the same cases, the earliest is named first.
-    """
+    """Return the hypotheses for an operation. Of those that explain the same cases, the earliest is named first."""
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, stacks.answer(stack, field.name), stack.name)
         for stack in stacks.applicable(task)
@@ -58,10 +55,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 
 
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
-    """Yield the hypotheses that one bit of the codes never changes.
-
-    They are tried on all cases only: a bit that is stuck in one class of cases is another mistake.
-    """
+    """Yield the hypotheses that one bit of the codes never changes, which are tried on all cases only."""
 
     def stuck(field: Field, bit: int, at: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -79,11 +73,7 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 
 
 def pairs(task: Task) -> Iterator[Hypothesis]:
-    """Yield hypotheses of two mistakes at once.
-
-    They are one mistake under another rounding or scale rule, and the codes of one mistake in
-    another order.
-    """
+    """Yield two mistakes at once: one under another rounding or scale rule, and the codes of one in another order."""
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
     rules = scale_rules(task.format)

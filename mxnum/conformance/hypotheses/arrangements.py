@@ -88,7 +88,10 @@ class Answered:
     tensor: Columns = field(default_factory=dict)
 
 
+#: An arrangement: it turns an answered array into cases and answers, or None if it cannot apply.
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
+#: Another order of the elements of an array; None if the array has no such order.
+Reordered = Callable[[Array], Array | None]
 
 
 def repeated(tensor: Columns, count: int) -> Columns:
@@ -96,33 +99,49 @@ def repeated(tensor: Columns, count: int) -> Columns:
     return {name: np.repeat(column, count, axis=0) for name, column in tensor.items()}
 
 
-def _columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
-    given = {"scale": answers["scale"].reshape(-1, 1)}
+def block_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
+    """Return the blocks of an array as cases and answers."""
+    given = {name: array.reshape(-1, 1) for name, array in answers.items()}
     if "codes" in answers:
         given["codes"] = to_blocks(answers["codes"], blocks)
     return {name: to_blocks(array, blocks) for name, array in inputs.items()}, given
 
 
-def _with_scales(change: Callable[[Array], Array | None]) -> Arranged:
+def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
+    """Return the elements of an array as cases, each with its scale, and their values as answers."""
+    rows, columns = inputs["codes"].shape
+    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
+    given = {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
+    return given, {name: array.reshape(-1, 1) for name, array in answers.items()}
+
+
+def _reordered(**changes: Reordered) -> Arranged:
+    """Return an arrangement that puts codes or scales, among the answers or the inputs, in other orders."""
+
     def arrange(one: Answered) -> tuple[Columns, Columns] | None:
-        scales = change(one.answers["scale"])
-        return None if scales is None else _columns(one.inputs, {**one.answers, "scale": scales}, one.blocks)
+        arrays = {**one.inputs, **one.answers}
+        changed = {name: change(arrays[name]) for name, change in changes.items() if name in arrays}
+        known = {name: array for name, array in changed.items() if array is not None}
+        if len(known) < len(changes):
+            return None
+        inputs, answers = ({name: known.get(name, some[name]) for name in some} for some in (one.inputs, one.answers))
+        return (element_columns if "value" in answers else block_columns)(inputs, answers, one.blocks)
 
     return arrange
 
 
+def _is_swizzled(scales: Array) -> bool:
+    return scales.dtype == np.uint8 and swizzle_scales(scales).size == scales.size
+
+
 def _unswizzled(scales: Array) -> Array | None:
-    if scales.dtype != np.uint8 or swizzle_scales(scales).size != scales.size:
-        return None
     rows, columns = scales.shape
-    return unswizzle_scales(scales.ravel(), (rows, columns))
+    return unswizzle_scales(scales.ravel(), (rows, columns)) if _is_swizzled(scales) else None
 
 
 def _swizzled(scales: Array) -> Array | None:
     """Return scales that were wrongly unswizzled in their original order; None if they cannot be."""
-    if scales.dtype != np.uint8 or swizzle_scales(scales).size != scales.size:
-        return None
-    return swizzle_scales(scales).reshape(scales.shape)
+    return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
 
 
 def _by_columns(array: Array) -> Array:
@@ -130,33 +149,25 @@ def _by_columns(array: Array) -> Array:
     return array.ravel().reshape(array.shape[::-1]).T
 
 
-def _codes_by_columns(one: Answered) -> tuple[Columns, Columns] | None:
-    if "codes" not in one.answers:
-        return None
-    return _columns(one.inputs, {**one.answers, "codes": _by_columns(one.answers["codes"])}, one.blocks)
-
-
 def _everything_by_columns(one: Answered) -> tuple[Columns, Columns] | None:
-    return _columns(one.inputs, {name: _by_columns(array) for name, array in one.answers.items()}, one.blocks)
+    return _reordered(**dict.fromkeys(one.answers, _by_columns))(one)
 
 
 def _memory(one: Answered) -> tuple[Columns, Columns] | None:
     seen = {name: np.ascontiguousarray(as_memory(laid(array, one.layout))) for name, array in one.inputs.items()}
-    return _columns(seen, one.answers, one.blocks)
+    return block_columns(seen, one.answers, one.blocks)
 
 
 def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
-    blocks = one.blocks[::-1]
-    table = scales_shape(one.inputs["x"].shape, blocks)
-    scales = one.answers["scale"]
-    if math.prod(table) != scales.size:
+    blocks, scales = one.blocks[::-1], one.answers["scale"]
+    if math.prod(scales_shape(one.inputs["x"].shape, blocks)) != scales.size:
         return None
-    return _columns(one.inputs, {**one.answers, "scale": scales.reshape(table)}, blocks)
+    return block_columns(one.inputs, one.answers, blocks)
 
 
 def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
     """Return all blocks except the short ones; None unless the answers for those are zero throughout."""
-    inputs, answers = _columns(one.inputs, one.answers, one.blocks)
+    inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
     if any(column[~whole].any() for column in answers.values()):
         return None
@@ -165,10 +176,10 @@ def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
 
 #: The arrangements, by the condition under which all answers are right.
 ARRANGEMENTS: dict[str, Arranged] = {
-    "scales are read as written column by column": _with_scales(_by_columns),
-    "scales are read as swizzled": _with_scales(_unswizzled),
-    "scales had not been taken for swizzled": _with_scales(_swizzled),
-    "codes are read as written column by column": _codes_by_columns,
+    "scales are read as written column by column": _reordered(scale=_by_columns),
+    "scales are read as swizzled": _reordered(scale=_unswizzled),
+    "scales had not been taken for swizzled": _reordered(scale=_swizzled),
+    "codes are read as written column by column": _reordered(codes=_by_columns),
     "codes and scales are read as written column by column": _everything_by_columns,
     "x is taken for contiguous memory from its first element on": _memory,
     "blocks lie along the other axis": _other_axis,
@@ -176,47 +187,21 @@ ARRANGEMENTS: dict[str, Arranged] = {
 }
 
 
-def element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
-    """Return the elements of an array as cases, each with its scale."""
-    rows, columns = inputs["codes"].shape
-    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
-    return {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
-
-
-def _values_of(task: Task, change: Change) -> Arranged:
-    """Return `arrange(one)`, which pairs the answered values with codes in another order within their row."""
-
-    def arrange(one: Answered) -> tuple[Columns, Columns]:
-        codes, rows = one.inputs["codes"], (1, task.block)
-        read = from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
-        columns = element_columns({**one.inputs, "codes": read}, one.blocks)
-        return columns, {"value": one.answers["value"].reshape(-1, 1)}
-
-    return arrange
-
-
-def _values_at(change: Callable[[Array], Array | None]) -> Arranged:
-    """Return `arrange(one)`, which pairs the answered values with scales in another order."""
-
-    def arrange(one: Answered) -> tuple[Columns, Columns] | None:
-        scales = change(one.inputs["scales"])
-        if scales is None:
-            return None
-        columns = element_columns({**one.inputs, "scales": scales}, one.blocks)
-        return columns, {"value": one.answers["value"].reshape(-1, 1)}
-
-    return arrange
-
-
 def _tried(task: Task) -> dict[str, Arranged]:
     if not task.takes_codes:
         return ARRANGEMENTS
+
+    def in_rows(change: Change) -> Reordered:
+        """Return a function that puts the codes of an array in another order within their row."""
+        rows = 1, task.block
+        return lambda codes: from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
+
     named = orders(task.block, task.element.bits)
-    found = {f"they are for {name.replace('the right', 'the')}": _values_of(task, change) for name, change in named}
+    found = {name.replace("the right", "they are for the"): _reordered(codes=in_rows(change)) for name, change in named}
     return found | {
-        "they are for the scales read as if they were written column by column": _values_at(_by_columns),
-        "they are for the scales read as swizzled": _values_at(_unswizzled),
-        "they are for the scales read as not swizzled": _values_at(_swizzled),
+        "they are for the scales read as if they were written column by column": _reordered(scales=_by_columns),
+        "they are for the scales read as swizzled": _reordered(scales=_unswizzled),
+        "they are for the scales read as not swizzled": _reordered(scales=_swizzled),
     }
 
 
@@ -230,10 +215,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 
 
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
-    """Return True if an arrangement makes an array's answers right.
-
-    If the arrangement cannot apply to the array, return True if the answers are right as they are.
-    """
+    """Return True if an arrangement (or none, if it cannot apply) makes an array's answers right."""
     arranged = arrange(one)
     if arranged is None:
         return one.wrong == 0

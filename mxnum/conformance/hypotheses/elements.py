@@ -115,10 +115,7 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in reading inputs, and functions that give the right answers for what was read.
-
-    Inputs lose their subnormals or are narrowed to another type.
-    """
+    """Yield mistakes in reading inputs (no subnormals, a narrower type), and the right answers for what was read."""
 
     def flushed(task: Task, inputs: Columns) -> Array:
         x = as_floats(inputs["x"], task.source)
@@ -146,10 +143,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 
 
 def moved(answer: Answer, step: int) -> Answer:
-    """Return `read(task, inputs)`, which gives the answers for numbers `step` ulps farther from zero.
-
-    These are the answers of an implementation whose thresholds are `step` ulps too low.
-    """
+    """Return an answer with thresholds `step` ulps too low: that for numbers `step` ulps farther from zero."""
 
     def read(task: Task, inputs: Columns) -> Array:
         x, most = inputs["x"], task.source.max_code
@@ -190,11 +184,7 @@ def _with_ties(mode: Rounding) -> Answer:
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
-    """Return the codes of a search for the first nearest entry in a table of values.
-
-    Ties go toward zero, and -0 becomes 0. So does infinity, which is infinitely far from every
-    entry.
-    """
+    """Return the first nearest entry of a table: ties go toward zero; -0, and infinity, far from all, become 0."""
     code = _with_ties(Rounding.RTZ)(task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)

@@ -201,10 +201,7 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array]) -> Answer:
-    """Return `answer(task, inputs)`, which computes the codes in float32 in that order.
-
-    At a scale of zero, either the result of the division or the right zero explains an answer.
-    """
+    """Return an answer that computes codes in float32 in that order. A zero scale leaves them open."""
 
     def answer(task: Task, inputs: Columns) -> Array:
         scale, tensor = _factor(task, inputs)

@@ -129,10 +129,7 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rule rceil with a quotient and a logarithm that are rounded to float32.
-
-    A block with infinity gets the largest scale.
-    """
+    """Return the scales of rule rceil with quotient and logarithm in float32; infinity gives the largest scale."""
     decides, fraction, exponent = _maxima(task, inputs)
     with np.errstate(all="ignore"):
         quotient = (np.ldexp(fraction, exponent) / task.element.max).astype(np.float32).astype(np.float64)

@@ -39,10 +39,7 @@ def applicable(task: Task) -> Iterator[Stack]:
 
 
 def answer(stack: Stack, field: str) -> Answer:
-    """Return `answered(task, inputs)`, which gives the stack's answers in a field.
-
-    Codes are the stack's codes for the scales that were answered.
-    """
+    """Return a function that gives the stack's answers in a field; its codes are those for the scales answered."""
     made = {"scale": _scales, "codes": _codes, "value": _values}[field]
 
     def answered(task: Task, inputs: Columns) -> Array:

@@ -74,7 +74,7 @@ class Collector:
         wrong = np.flatnonzero(found.verdicts & BUG)
         self._parts.update(str(found.parts[row]) for row in wrong)
         if found.verdicts.any():
-            self._group(inputs, answers, found, first, where or (lambda number: f"case {number}"))
+            self._group(found, first, where or (lambda number: f"case {number}"))
         self._diagnosis.add(inputs, answers, found.labels)
         return len(wrong)
 
@@ -89,28 +89,24 @@ class Collector:
             one, right = (select(columns, [at]) for columns in (some, want))
             self._with_unknown.append(Case(f"line {first + row}", first + row, one, {}, right, UNKNOWN, written[row]))
 
-    def _group(
-        self, inputs: Columns, answers: Columns, found: Judgement, first: int, where: Callable[[int], str]
-    ) -> None:
-        want = expected(self.task, inputs)
-
+    def _group(self, found: Judgement, first: int, where: Callable[[int], str]) -> None:
         def case(row: int) -> Case:
-            one, got, right = (select(columns, [row]) for columns in (inputs, answers, want))
+            one, got, right = (select(columns, [row]) for columns in (found.inputs, found.answers, found.want))
             return Case(where(first + row), first + row, one, got, right, found.parts[row])
 
-        common = causes(self.task, inputs, answers, want, found)
+        common = causes(self.task, found)
         for verdict in np.unique(found.verdicts[found.verdicts != 0]).tolist():
             rows = np.flatnonzero(found.verdicts == verdict)
             group = self._groups.setdefault(verdict, Groups())
             group.add(common, rows, case)
             if self.task.outputs[-1].kind == "element":
-                some = (select(columns, rows) for columns in (inputs, answers, found.labels))
+                some = (select(columns, rows) for columns in (found.inputs, found.answers, found.labels))
                 group.mistaken.update(mistaken(self.task, *some))
             if "codes" in found.labels:
                 group.places.update(np.nonzero(wrong_codes(found.labels["codes"][rows]))[1].tolist())
             if "scale" in found.labels:
                 wrong = rows[wrong_codes(found.labels["scale"][rows, 0])]
-                group.maxima.update(place_of_largest(self.task, inputs["x"][wrong]).tolist())
+                group.maxima.update(place_of_largest(self.task, found.inputs["x"][wrong]).tolist())
         for row in np.flatnonzero(found.verdicts & BUG):
             part = str(found.parts[row])
             if part not in self._by_part:

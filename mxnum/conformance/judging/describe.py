@@ -119,10 +119,7 @@ def block_text(task: Task, x: Any) -> str:
 
 
 def shortened(texts: list[str]) -> str:
-    """Return the entries as one text.
-
-    Equal neighbours are written once, with their count. Long lists lose their middle.
-    """
+    """Return the entries as one text: equal neighbours once, with their count, and long lists without their middle."""
     runs: list[tuple[str, int]] = []
     for text in texts:
         if runs and runs[-1][0] == text:

@@ -202,10 +202,7 @@ class Diagnosis:
         return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
 
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
-        """Return for each answer whether it is the most negative integer where the hypothesis has the next one.
-
-        The library never produces the most negative integer; an implementation may saturate to it.
-        """
+        """Return for each answer whether it saturates to the most negative integer, which the library never gives."""
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
             return np.zeros(got.shape, bool)
@@ -279,10 +276,7 @@ class Diagnosis:
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """Return a new diagnosis of the same batches, or of the `chosen` rows of each, with other hypotheses.
-
-        Only hypotheses about `fields` are tried.
-        """
+        """Return a diagnosis of the same batches (or `chosen` rows) with other hypotheses, about `fields` only."""
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
             rows = slice(None) if chosen is None else chosen[index]
@@ -330,10 +324,7 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield the explanations of a field by class, merging classes with a hypothesis in common.
-
-    The hypothesis that explains the most wrong answers comes first.
-    """
+    """Yield the explanations of a field, merging classes with a hypothesis in common; the strongest comes first."""
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

@@ -24,10 +24,10 @@ RANGES = 6
 Cause = tuple[Any, ...]
 
 
-def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement) -> dict[str, Array]:
+def causes(task: Task, found: Judgement) -> dict[str, Array]:
     """Return possible causes for each case of a batch: numbers or words; None where a cause has no meaning."""
     titles = np.array(task.operation.class_names(task), object)
-    bits, more = task.operation.causes(task, inputs, answers, want, found)
+    bits, more = task.operation.causes(task, found)
     magnitude = as_magnitudes(bits, task.source)
     known = np.isfinite(magnitude) & (magnitude > 0)
     return {
@@ -61,10 +61,7 @@ def or_none(known: Array, values: Array) -> Array:
 
 
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
-    """Return the counts of wrong codes, by the code answered and the code wanted at the scale that was answered.
-
-    Codes of a NaN in an element without NaN are left out.
-    """
+    """Return the counts of wrong codes by what came for what at the scale answered, NaNs without a code left out."""
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
     bad = wrong_codes(labels[name]) & fits(got, task.element.bits)

@@ -14,15 +14,7 @@ import numpy as np
 import mxnum as mx
 from mxnum.conformance.bits import fits, sign_bits
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
-from mxnum.conformance.judging.right import (
-    element_codes,
-    expected,
-    is_nan_scale,
-    right_scales,
-    scale_numbers,
-    scaled,
-    tensor_scales,
-)
+from mxnum.conformance.judging import right
 from mxnum.conformance.task import Columns, Task, number_of
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
@@ -114,6 +106,9 @@ class Tallies:
 class Judgement:
     """The judgement of one batch: a verdict and a class for each case."""
 
+    inputs: Columns
+    answers: Columns
+    want: Columns
     #: The union of the labels of each case.
     verdicts: Array
     classes: Array
@@ -126,7 +121,7 @@ class Judgement:
 
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch. `tallies` collects how consistently choices are followed."""
-    want = expected(task, inputs)
+    want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
     verdicts = np.zeros(number_of(inputs), np.int64)
     for name, found in labels.items():
@@ -135,7 +130,7 @@ def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None
             loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
             verdicts[loose] |= LABELS["nan_block_codes"]
     classes = task.operation.classify(task, inputs, want)
-    return Judgement(verdicts, classes, labels, _parts(task, inputs, answers, labels))
+    return Judgement(inputs, answers, want, verdicts, classes, labels, _parts(task, inputs, answers, labels))
 
 
 def _parts(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> list[str | None]:
@@ -149,8 +144,8 @@ def _parts(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> li
         rows = np.flatnonzero(bad.any(axis=1))
         x = inputs["x"][rows, bad[rows].argmax(axis=1)].reshape(-1, 1)
         scales = answers["scale"][rows].clip(0, (1 << task.scale_bits) - 1) if task.has_scales else None
-        tensor = tensor_scales(inputs) if task.has_scales else None
-        y = scaled(task, x, scales, None if tensor is None else tensor[rows])[:, 0]
+        tensor = right.tensor_scales(inputs) if task.has_scales else None
+        y = right.scaled(task, x, scales, None if tensor is None else tensor[rows])[:, 0]
         parts[rows] = np.array(PLACES, object)[places(y, task.element)]
     for output in task.outputs:
         parts[~fits(answers[output.name], output.bits).all(axis=1)] = MISFIT
@@ -184,7 +179,7 @@ def element_labels(
         got_nan = known & ((got & (sign - 1)) >= first_nan)
         settle("nan_code", is_nan, got_nan, judged=False)
         other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
-        alternative = element_codes(replace(task, overflow=other), x, scales, random, tensor)
+        alternative = right.element_codes(replace(task, overflow=other), x, scales, random, tensor)
         same = (got == alternative) | (got_nan & ((alternative & (sign - 1)) >= first_nan))
         magnitude = as_magnitudes(x, task.source)
         differs = alternative != want
@@ -199,10 +194,7 @@ def element_labels(
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs in an element that has none, and count the code that each NaN became.
-
-    Every rule of `nan_codes` is a legitimate choice.
-    """
+    """Set the labels of NaNs in an element that has none: each rule of `nan_codes` is a choice. Count their codes."""
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
@@ -221,10 +213,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return what a positive and a negative NaN may become in an element without NaN, by the name of the rule.
-
-    The rules are those that implementations document.
-    """
+    """Return what a positive and a negative NaN may become without NaN, by the names of the rules in use."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -239,7 +228,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
     """Return for each number whether an integer element without a lower limit would round it to -2 or below."""
-    y = scaled(task, x, scales, tensor)
+    y = right.scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
     wide = ElementFormat("wider", exponent_bits=2, mantissa_bits=task.element.mantissa_bits, bias=1)
@@ -256,11 +245,11 @@ def block_labels(task: Task, inputs: Columns, answers: Columns, want: Columns, t
     of_codes[~fits(got, task.element.bits)] = BUG
     # Elements are judged for the scale that was answered, if that is right or a choice, and not
     # NaN.
-    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~is_nan_scale(task, scale)[:, 0])
+    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~right.is_nan_scale(task, scale)[:, 0])
     if rows.size:
-        words, tensor = (None if column is None else column[rows] for column in (random, tensor_scales(inputs)))
-        right = element_codes(task, x[rows], scale[rows], words, tensor)
-        of_codes[rows] = element_labels(task, x[rows], scale[rows], words, got[rows], right, tallies, tensor)
+        words, tensor = (None if column is None else column[rows] for column in (random, right.tensor_scales(inputs)))
+        wanted = right.element_codes(task, x[rows], scale[rows], words, tensor)
+        of_codes[rows] = element_labels(task, x[rows], scale[rows], words, got[rows], wanted, tallies, tensor)
     return {"scale": of_scales, "codes": of_codes}
 
 
@@ -269,11 +258,11 @@ def scale_labels(task: Task, inputs: Columns, got: Array, want: Array, tallies: 
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
     labels = np.where(got == want, 0, BUG)
-    known = fits(got, task.scale_bits) & ~is_nan_scale(task, got)
+    known = fits(got, task.scale_bits) & ~right.is_nan_scale(task, got)
     special = ~np.isfinite(magnitude).all(axis=1)
     zero = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0) == 0
     other = Nonfinite.ELEMENT if task.nonfinite == Nonfinite.BLOCK else Nonfinite.BLOCK
-    alternative = right_scales(replace(task, nonfinite=other), inputs)[:, 0]
+    alternative = right.right_scales(replace(task, nonfinite=other), inputs)[:, 0]
     has_nan = np.isnan(magnitude).any(axis=1)
     for kind, rows in (("NaN", has_nan), ("infinity", special & ~has_nan)):
         # If NaN stays in its element, a block whose only finite numbers are zeros has the scale of
@@ -307,8 +296,8 @@ def classify_blocks(task: Task, inputs: Columns) -> Array:
     magnitude = as_magnitudes(inputs["x"], task.source)
     finite = np.isfinite(magnitude)
     largest = np.where(finite, magnitude, 0).max(axis=1, initial=0)
-    block = right_scales(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)[:, 0]
-    number, tensor, scale = scale_numbers(task, block), tensor_scales(inputs), task.format.scale
+    block = right.right_scales(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)[:, 0]
+    number, tensor, scale = right.scale_numbers(task, block), right.tensor_scales(inputs), task.format.scale
     most = task.element.max * number * (1.0 if tensor is None else tensor[:, 0].astype(np.float64))
     found = np.full(len(largest), names.index("ordinary"))
     found[largest > most] = names.index("maximum beyond the largest")

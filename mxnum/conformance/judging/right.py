@@ -114,10 +114,7 @@ def element_codes(
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """Return |x| over the scale and the tensor scale of its row, in float64; without scales, |x| itself.
-
-    The quotients compare with values of the element as the exact quotients do.
-    """
+    """Return |x| over the scales of its row, in float64; quotients compare with element values as exact ones do."""
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
     rows = np.broadcast_to(held(task, scales), x.shape)

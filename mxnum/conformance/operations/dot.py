@@ -142,10 +142,7 @@ def powers(task: Task, exponents: Any) -> Any:
 
 
 def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
-    """Return codes of scales for these exponents, without duplicates.
-
-    For float scales, add zero, the least and the largest number, and one with all its digits set.
-    """
+    """Return codes of scales for these exponents, once each; for float scales also the ends and one with all digits."""
     number = task.format.scale.number
     more = [] if number is None else [0, 1, powers(task, 0) - 1, number.max_code]
     return list(dict.fromkeys(int(code) for code in [*powers(task, np.array(exponents)), *more]))
@@ -158,10 +155,7 @@ def specials(task: Task) -> list[int]:
 
 
 def random_dots(task: Task, rng: Generator, size: int) -> Columns:
-    """Return rows of random finite codes at random scales.
-
-    The scales of a row are close together, or arbitrary in one row out of eight.
-    """
+    """Return rows of random finite codes. Their scales are close together, or arbitrary in one row out of eight."""
     element = task.element
     finite = np.array([code for code, v in enumerate(element.values()) if abs(v) <= element.max], np.uint8)
     result: Columns = {}
@@ -239,10 +233,7 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
 
 
 def _in_type(dtype: type[np.floating[Any]]) -> Answer:
-    """Return `answer(task, inputs)`, which rounds values, products and running sums to a type.
-
-    The result is rounded to float32.
-    """
+    """Return an answer that rounds values, products and running sums to a type, and the result to float32."""
 
     def answer(task: Task, inputs: Columns) -> Array:
         values = np.array(task.element.values())

@@ -13,19 +13,9 @@ from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.hypotheses import float_scales as float_scale_hypotheses
 from mxnum.conformance.hypotheses.elements import at_other_scales, elements, in_other_orders
 from mxnum.conformance.hypotheses.scales import scales, scales_of_others
-from mxnum.conformance.judging import describe
+from mxnum.conformance.judging import describe, judge
 from mxnum.conformance.judging.groups import direction, or_none, place_of_largest
-from mxnum.conformance.judging.judge import (
-    BLOCK_CLASSES,
-    FLOAT_SCALE_CLASSES,
-    Judgement,
-    Tallies,
-    block_labels,
-    classify_blocks,
-    element_labels,
-    scale_labels,
-    wrong_codes,
-)
+from mxnum.conformance.judging.judge import Judgement, Tallies, wrong_codes
 from mxnum.conformance.judging.right import element_codes, is_nan_scale, right_blocks, right_scales, tensor_scales
 from mxnum.conformance.task import Answer, Columns, Field, Operation, Task
 from mxnum.memory.dtypes import Array
@@ -68,7 +58,7 @@ class Encode(Operation):
 
     def labels(self, task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
         random = inputs.get("random")
-        return {"code": element_labels(task, inputs["x"], None, random, answers["code"], want["code"], tallies)}
+        return {"code": judge.element_labels(task, inputs["x"], None, random, answers["code"], want["code"], tallies)}
 
     def class_names(self, task: Task) -> tuple[str, ...]:
         return PLACES
@@ -76,10 +66,9 @@ class Encode(Operation):
     def classify(self, task: Task, inputs: Columns, want: Columns) -> Array:
         return places(as_magnitudes(inputs["x"], task.source), task.element)[:, 0]
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
-        return inputs["x"][:, 0], {"direction": direction(task, answers["code"][:, 0], want["code"][:, 0])}
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
+        got, right = found.answers["code"][:, 0], found.want["code"][:, 0]
+        return found.inputs["x"][:, 0], {"direction": direction(task, got, right)}
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
         return of_field("code", elements(task))
@@ -123,19 +112,17 @@ class Scale(Operation):
         return {"scale": right_scales(task, inputs)}
 
     def labels(self, task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
-        return {"scale": scale_labels(task, inputs, answers["scale"], want["scale"], tallies)}
+        return {"scale": judge.scale_labels(task, inputs, answers["scale"], want["scale"], tallies)}
 
     def class_names(self, task: Task) -> tuple[str, ...]:
-        return BLOCK_CLASSES if task.format.scale.power_of_two else FLOAT_SCALE_CLASSES
+        return judge.BLOCK_CLASSES if task.format.scale.power_of_two else judge.FLOAT_SCALE_CLASSES
 
     def classify(self, task: Task, inputs: Columns, want: Columns) -> Array:
-        return classify_blocks(task, inputs)
+        return judge.classify_blocks(task, inputs)
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
-        got, right = answers["scale"][:, 0].astype(np.int64), want["scale"][:, 0]
-        decides = inputs["x"][np.arange(len(right)), place_of_largest(task, inputs["x"])]
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
+        got, right, x = found.answers["scale"][:, 0].astype(np.int64), found.want["scale"][:, 0], found.inputs["x"]
+        decides = x[np.arange(len(right)), place_of_largest(task, x)]
         return decides, {"scale code": right.astype(object), "direction": np.sign(got - right).astype(object)}
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
@@ -175,16 +162,14 @@ class Quantize(Scale):
         return right_blocks(task, inputs)
 
     def labels(self, task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
-        return block_labels(task, inputs, answers, want, tallies)
+        return judge.block_labels(task, inputs, answers, want, tallies)
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
         bad, rows = wrong_codes(found.labels["codes"]), np.arange(len(found.verdicts))
         wrong, place = np.asarray(bad.any(axis=1)), bad.argmax(axis=1)
-        of_scale, more = super().causes(task, inputs, answers, want, found)
-        of_code = direction(task, answers["codes"][rows, place], want["codes"][rows, place])
-        return np.where(wrong, inputs["x"][rows, place], of_scale), {
+        of_scale, more = super().causes(task, found)
+        of_code = direction(task, found.answers["codes"][rows, place], found.want["codes"][rows, place])
+        return np.where(wrong, found.inputs["x"][rows, place], of_scale), {
             "scale code": more["scale code"],
             "element": or_none(wrong, place),
             "direction": np.where(wrong, of_code, more["direction"]),
@@ -201,7 +186,7 @@ class Quantize(Scale):
 
     def describe(self, task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         start, scale, e = self.given(task, inputs), int(got["scale"][0, 0]), task.element
-        labels = block_labels(task, inputs, got, right_blocks(task, inputs), Tallies())["codes"]
+        labels = judge.block_labels(task, inputs, got, right_blocks(task, inputs), Tallies())["codes"]
         wrong = np.flatnonzero(wrong_codes(labels[0]))
         codes, right = got["codes"][0], want["codes"][0]
         has_meaning = 0 <= scale < 1 << task.scale_bits and not bool(is_nan_scale(task, np.array(scale)))

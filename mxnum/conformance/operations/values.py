@@ -39,10 +39,8 @@ class ValueOperation(Operation):
     def classify(self, task: Task, inputs: Columns, want: Columns) -> Array:
         return classify_values(task.source, want["value"][:, 0])
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
-        return want["value"][:, 0], {}
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
+        return found.want["value"][:, 0], {}
 
     def describe(self, task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         return f"{self.given(task, inputs)}: {describe.value(task.source, got, want)}"
@@ -79,11 +77,11 @@ class Dequantize(ValueOperation):
         how = task.element, task.format.scale, (1, 1), task.source, tensor_scales(inputs)
         return {"value": by_numpy.dequantize(inputs["code"], inputs["scale"], *how)}
 
-    def causes(
-        self, task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement
-    ) -> tuple[Array, Columns]:
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
         named = {"scale code": "scale", "element code": "code"}
-        return want["value"][:, 0], {name: inputs[field][:, 0].astype(object) for name, field in named.items()}
+        return found.want["value"][:, 0], {
+            name: found.inputs[field][:, 0].astype(object) for name, field in named.items()
+        }
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
         if task.format.scale.power_of_two:

@@ -44,11 +44,7 @@ class Chance:
     is_subnormal: bool
 
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
-        """Return the probability of rounding away from zero.
-
-        It is the fraction itself, or the fraction reduced to `sr_bits` random bits in the way of
-        `kind`.
-        """
+        """Return the probability of rounding away from zero: the fraction, reduced to `sr_bits` bits as `kind` says."""
         if sr_bits is None:
             return float(self.delta)
         return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
@@ -159,10 +155,7 @@ MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """The significance levels, for one case and for one group.
-
-    They are the probabilities that a right kernel is contradicted.
-    """
+    """The probabilities that a right kernel is contradicted, for one case and for one group."""
 
     case: float
     group: float
@@ -208,10 +201,7 @@ class Shares:
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
-        """Return sentences that say which biases the test detects.
-
-        Cases after the first `precise` have fewer draws.
-        """
+        """Return sentences on the biases that are detected. Cases after the first `precise` have fewer draws."""
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
         seen = min(weakest(n, each, bias, levels.case) for n, each in set(both))

@@ -13,10 +13,7 @@ from mxnum.memory.dtypes import Array
 
 
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
-    """Return the probability that at least k of n draws succeed, each with probability 0 < p < 1.
-
-    `q` is 1 - p, for callers that know it more exactly.
-    """
+    """Return the probability that at least k of n draws succeed, for 0 < p < 1. `q` is 1 - p, if known more exactly."""
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
@@ -32,20 +29,14 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 
 
 def p_value(k: int, n: int, p: float) -> float:
-    """Return twice the tail on the side of k, the p-value of k successes in n draws.
-
-    It is at most `level` with a probability of at most `level`, whatever n and p.
-    """
+    """Return twice the tail on the side of k: at most `level` with a probability of at most `level`, for all n, p."""
     if p in (0, 1):
         return float(k == n * p)
     return min(1.0, 2 * (tail(k, n, p) if k >= n * p else tail(n - k, n, 1 - p, p)))
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest low count and the smallest high count whose `p_value` is at most `level`.
-
-    They are -1 and n + 1 where no count is that unlikely.
-    """
+    """Return the largest low and the smallest high count of p-value at most `level`; -1 and n + 1 if there is none."""
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
 
@@ -75,10 +66,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return how many draws detect a bias with power `wanted`, whatever p (within 1%).
-
-    The number is that for p = 1/2, where the spread is largest.
-    """
+    """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2, where the spread is largest."""
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
         n = math.ceil(1.2 * n)
@@ -170,11 +158,7 @@ def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) 
 
 
 def _correlation(a: Array, b: Array, count: int) -> Array:
-    """Return the sums of a[i] b[i + d] for d below `count`.
-
-    The sums are integers. Fourier transforms give them with errors far below 1/2, which rounding
-    removes.
-    """
+    """Return the sums of a[i] b[i + d] for d below `count`: integers, to which Fourier transforms are rounded."""
     size = 1 << (len(a) + count).bit_length()
     product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
     sums: Array = np.rint(np.fft.irfft(product, size)[:count])
@@ -186,11 +170,7 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away a quarter of the time: count the pairs in which both do.
-
-    Within a call, only pairs that have no element in common are counted, so that they are
-    independent.
-    """
+    """Compare draws that go away a quarter of the time: count disjoint (so independent) pairs in which both do."""
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
     known = (first != 0) & (second != 0) & apart
@@ -215,10 +195,7 @@ def smallest_correlation(pairs: int, power: float, level: float) -> float:
 
 
 def groups(half: Array, block: int) -> int:
-    """Return the largest group size such that all draws in each group go one way; 1 if there is none.
-
-    The sizes tried are powers of two and the block length.
-    """
+    """Return the largest group size (powers of two, the block) such that all draws of a group go one way; else 1."""
     sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
     found = 1
     for size in sizes:

@@ -62,10 +62,7 @@ class Tile:
 
 
 def inputs_of(task: Task, x: Array) -> Columns:
-    """Return the rows as inputs.
-
-    All tensors get the same largest magnitude, for which the tensor scale is a power of two.
-    """
+    """Return the rows as inputs. Their tensors have one largest magnitude, and a power of two as tensor scale."""
     if not task.has_tensor:
         return {"x": x}
     return with_tensor(task, {"x": x, "largest": np.full((len(x), 1), _largest_of_tensor(task))})
@@ -73,10 +70,7 @@ def inputs_of(task: Task, x: Array) -> Columns:
 
 @cache
 def _largest_of_tensor(task: Task) -> int:
-    """Return the bits of the largest element times the largest scale.
-
-    If the source has no such number, the product is divided by a power of two.
-    """
+    """Return the bits of the largest element times the largest scale, halved until the source has the product."""
     scale = task.format.scale.number
     assert scale is not None
     most = task.element.max * scale.max
@@ -113,11 +107,7 @@ def largest_quotient(task: Task) -> float:
 
 
 def still_numbers(task: Task, reach: float) -> Array:
-    """Return bit patterns of numbers that are not drawn for.
-
-    They are zeros, values of the element and numbers beyond the largest; for encode, also
-    infinities and NaNs.
-    """
+    """Return numbers that are not drawn for: zeros, element values, numbers beyond the largest, and specials."""
     values = grid.magnitudes(task.element)
     values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
     top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])

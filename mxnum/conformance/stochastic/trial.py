@@ -16,6 +16,7 @@ from mxnum.conformance.judging.describe import code_text
 from mxnum.conformance.judging.judge import BUG, LABELS, judge
 from mxnum.conformance.judging.report import Profile, StochasticReport, add_choice, add_problem
 from mxnum.conformance.judging.right import expected, right_scales
+from mxnum.conformance.stochastic import statistics
 from mxnum.conformance.stochastic.chances import (
     NEAREST,
     Chance,
@@ -26,16 +27,6 @@ from mxnum.conformance.stochastic.chances import (
     explanations,
     problems,
     survey,
-)
-from mxnum.conformance.stochastic.statistics import (
-    comparisons,
-    draws_for,
-    echoes,
-    groups,
-    likeness,
-    same_answers,
-    smallest_correlation,
-    weakest,
 )
 from mxnum.conformance.stochastic.tiles import (
     ELEMENTS,
@@ -211,18 +202,15 @@ class Trial:
         self._seed = 0
 
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
-        """Run all tests and return the report.
-
-        Independence is tested first: the shares of draws that depend on each other prove nothing.
-        """
+        """Run all tests and return the report. Shares of draws that depend on each other would prove nothing."""
         report, task = self.report, self.task
         precise = chances(task, self.rng, bias, self.reach)
         wide = survey(task, self.rng, self.reach)
         report.cases = len(precise) + len(wide)
         levels = Levels.of(false_alarm / 3, report.cases)
         p = sorted({chance.probability(report.sr_bits) for chance in precise})
-        draws = draws_for(bias, power, levels.case)
-        while min(weakest(draws, each, bias, levels.case) for each in p) < power:
+        draws = statistics.draws_for(bias, power, levels.case)
+        while min(statistics.weakest(draws, each, bias, levels.case) for each in p) < power:
             draws = round(1.01 * draws) + 1
         independent = self.independence(draws, power, false_alarm / 3)
         tallies = [self.tally(precise, draws if independent else FEW)]
@@ -252,14 +240,11 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls with one seed are equal and all other draws are independent.
-
-        Problems are added to the report.
-        """
+        """Return True if calls with one seed are equal and all other draws independent. Add problems to the report."""
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
         half = self.constantly(0.5, length)
-        level /= comparisons(half.ids.size) + len(SEEDS) * (len(SEEDS) - 1) // 2
+        level /= statistics.comparisons(half.ids.size) + len(SEEDS) * (len(SEEDS) - 1) // 2
         first = self.call(half)
         if self.seeded:
             again = self.call(half, self._seed)
@@ -273,16 +258,16 @@ class Trial:
         calls = np.stack([ways(small, self.call(small, seed)) for seed in seeds])
         names = [f"seed {seed}" for seed in SEEDS] if self.seeded else [f"call {i + 1}" for i in range(len(SEEDS))]
         between = "Seeds" if self.seeded else "Calls"
-        for sentence in same_answers(calls, names):
+        for sentence in statistics.same_answers(calls, names):
             add_problem(self.report, between, sentence)
         quarters = []
         if self.report.sr_bits != 1:
             quarter = self.constantly(0.25, length)
             quarters = [ways(quarter, self.call(quarter)) for _ in range(2)]
         block = self.task.block if self.task.has_scales else 0
-        found = echoes(halves, quarters, level)
+        found = statistics.echoes(halves, quarters, level)
         within = [echo for echo in found if not echo.calls]
-        if within and (size := groups(halves[0], block)) > 1:
+        if within and (size := statistics.groups(halves[0], block)) > 1:
             add_problem(
                 self.report, "Dependent draws", f"The elements of each group of {size} in a row go the same way."
             )
@@ -291,11 +276,11 @@ class Trial:
         told = within or len(self.report.problems) > before
         for echo in (within if told else found)[:3]:
             add_problem(self.report, "Dependent draws", echo.text(block))
-        for sentence in [] if told else likeness(calls, names, level):
+        for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
         pairs = int(reach * (length / half.ids.size) ** 2)  # without the anchors of blocks, which are not drawn for
-        rho = smallest_correlation(pairs, power, level)
+        rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"A correlation of {rho:.2g} between elements at one distance up to {reach}, of a call or of two in "
             f"a row, would have been seen with probability {power:g}."
