@@ -184,7 +184,7 @@ ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "Of
 #: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
 #: all of them are handled; or it makes numbers for functions that are made for all of them.
 ASKS = {
-    "conformance/hypotheses/stacks.py",
+    "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",
     "conformance/hypotheses/elements.py",
     "engine/cuda/functions.py",

@@ -12,12 +12,11 @@ import numpy as np
 import mxnum as mx
 from mxnum import errors
 from mxnum.conformance import calling
-from mxnum.conformance.bits import as_bits, as_floats, fitted
+from mxnum.conformance.bits import Generator, as_bits, as_floats, fitted
 from mxnum.conformance.calling import chosen
 from mxnum.conformance.cases.arrays import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
 from mxnum.conformance.cases.batches import BATCH, cases
 from mxnum.conformance.cases.float_scales import ROWS, largest_of_tensors
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.hypotheses.arrangements import Answered, arrangements, block_columns, element_columns, repeated
 from mxnum.conformance.judging.collector import Collector

@@ -1,4 +1,4 @@
-"""Bit patterns of floats, codes that fit their width or not, and codes packed in bytes."""
+"""Bit patterns of floats, codes that fit their width or not, codes packed in bytes, and random numbers."""
 
 from __future__ import annotations
 
@@ -49,8 +49,49 @@ def fitted(array: Array, bits: int) -> Array:
     return wide.astype(code_dtype(bits)) if fits(wide, bits).all() else wide
 
 
+def ordinal(fmt: ElementFormat, code: int) -> int:
+    """Return the rank of a code in the order of values; 0 for both zeros."""
+    sign = 1 << (fmt.bits - 1)
+    if fmt.integer:
+        return code - 2 * sign if code & sign else code
+    return -(code & (sign - 1)) if code & sign else code
+
+
 def unpacked(packed: Array, length: int, bits: int) -> Array:
     """Return the codes of packed rows, each from its lowest bit on. The unused bits of a last byte are ignored."""
     stream = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., : length * bits]
     digits = stream.reshape(*packed.shape[:-1], length, bits).astype(np.int64)
     return np.asarray(digits @ (1 << np.arange(bits)))
+
+
+class Generator:
+    """A source of random integers, fixed by its seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Philox(key=seed)
+
+    def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
+        """Return random integers in low..high inclusive. The modulo bias is below 2**-32 for the ranges used here."""
+        count = int(np.prod(shape))
+        raw = self._generator.random_raw(count) >> np.uint64(11)
+        return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
+
+    def choice(self, values: Array, shape: int | tuple[int, ...]) -> Array:
+        """Return random values out of `values`, all with equal probability."""
+        chosen: Array = values[self.integers(0, len(values) - 1, shape)]
+        return chosen
+
+    def chance(self, share: float, shape: int | tuple[int, ...]) -> Array:
+        """Return random booleans that are True with probability `share`."""
+        return self.integers(0, (1 << 20) - 1, shape) < share * (1 << 20)
+
+    def patterns(self, source: ElementFormat, shape: int | tuple[int, ...]) -> Array:
+        """Return random bit patterns, all with equal probability, infinities and NaNs included."""
+        count = int(np.prod(shape))
+        raw = self._generator.random_raw(count)
+        return (raw >> np.uint64(64 - source.bits)).astype(f"u{source.bits // 8}").reshape(shape)
+
+    def bell(self, shape: tuple[int, ...]) -> Array:
+        """Return numbers of mean 0 and variance about 1, sums of twelve uniform ones, as tensors of users have them."""
+        total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
+        return (total - 6.0 * (1 << 20)) / (1 << 20)

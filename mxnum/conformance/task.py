@@ -13,7 +13,7 @@ from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
 
 if TYPE_CHECKING:
-    from mxnum.conformance.cases.generator import Generator
+    from mxnum.conformance.bits import Generator
     from mxnum.conformance.judging.judge import Judgement, Tallies
 
 #: The fields of many cases: for each field name an array (cases, numbers) of unsigned integers.

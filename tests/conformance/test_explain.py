@@ -8,8 +8,8 @@ import pytest
 import mxnum as mx
 from mxnum import reference
 from mxnum.conformance import explain
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.cases.batches import cases
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale, fraction_text, number
 from mxnum.conformance.operations import make_task
 

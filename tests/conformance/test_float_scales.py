@@ -13,14 +13,13 @@ import pytest
 import mxnum as mx
 from mxnum import formats, reference, stacks
 from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
-from mxnum.conformance.bits import as_floats
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.calling import answers_of
 from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.float_scales import joined
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
 from mxnum.conformance.hypotheses import hypotheses
-from mxnum.conformance.hypotheses.stacks import answer, applicable
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.judge import BUG, judge
 from mxnum.conformance.judging.right import expected, scaled, tensor_scales, unsigned
@@ -178,7 +177,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
         largest = np.full((200, 1), abs(x).max(), dtype)
         inputs = {"x": unsigned(x), "largest": unsigned(largest), "scale": made.scales.reshape(-1, 1)}
         for field, want in (("scale", made.scales.reshape(-1, 1)), ("codes", made.codes)):
-            got = answer(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
+            got = answer_of_stack(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
             assert np.array_equal(got, want)
         of_value = make_task("dequantize", "nvfp4")
         pairs = {
@@ -186,7 +185,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             "largest": unsigned(largest.astype(np.float32)),
         }  # fmt: skip
         if source == "float32":
-            got = answer(stack, "value")(of_value, pairs)
+            got = answer_of_stack(stack, "value")(of_value, pairs)
             want = stacks.dequantize(made, stack)[:, :1]
             known = ~np.isnan(want)
             assert np.array_equal(got[known], unsigned(want)[known])
@@ -194,7 +193,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
 
 def test_which_stacks_are_asked():
     def names(*arguments, **modes):
-        return [stack.name for stack in applicable(make_task(*arguments, **modes))]
+        return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
 
     assert names("quantize", "nvfp4") == list(stacks.STACKS)
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
@@ -300,8 +299,8 @@ def test_what_may_be_answered():
     task = make_task("scale", "nvfp4")
     inputs = {name: column[:4] for name, column in next(cases(task)).items()}
 
-    def scales(answer, fmt=None):
-        return answers_of(lambda x: answer(len(x)), fmt or task, inputs)["scale"][:, 0].tolist()
+    def scales(answer_of_stack, fmt=None):
+        return answers_of(lambda x: answer_of_stack(len(x)), fmt or task, inputs)["scale"][:, 0].tolist()
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
@@ -385,10 +384,10 @@ def finite_or(task, other, inputs):
     return {name: np.where(rows, second[name], first[name]) for name in first}
 
 
-def judged(task, answer):
+def judged(task, answer_of_stack):
     judge_of_all = Collector(task)
     for inputs in cases(task):
-        judge_of_all.add(inputs, answer(inputs))
+        judge_of_all.add(inputs, answer_of_stack(inputs))
     return judge_of_all.report()
 
 

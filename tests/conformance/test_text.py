@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.operations import OPERATIONS, make_task
 from mxnum.conformance.vectors import Reader, format_lines, parse_lines
 from tests.conformance.test_task import deciding

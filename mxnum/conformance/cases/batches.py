@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mxnum import errors
-from mxnum.conformance.bits import magnitude_bits
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator, magnitude_bits
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.judging.right import is_nan_scale, with_tensor
 from mxnum.conformance.task import Columns, Task, number_of, select

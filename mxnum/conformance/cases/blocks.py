@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.conformance.bits import magnitude_bits, sign_bits
+from mxnum.conformance.bits import Generator, magnitude_bits, sign_bits
 from mxnum.conformance.cases import grid
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.right import nearby_scales, scaled, tensor_scales, with_tensor
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.conformance.bits import magnitude_bits
+from mxnum.conformance.bits import Generator, magnitude_bits
 from mxnum.conformance.cases import grid
 from mxnum.conformance.cases.blocks import few_values, with_anchors
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.right import nearby_scales, scale_numbers
 from mxnum.conformance.task import Columns, Task
 from mxnum.definition import by_numpy

@@ -14,9 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from mxnum.conformance.hypotheses import stacks
 from mxnum.conformance.hypotheses.arrangements import orders
 from mxnum.conformance.hypotheses.elements import ordered
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
 from mxnum.conformance.judging.right import right
 from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
@@ -41,8 +41,8 @@ class Hypothesis:
 def hypotheses(task: Task) -> list[Hypothesis]:
     """Return the hypotheses for an operation. Of those that explain the same cases, the earliest is named first."""
     found = [
-        Hypothesis(f"{stack.name}'s arithmetic", field.name, stacks.answer(stack, field.name), stack.name)
-        for stack in stacks.applicable(task)
+        Hypothesis(f"{stack.name}'s arithmetic", field.name, answer_of_stack(stack, field.name), stack.name)
+        for stack in applicable_stacks(task)
         for field in task.outputs
     ]
     found += [Hypothesis(name, field, answer) for field, name, answer in task.operation.hypotheses(task)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.bits import as_floats
+from mxnum.conformance.bits import as_floats, ordinal
 from mxnum.conformance.explain import explain_element, explain_scale, number
 from mxnum.conformance.judging.judge import nan_codes
 from mxnum.conformance.judging.right import is_nan_scale, tensor_scales
@@ -145,14 +145,6 @@ def code_text(task: Task, code: int) -> str:
     if code >= 1 << task.element.bits:
         return f"what is no code of {task.element.bits} bits"
     return f"{plain(task.element.value(code))} ({hexadecimal(code, task.element.bits)})"
-
-
-def ordinal(fmt: ElementFormat, code: int) -> int:
-    """Return the rank of a code in the order of values; 0 for both zeros."""
-    sign = 1 << (fmt.bits - 1)
-    if fmt.integer:
-        return code - 2 * sign if code & sign else code
-    return -(code & (sign - 1)) if code & sign else code
 
 
 def random_word(inputs: Columns, place: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import mxnum as mx
-from mxnum.conformance.bits import fits, sign_bits
+from mxnum.conformance.bits import fits, ordinal, sign_bits
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.judging import right
 from mxnum.conformance.task import Columns, Task, number_of
@@ -327,3 +327,24 @@ def classify_values(target: ElementFormat, values: Array) -> Array:
 def wrong_codes(labels: Array) -> Array:
     """Return for each label whether its number is judged and wrong."""
     return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))
+
+
+def place_of_largest(task: Task, x: Array) -> Array:
+    """Return the index of the largest finite element in each block."""
+    magnitude = as_magnitudes(x, task.source)
+    return np.asarray(np.where(np.isfinite(magnitude), magnitude, -1).argmax(axis=1))
+
+
+def direction(task: Task, got: Array, want: Array) -> Array:
+    """Return whether each code is too high (1) or too low (-1); None if it is no code."""
+    known = fits(got, task.element.bits)
+    ranks = np.array([ordinal(task.element, code) for code in range(1 << task.element.bits)])
+    steps = ranks[np.where(known, got, 0).astype(np.int64)] - ranks[want]
+    return or_none(known, np.sign(steps))
+
+
+def or_none(known: Array, values: Array) -> Array:
+    """Return the values that are known, and None for the others."""
+    result = values.astype(object)
+    result[~known] = None
+    return result

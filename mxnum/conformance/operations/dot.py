@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum.conformance.bits import as_bits, as_floats, with_one_nan
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator, as_bits, as_floats, with_one_nan
 from mxnum.conformance.judging import describe
 from mxnum.conformance.judging.right import scale_numbers
 from mxnum.conformance.operations.rounding import of_field

@@ -7,15 +7,14 @@ from itertools import chain
 
 import numpy as np
 
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.cases import blocks, float_scales
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.hypotheses import float_scales as float_scale_hypotheses
 from mxnum.conformance.hypotheses.elements import at_other_scales, elements, in_other_orders
 from mxnum.conformance.hypotheses.scales import scales, scales_of_others
 from mxnum.conformance.judging import describe, judge
-from mxnum.conformance.judging.groups import direction, or_none, place_of_largest
-from mxnum.conformance.judging.judge import Judgement, Tallies, wrong_codes
+from mxnum.conformance.judging.judge import Judgement, Tallies, direction, or_none, place_of_largest, wrong_codes
 from mxnum.conformance.judging.right import element_codes, is_nan_scale, right_blocks, right_scales, tensor_scales
 from mxnum.conformance.task import Answer, Columns, Field, Operation, Task
 from mxnum.memory.dtypes import Array

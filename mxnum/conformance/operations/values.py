@@ -7,10 +7,9 @@ from itertools import chain
 
 import numpy as np
 
-from mxnum.conformance.bits import magnitude_bits, sign_bits, with_one_nan
+from mxnum.conformance.bits import Generator, magnitude_bits, sign_bits, with_one_nan
 from mxnum.conformance.cases import float_scales
 from mxnum.conformance.cases.batches import COUNTED_BITS
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.hypotheses import float_scales as float_scale_hypotheses
 from mxnum.conformance.judging import describe
 from mxnum.conformance.judging.judge import VALUE_CLASSES, Judgement, Tallies, classify_values, float_labels

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mxnum import errors
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.calling import OF_TENSORS, SCALES, chosen
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.report import ConformanceError, Profile, StochasticReport
 from mxnum.conformance.operations import known, make_task
 from mxnum.conformance.stochastic.trial import Trial

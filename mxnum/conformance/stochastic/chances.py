@@ -10,9 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 import mxnum as mx
-from mxnum.conformance.bits import as_floats
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.cases import grid
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.explain import fraction_text, number
 from mxnum.conformance.judging.describe import code_text
 from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest

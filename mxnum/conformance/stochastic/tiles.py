@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.bits import as_floats
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.calling import answers_of
 from mxnum.conformance.cases import grid
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.right import expected, right_scales, scale_numbers, tensor_scales, with_tensor
 from mxnum.conformance.stochastic.chances import Chance
 from mxnum.conformance.task import Columns, Task

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.conformance.bits import as_floats
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.judging import describe
 from mxnum.conformance.judging.describe import code_text
 from mxnum.conformance.judging.judge import BUG, LABELS, judge

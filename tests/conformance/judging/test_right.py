@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mxnum import reference
-from mxnum.conformance.bits import as_floats
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.cases.batches import cases
-from mxnum.conformance.cases.generator import Generator
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import OPERATIONS, make_task
 

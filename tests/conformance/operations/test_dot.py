@@ -5,8 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from mxnum.conformance.bits import as_floats
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import dot, make_task
 

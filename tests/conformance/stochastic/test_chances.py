@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from mxnum import reference
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import EVEN, NEAREST, UP, chances, constant, gaps_of, survey
 

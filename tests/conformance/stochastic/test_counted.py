@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 import mxnum as mx
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.judging.report import Profile, StochasticReport
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import chances

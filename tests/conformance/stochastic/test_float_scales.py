@@ -9,7 +9,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check_stochastic
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic import takes_seed
 from mxnum.conformance.stochastic.chances import chances

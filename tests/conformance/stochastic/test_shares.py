@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import (
     EVEN,

@@ -5,7 +5,7 @@ import pytest
 
 import mxnum as mx
 from mxnum import reference
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import chances, constant
 from mxnum.conformance.stochastic.tiles import Tally, constant_tile, largest_quotient, make_tile

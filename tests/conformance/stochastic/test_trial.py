@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.conformance.judging.report import Profile
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.trial import SEEDS, Trial

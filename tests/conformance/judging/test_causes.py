@@ -5,7 +5,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
-from mxnum.conformance.judging.groups import Groups, mistaken
+from mxnum.conformance.judging.collector import Groups, mistaken
 from mxnum.conformance.judging.judge import BUG, UNJUDGED
 from mxnum.conformance.operations import make_task
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.conformance.cases.generator import Generator
+from mxnum.conformance.bits import Generator
 from mxnum.formats import FLOATS
 
 
