@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mxnum.conformance.bits import as_floats
-from mxnum.conformance.calling import answers_of
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.judging.judge import BUG, judge
 from mxnum.conformance.judging.right import expected
@@ -108,7 +108,7 @@ def wrong_cases(library, call, fmt):
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
     task = make_task(peer.operation, peer.format, **peer.claims)
     for inputs in cases(task):
-        answers = answers_of(peer.function, task, inputs)
+        answers = Implementation(peer.function).answers(task, inputs)
         found, right = judge(task, inputs, answers), expected(task, inputs)
         for row in np.flatnonzero(found.verdicts & BUG):
             largest = np.abs(as_floats(inputs["x"][row], task.source)).max()

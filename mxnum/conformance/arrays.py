@@ -13,7 +13,6 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.conformance import calling
 from mxnum.conformance.bits import Generator, as_bits, as_floats, fitted
-from mxnum.conformance.calling import chosen
 from mxnum.conformance.cases.arrays import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
 from mxnum.conformance.cases.batches import BATCH, cases
 from mxnum.conformance.cases.float_scales import ROWS, largest_of_tensors
@@ -103,7 +102,7 @@ def check_arrays(
     """
     errors.choose("operation", operation, ("quantize", "scale", "dequantize"))
     task, blocks = _task(operation, format, axis, block_shape, modes)
-    kernel = _Kernel(function, task, blocks, scales, packed, chosen(arrays))
+    kernel = _Kernel(calling.Implementation(function, arrays), task, blocks, scales, packed)
     listed = [layouts] if isinstance(layouts, str) else list(layouts)
     listed = [errors.choose("layouts", layout, tuple(LAYOUTS)) for layout in listed]
     seed = errors.integer("seed", seed, 0, (1 << 63) - 1)
@@ -140,9 +139,9 @@ class _Kernel:
     """A callable, the task that it claims to do, and the layouts of its arguments and answers."""
 
     def __init__(
-        self, function: Callable[..., Any], task: Task, blocks: Blocks, scales: str, packed: bool, arrays: str
+        self, implementation: calling.Implementation, task: Task, blocks: Blocks, scales: str, packed: bool
     ) -> None:
-        self.function, self.task, self.blocks, self.packed, self.arrays = function, task, blocks, packed, arrays
+        self.implementation, self.task, self.blocks, self.packed = implementation, task, blocks, packed
         self.scales = errors.choose("scales", scales, SCALES)
         errors.require(self.scales != "swizzled" or blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
         few = self.scales != "swizzled" or task.scale_bits <= 8
@@ -160,9 +159,9 @@ class _Kernel:
         count = math.prod(shape) if of_values else math.prod(scales_shape(shape, self.blocks))
         inputs = self._codes(shape, seed) if of_values else self._numbers(shape, seed)
         tensor = self._tensor(inputs, seed)
-        function = calling.told(self.function, self.task, tensor, self.arrays)
+        implementation = self.implementation.in_tensor(self.task, tensor)
         try:
-            answers = self._answers(function, inputs, shape, layout)
+            answers = self._answers(implementation, inputs, shape, layout)
         except Exception as problem:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
@@ -211,7 +210,7 @@ class _Kernel:
         return with_tensor(self.task, {"largest": np.array([[largest]])})
 
     def _answers(
-        self, function: Callable[..., Any], inputs: dict[str, Array], shape: Shape, layout: str
+        self, implementation: calling.Implementation, inputs: dict[str, Array], shape: Shape, layout: str
     ) -> dict[str, Array]:
         """Return what the function gives, as arrays of codes, scales or bit patterns."""
         task = self.task
@@ -224,14 +223,12 @@ class _Kernel:
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
                 scales = scales.view(scale_dtype(task.format.scale))
-            values = calling.read_floats(
-                calling.called(function, [codes, scales], self.arrays), "function: value", task, shape
-            )
+            values = calling.read_floats(implementation.call(codes, scales), "function: value", task, shape)
             return {"value": as_bits(values, task.source)}
         arguments = [as_floats_there(laid(inputs["x"], layout), task)]
         if task.is_stochastic:
             arguments.append(laid(inputs["random"], layout))
-        result = calling.called(function, arguments, self.arrays)
+        result = implementation.call(*arguments)
         answered_codes, of_scales = calling.both(result) if len(task.outputs) == 2 else (None, result)
         if self.scales == "transposed":
             scales = calling.read_scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -45,41 +45,49 @@ OF_TENSORS = ("largest", "tensor_scale")
 _REACH = 16
 
 
-def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str = "numpy") -> Any:
-    """Return what a callable returns for arrays, which it may overwrite."""
-    with np.errstate(all="ignore"):
-        return function(*(handed(argument, arrays) for argument in arguments))
+@dataclass(frozen=True)
+class Implementation:
+    """A callable under test: the kind of arrays that it takes, and the layout of the scales that it gives."""
 
+    function: Callable[..., Any]
+    arrays: str = "numpy"
+    scales: str = "plain"
 
-def answers_of(
-    function: Callable[..., Any], task: Task, inputs: Columns, arrays: str = "numpy", scales: str = "plain"
-) -> Columns:
-    """Call the implementation with a batch of cases, once for each tensor, and return its answers as columns."""
-    if not task.has_tensor:
-        return _called_once(function, task, inputs, arrays, scales)
-    made: list[tuple[Array, Columns]] = []
-    for rows in _tensors(task, inputs):
-        part = select(inputs, rows)
-        whole = _with_largest(part) if "x" in part else part
-        found = _called_once(told(function, task, part, arrays), task, whole, arrays, scales)
-        made.append((rows, select(found, slice(len(rows)))))
-    order = np.argsort(np.concatenate([rows for rows, _ in made]))
-    return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
+    def __post_init__(self) -> None:
+        errors.choose("arrays", self.arrays, ARRAYS)
+        errors.choose("scales", self.scales, SCALES)
 
+    def call(self, *arguments: Array) -> Any:
+        """Return what the callable returns for arrays, which it may overwrite."""
+        with np.errstate(all="ignore"):
+            return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
-def told(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str) -> Callable[..., Any]:
-    """Return the function with its parameters `OF_TENSORS`, if it has any, bound to the first row's tensor."""
-    if not task.has_tensor:
-        return function
-    names = _wanted_by_name(function)
-    if task.takes_codes and not names:  # the tensor scale does not follow from codes
-        raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
-    given: dict[str, Any] = {}
-    for name in names:
-        bits = inputs[name][0]
-        value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
-        given[name] = value if arrays == "numpy" else handed(np.array(value), arrays)
-    return partial(function, **given) if given else function
+    def answers(self, task: Task, inputs: Columns) -> Columns:
+        """Call the callable with a batch of cases, once for each tensor, and return its answers as columns."""
+        if not task.has_tensor:
+            return _called_once(self, task, inputs)
+        made: list[tuple[Array, Columns]] = []
+        for rows in _tensors(task, inputs):
+            part = select(inputs, rows)
+            whole = _with_largest(part) if "x" in part else part
+            found = _called_once(self.in_tensor(task, part), task, whole)
+            made.append((rows, select(found, slice(len(rows)))))
+        order = np.argsort(np.concatenate([rows for rows, _ in made]))
+        return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
+
+    def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
+        """Return the implementation with its parameters `OF_TENSORS`, if any, bound to the first row's tensor."""
+        if not task.has_tensor:
+            return self
+        names = _wanted_by_name(self.function)
+        if task.takes_codes and not names:  # the tensor scale does not follow from codes
+            raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
+        given: dict[str, Any] = {}
+        for name in names:
+            bits = inputs[name][0]
+            value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
+            given[name] = value if self.arrays == "numpy" else handed(np.array(value), self.arrays)
+        return replace(self, function=partial(self.function, **given)) if given else self
 
 
 def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
@@ -111,11 +119,11 @@ def _with_largest(part: Columns) -> Columns:
     return more
 
 
-def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str, scales: str) -> Columns:
+def _called_once(implementation: Implementation, task: Task, inputs: Columns) -> Columns:
     count, outputs = number_of(inputs), {field.name: field for field in task.outputs}
     fields = {field.name: field for field in task.inputs}
     names = (*task.operation.takes, *(["random"] if task.is_stochastic else []))
-    result = called(function, [_argument(task, fields[name], inputs[name]) for name in names], arrays)
+    result = implementation.call(*(_argument(task, fields[name], inputs[name]) for name in names))
     gives = task.operation.gives
     if len(gives) == 1:
         given = {gives[0]: result}
@@ -127,7 +135,7 @@ def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arra
         shapes = [tuple(getattr(part, "shape", ())) for part in given.values()]
         if task.block > 1 and shapes[0] in ((count,), (count, 1)) and shapes[1] == (count, task.block):
             raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
-    return {name: _column(given[name], field, count, task, scales) for name, field in outputs.items()}
+    return {name: _column(given[name], field, count, task, implementation.scales) for name, field in outputs.items()}
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
@@ -333,11 +341,6 @@ def handed(array: Array, kind: str) -> Any:
 
     strides = tuple(step // array.itemsize for step in array.strides)
     return torch.empty_strided(array.shape, strides, dtype=tensor.dtype, device="cuda").copy_(tensor)
-
-
-def chosen(arrays: str) -> str:
-    """Return the argument `arrays`. Raise if it is not one of `ARRAYS`."""
-    return errors.choose("arrays", arrays, ARRAYS)
 
 
 def as_array(value: Any, name: str) -> tuple[Array, str]:

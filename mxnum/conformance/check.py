@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mxnum import errors
-from mxnum.conformance.calling import SCALES, answers_of, chosen
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases.batches import cases, has_nan
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.report import Case, ConformanceError, Profile, Report
@@ -81,24 +81,22 @@ def check(
     0
     """
     task = make_task(operation, format, **known(modes))
-    arrays, scales = chosen(arrays), errors.choose("scales", scales, SCALES)
+    implementation = Implementation(function, arrays, scales)
     collector = Collector(task, Profile.of(accept))
-    judge_all(collector, function, cases(task, level=level, seed=seed, count=count), arrays, scales)
+    judge_all(collector, implementation, cases(task, level=level, seed=seed, count=count))
     report = collector.report()
     if report.bugs or (strict and not report.is_equal):
-        smallest, note = _smallest(function, report, arrays, scales) if shrink else (None, "")
+        smallest, note = _smallest(implementation, report) if shrink else (None, "")
         raise ConformanceError(report, smallest, note)
     return report
 
 
-def judge_all(
-    collector: Collector, function: Callable[..., Any], batches: Iterable[Columns], arrays: str, scales: str
-) -> None:
-    """Call a function with all cases and judge its answers. It may raise for NaNs that have no answer."""
+def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
+    """Call an implementation with all cases and judge its answers. It may raise for NaNs that have no answer."""
     task, number = collector.task, 1
     for inputs in batches:
         try:
-            answers = answers_of(function, task, inputs, arrays, scales)
+            answers = implementation.answers(task, inputs)
         except Exception as problem:
             if task.takes_nan or not has_nan(task, inputs).all():
                 raise
@@ -108,12 +106,12 @@ def judge_all(
         number += number_of(inputs)
 
 
-def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales: str) -> tuple[Case | None, str]:
+def _smallest(implementation: Implementation, report: Report) -> tuple[Case | None, str]:
     """Return the smallest failing case, or None and the reason why there is none."""
     try:
         from mxnum.conformance.shrink import smallest_failure
 
-        return smallest_failure(function, report, arrays=arrays, scales=scales), ""
+        return smallest_failure(implementation, report), ""
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import mxnum
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.check import judge_all
 from mxnum.conformance.judging.collector import Collector
@@ -393,14 +394,14 @@ class Row:
 def row_of(peer: Peer) -> Row:
     """Run level 1 on one conversion and return the outcome."""
     task = make_task(peer.operation, peer.format, **peer.claims)
-    collector = Collector(task)
-    judge_all(collector, peer.function, cases(task), "numpy", "plain")
+    collector, implementation = Collector(task), Implementation(peer.function)
+    judge_all(collector, implementation, cases(task))
     report = collector.report()
     from mxnum.conformance.shrink import smallest_failure
 
     smallest = {}
     for part, first in list(report.by_part.items())[:PARTS]:
-        case = smallest_failure(peer.function, report, first, EXAMPLES)
+        case = smallest_failure(implementation, report, first, EXAMPLES)
         smallest[f"{part} ({report.parts[part]})"] = case.body(task)
     return Row(peer, report, smallest)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.conformance.bits import as_floats
-from mxnum.conformance.calling import answers_of
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases import grid
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.judging.judge import BUG, judge
@@ -27,12 +27,7 @@ Wrong = Callable[[Columns], Array]
 
 
 def smallest_failure(
-    function: Callable[..., Any],
-    report: Report,
-    first: Case | None = None,
-    examples: int = EXAMPLES,
-    arrays: str = "numpy",
-    scales: str = "plain",
+    implementation: Implementation, report: Report, first: Case | None = None, examples: int = EXAMPLES
 ) -> Case:
     """Return the smallest input found for the same failure as the report's first, or that failure itself."""
     first = first or next(iter(report.failures or report.examples.values()))
@@ -41,7 +36,7 @@ def smallest_failure(
     task = report.task
 
     def wrong(inputs: Columns) -> Array:
-        found = judge(task, inputs, answers_of(function, task, inputs, arrays, scales))
+        found = judge(task, inputs, implementation.answers(task, inputs))
         alike = np.array([first.part is None or part == first.part for part in found.parts])
         return np.asarray(((found.verdicts & BUG) != 0) & alike)
 
@@ -50,7 +45,7 @@ def smallest_failure(
     if inputs is None:
         return first
     again = Collector(task, report.profile, keep=1)
-    again.add(inputs, answers_of(function, task, inputs, arrays, scales))
+    again.add(inputs, implementation.answers(task, inputs))
     return next(iter(again.report().failures), first)
 
 

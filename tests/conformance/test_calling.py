@@ -6,7 +6,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance.bits import fits, fitted, unpacked
-from mxnum.conformance.calling import answers_of, both, read_element_codes, read_floats, read_scale_codes
+from mxnum.conformance.calling import Implementation, both, read_element_codes, read_floats, read_scale_codes
 from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.operations import make_task
 from mxnum.formats import FLOATS
@@ -26,7 +26,7 @@ def test_what_was_answered_is_not_shared():
         x[:] = 3
         return kept
 
-    answers = answers_of(kernel, task, inputs)
+    answers = Implementation(kernel).answers(task, inputs)
     kept[:] = 9
     assert answers["code"].tolist() == [[0]] * 5
     assert np.array_equal(inputs["x"], before)

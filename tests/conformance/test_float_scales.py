@@ -14,7 +14,7 @@ import mxnum as mx
 from mxnum import formats, reference, stacks
 from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
 from mxnum.conformance.bits import Generator, as_floats
-from mxnum.conformance.calling import answers_of
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.cases.float_scales import joined
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
@@ -144,7 +144,9 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
     if name == "torchao":
         smallest = caught.value.smallest
         assert f"Smallest failing input found: {smallest.body(report.task)}" in text
-        found = judge(report.task, smallest.inputs, answers_of(kernels.torchao, report.task, smallest.inputs))
+        found = judge(
+            report.task, smallest.inputs, Implementation(kernels.torchao).answers(report.task, smallest.inputs)
+        )
         assert found.verdicts[0] & BUG
 
 
@@ -300,7 +302,7 @@ def test_what_may_be_answered():
     inputs = {name: column[:4] for name, column in next(cases(task)).items()}
 
     def scales(answer_of_stack, fmt=None):
-        return answers_of(lambda x: answer_of_stack(len(x)), fmt or task, inputs)["scale"][:, 0].tolist()
+        return Implementation(lambda x: answer_of_stack(len(x))).answers(fmt or task, inputs)["scale"][:, 0].tolist()
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
@@ -328,7 +330,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
         seen.append(len(x) - 1)
         return kernels.exact(x)
 
-    got, want = answers_of(kernel, task, inputs), expected(task, inputs)
+    got, want = Implementation(kernel).answers(task, inputs), expected(task, inputs)
     assert sum(seen) == len(inputs["x"])
     assert all(np.array_equal(got[name], want[name]) for name in want)
     values = make_task("dequantize", "nvfp4")
@@ -340,7 +342,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     assert check(decode, format="nvfp4", operation="dequantize").is_equal
     with pytest.raises(ValueError, match="'function' must have a parameter called largest or tensor_scale"):
-        answers_of(lambda codes, scales: codes, values, next(cases(values)))
+        Implementation(lambda codes, scales: codes).answers(values, next(cases(values)))
 
 
 def test_tensors_of_torch():

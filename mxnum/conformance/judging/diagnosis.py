@@ -159,35 +159,30 @@ class Diagnosis:
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
         """Return True if all answers are those of the hypothesis or differ by choice. If `count`, count the choices."""
         theirs = tried.hypothesis.answer(self.task, inputs)
-        if self._differs(output, inputs, got, labels, theirs).any():
-            return False
-        differs = np.asarray(got != theirs)
-        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
-            differs &= ~inputs["padding"]
+        differs, choices = self._compared(output, inputs, got, theirs)
         unjudged = labels == UNJUDGED
         open_to = np.where(unjudged, 0, labels) & ~BUG
         plain = differs & (open_to == 0) & ~unjudged
-        lost_sign = plain & (got == 0) & (theirs == self._minus_zero(output))
-        other_nan = plain & self._is_nan(output, got) & self._is_nan(output, theirs)
-        lowest = plain & self._is_most_negative(output, inputs, got, theirs)
+        if (plain & ~np.any(list(choices.values()), axis=0)).any():
+            return False
         if count:
-            tried.misses["most_negative"] += int(lowest.sum())
             tried.elsewhere |= bool((differs & unjudged).any())
-            tried.misses["minus_zero"] += int(lost_sign.sum())
             tried.minus_zeros += int((~differs & (theirs == self._minus_zero(output))).sum())
-            tried.misses["nan_code"] += int(other_nan.sum())
             for name, bit in LABELS.items():
-                tried.misses[name] += int((differs & ((open_to & bit) != 0)).sum())
+                by_label = differs & ((open_to & bit) != 0)
+                tried.misses[name] += int((by_label | (plain & choices[name]) if name in choices else by_label).sum())
         return True
 
-    def _differs(self, output: Field, inputs: Columns, got: Array, labels: Array, theirs: Array) -> Array:
-        """Return for each answer whether it differs from the hypothesis, and not by choice."""
-        differs = np.asarray(got != theirs) & (labels != UNJUDGED) & ((labels & ~BUG) == 0)
-        if output.name == "codes" and "padding" in inputs:
+    def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
+        """Return which answers differ from the hypothesis, and the choices that explain it, judged or not."""
+        differs = np.asarray(got != theirs)
+        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
             differs &= ~inputs["padding"]
-        lost_sign = (got == 0) & (theirs == self._minus_zero(output))
-        other_nan = self._is_nan(output, got) & self._is_nan(output, theirs)
-        return np.asarray(differs & ~lost_sign & ~other_nan & ~self._is_most_negative(output, inputs, got, theirs))
+        return differs, {
+            "minus_zero": (got == 0) & (theirs == self._minus_zero(output)),
+            "nan_code": self._is_nan(output, got) & self._is_nan(output, theirs),
+            "most_negative": self._is_most_negative(output, inputs, got, theirs),
+        }
 
     def _minus_zero(self, output: Field) -> int:
         """Return the code of -0, or a number that is no code if the field has no -0."""
@@ -260,16 +255,14 @@ class Diagnosis:
                 judged, given = self._judged(output, inputs, answers, labels)
                 if one.field == found.field:
                     names = np.array(self.task.operation.class_names(self.task), object)
-                    judged &= ~np.isin(
-                        names[self._classes(inputs)],
-                        found.classes,
-                    )
+                    judged &= ~np.isin(names[self._classes(inputs)], found.classes)
                 rows = np.flatnonzero(judged)
                 got, of_rows = answers[one.field][rows], labels[one.field][rows]
                 some = {**select(given, rows), "answered": got}
                 if rows.size:
                     theirs = one.answer(self.task, some)
-                    differs = self._differs(output, some, got, of_rows, theirs)
+                    differs, choices = self._compared(output, some, got, theirs)
+                    differs &= (of_rows & ~BUG == 0) & ~np.any(list(choices.values()), axis=0)
                     count += int((differs & (theirs != right(self.task, some, one.field))).any(axis=1).sum())
         return count
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mxnum import errors
 from mxnum.conformance.bits import Generator
-from mxnum.conformance.calling import OF_TENSORS, SCALES, chosen
+from mxnum.conformance.calling import OF_TENSORS, Implementation
 from mxnum.conformance.judging.report import ConformanceError, Profile, StochasticReport
 from mxnum.conformance.operations import known, make_task
 from mxnum.conformance.stochastic.trial import Trial
@@ -95,8 +95,7 @@ def check_stochastic(
         errors.require(0 < value <= most, name, f"above 0 and at most {most}", value)
     seeds = takes_seed(function) if seeded is None else bool(seeded)
     rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
-    form = chosen(arrays), errors.choose("scales", scales, SCALES)
-    trial = Trial(function, task, sr_bits, seeds, rng, *form)
+    trial = Trial(Implementation(function, arrays, scales), task, sr_bits, seeds, rng)
     report = trial.run(bias, power, false_alarm, Profile.of(accept))
     if not report.conforms or (strict and not report.is_equal):
         raise ConformanceError(report)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from mxnum.conformance.bits import Generator, as_floats
-from mxnum.conformance.calling import answers_of
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.cases import grid
 from mxnum.conformance.judging.right import expected, right_scales, scale_numbers, tensor_scales, with_tensor
 from mxnum.conformance.stochastic.chances import Chance
@@ -185,16 +184,8 @@ def _still_rows(task: Task, still: Array, reach: float) -> Array:
 class Tally:
     """Counts of what a function answers for many copies of a tile, with the rows in random order."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        tile: Tile,
-        copies: int,
-        rng: Generator,
-        arrays: str = "numpy",
-        scales: str = "plain",
-    ) -> None:
-        self._function, self.tile, self._form = function, tile, (arrays, scales)
+    def __init__(self, implementation: Implementation, tile: Tile, copies: int, rng: Generator) -> None:
+        self._implementation, self.tile = implementation, tile
         rows = np.tile(np.arange(len(tile.x)), copies)
         self.rows = rows[np.argsort(rng.integers(0, 1 << 40, len(rows)))]
         self.ids = tile.ids[self.rows]
@@ -210,11 +201,11 @@ class Tally:
         inputs = inputs_of(tile.task, tile.x[rows])
 
         def function(x: Array, **known: Any) -> Any:
-            return self._function(x, *arguments, **known)
+            return self._implementation.function(x, *arguments, **known)
 
         if tile.task.has_tensor:  # its parameters say whether it wants to know the tensor's largest magnitude
-            update_wrapper(function, self._function, updated=())
-        answers = answers_of(function, tile.task, inputs, *self._form)
+            update_wrapper(function, self._implementation.function, updated=())
+        answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids
         if "scale" in answers:
             scales = answers["scale"][:, 0]

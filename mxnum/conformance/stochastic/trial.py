@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.conformance.bits import Generator, as_floats
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.judging import describe
 from mxnum.conformance.judging.describe import code_text
 from mxnum.conformance.judging.judge import BUG, LABELS, judge
@@ -186,16 +186,9 @@ class Trial:
     """Calls one callable again and again, and collects what is wrong."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        task: Task,
-        sr_bits: int | None,
-        seeded: bool,
-        rng: Generator,
-        arrays: str = "numpy",
-        scales: str = "plain",
+        self, implementation: Implementation, task: Task, sr_bits: int | None, seeded: bool, rng: Generator
     ) -> None:
-        self.function, self.task, self.seeded, self.rng, self.form = function, task, seeded, rng, (arrays, scales)
+        self.implementation, self.task, self.seeded, self.rng = implementation, task, seeded, rng
         self.reach = largest_quotient(task)
         self.report = StochasticReport(task, sr_bits)
         self._seed = 0
@@ -289,14 +282,14 @@ class Trial:
     def constantly(self, delta: float, length: int) -> Tally:
         """Return a tally for one number that occurs again and again."""
         tile = constant_tile(self.task, constant(self.task, delta, self.reach), self.rng)
-        return Tally(self.function, tile, -(-length // int(tile.shares[0])), self.rng, *self.form)
+        return Tally(self.implementation, tile, -(-length // int(tile.shares[0])), self.rng)
 
     def tally(self, cases: list[Chance], draws: int) -> Tally:
         """Return the counts of at least `draws` draws of each case, in at least two calls."""
         tile = make_tile(self.task, cases, self.rng)
         copies = -(-draws // int(tile.shares.min()))
         calls = max(2, -(-copies * tile.x.size // ELEMENTS))
-        tally = Tally(self.function, tile, -(-copies // calls), self.rng, *self.form)
+        tally = Tally(self.implementation, tile, -(-copies // calls), self.rng)
         for _ in range(calls):
             self.call(tally)
         self.report.draws += int(tally.codes[: len(cases)].sum())

@@ -4,6 +4,7 @@ import numpy as np
 
 import mxnum as mx
 from mxnum.conformance.bits import Generator
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.judging.report import Profile, StochasticReport
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import chances
@@ -22,7 +23,7 @@ def judged(change, operation="quantize", accept=None, **modes):
         return change(x, q.codes, q.scales)
 
     tile = make_tile(task, chances(task, Generator(0), 1 / 16, largest_quotient(task)), Generator(1))
-    tally, report = Tally(function, tile, 2, Generator(2)), StochasticReport(task, None)
+    tally, report = Tally(Implementation(function), tile, 2, Generator(2)), StochasticReport(task, None)
     for _ in range(2):
         tally.draw(None)
     judge_scales(report, tally)
@@ -80,7 +81,10 @@ def test_what_is_no_code_is_said_to_be_none():
     assert counted(np.array([200, 15], np.uint8), 4).tolist() == [NO_CODE, 15]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Generator(0), 1 / 16), Generator(1))
-    tally, report = Tally(lambda x: mx.encode(x, "e2m1"), tile, 1, Generator(2)), StochasticReport(task, None)
+    tally, report = (
+        Tally(Implementation(lambda x: mx.encode(x, "e2m1")), tile, 1, Generator(2)),
+        StochasticReport(task, None),
+    )
     tally.draw(None)
     still = int(tile.ids[tile.is_still][5, 0])
     for number in (0, still):
@@ -99,7 +103,7 @@ def test_a_scale_that_is_no_code():
 
     task = make_task("quantize", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Generator(0), 1 / 16, largest_quotient(task)), Generator(1))
-    tally, report = Tally(kernel, tile, 1, Generator(2)), StochasticReport(task, None)
+    tally, report = Tally(Implementation(kernel), tile, 1, Generator(2)), StochasticReport(task, None)
     tally.draw(None)
     for row in (0, len(tile.x) - 1):
         tally.scales[row] = 0

@@ -6,6 +6,7 @@ import pytest
 import mxnum as mx
 from mxnum import reference
 from mxnum.conformance.bits import Generator
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.chances import chances, constant
 from mxnum.conformance.stochastic.tiles import Tally, constant_tile, largest_quotient, make_tile
@@ -56,7 +57,7 @@ def test_a_tally_counts_what_became_of_each_number():
         x[:] = 0  # its own array: nothing that is expected changes
         return mx.encode(seen[-1], "e2m1", rounding="sr", random_bits=np.full(x.shape, (1 << 30) - 1, np.uint32))
 
-    tally = Tally(rounds_up, tile, 3, Generator(2))
+    tally = Tally(Implementation(rounds_up), tile, 3, Generator(2))
     for _ in range(2):
         tally.draw(None)
     assert np.array_equal(seen[0], seen[1])
@@ -72,7 +73,7 @@ def test_codes_of_blocks_with_a_wrong_scale_are_left_out():
         q = mx.quantize(x, "mxfp4_e2m1")
         return q.codes, q.scales + np.uint8(seed)
 
-    tally = Tally(kernel, tile, 1, Generator(2))
+    tally = Tally(Implementation(kernel), tile, 1, Generator(2))
     tally.draw(1)
     assert tally.codes[: len(tile.chances)].sum() == 0
     tally.draw(0)

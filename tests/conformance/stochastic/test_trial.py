@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from mxnum.conformance.bits import Generator
+from mxnum.conformance.calling import Implementation
 from mxnum.conformance.judging.report import Profile
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic.trial import SEEDS, Trial
@@ -18,7 +19,7 @@ def test_seeds_differ_in_every_bit():
 
 
 def run(kernel, false_alarm, seed=0, bias=0.25):
-    trial = Trial(kernel, make_task("encode", "mxfp4_e2m1"), None, True, Generator(seed))
+    trial = Trial(Implementation(kernel), make_task("encode", "mxfp4_e2m1"), None, True, Generator(seed))
     return trial.run(bias, 0.9, false_alarm, Profile())
 
 
