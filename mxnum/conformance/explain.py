@@ -453,28 +453,20 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:
-    base = exponent - e.emax
-    limit = Fraction(threshold(e, rule))
+    """Return the rule in words, and the exponent that it gives to a maximum of f times 2**exponent."""
+    base, limit = exponent - e.emax, Fraction(threshold(e, rule))
     match rule:
         case ScaleRule.FLOOR:
             return "floor takes E - emax", base
-        case ScaleRule.CEIL:
-            more = f > 1
-            return f"ceil takes E - emax{' + 1 because f >' if more else ' because f <='} 1", base + more
-        case ScaleRule.EVEN:
-            more = f >= limit
-            return f"even takes E - emax{' + 1 because f >=' if more else ' because f <'} {number(limit)}", base + more
-        case ScaleRule.RCEIL:
-            more = f > limit
-            return f"rceil takes E - emax{' + 1 because f >' if more else ' because f <='} {number(limit)}", base + more
-        case ScaleRule.HALF_UP:
-            more = f >= limit
-            because = " + 1 because f >=" if more else " because f <"
-            return f"half_up takes E - emax{because} {number(limit)}", base + more
+        case ScaleRule.CEIL | ScaleRule.RCEIL:
+            more, because = f > limit, " + 1 because f >" if f > limit else " because f <="
+        case ScaleRule.EVEN | ScaleRule.HALF_UP:
+            more, because = f >= limit, " + 1 because f >=" if f >= limit else " because f <"
         case ScaleRule.FLOOR_PLUS_ONE:
             return "floor_plus_one takes E - emax + 1", base + 1
         case _:
             assert_never(rule)
+    return f"{rule} takes E - emax{because} {number(limit)}", base + more
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:

@@ -162,6 +162,13 @@ class Task:
         return scale.bits if scale.number is None else scale.number.bits - 1
 
     @property
+    def scale_number(self) -> ElementFormat:
+        """The float format of the scales, where they are floats."""
+        number = self.format.scale.number
+        assert number is not None
+        return number
+
+    @property
     def has_tensor(self) -> bool:
         """True if each case is a part of a tensor with a tensor scale. In dot products all tensor scales are 1."""
         return self.format.tensor_scale is not None and self.operation.in_tensors

@@ -106,7 +106,7 @@ def without_unknown(
     for row, line in enumerate(lines):
         tokens = line.split()
         at = len(tokens) - (one_by_one if len(tokens) == total else as_buses)
-        bad = [i for i, word in enumerate(tokens) if i >= at and _UNKNOWN.fullmatch(word) and not _is_number(word)]
+        bad = [i for i, token in enumerate(tokens) if i >= at and _UNKNOWN.fullmatch(token) and not _is_number(token)]
         if bad:
             unknown[row] = b" ".join(tokens[at:]).decode()
             for i in bad:
@@ -115,8 +115,8 @@ def without_unknown(
     return cleaned, unknown
 
 
-def _is_number(word: bytes) -> bool:
-    return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", word) is not None
+def _is_number(token: bytes) -> bool:
+    return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", token) is not None
 
 
 def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
@@ -154,13 +154,13 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
     return result
 
 
-def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
+def _number(token: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
     try:
-        value = int(word, 16) if _is_number(word) else -1
+        value = int(token, 16) if _is_number(token) else -1
     except ValueError:
         value = -1
     if not 0 <= value < 1 << bits:
-        wanted, shown = said or f"at most {field.bits}", word.decode(errors="replace")
+        wanted, shown = said or f"at most {field.bits}", token.decode(errors="replace")
         raise ValueError(f"Line {line} must give {field.name!r} as hexadecimal digits of {wanted} bits, not {shown!r}.")
     return value
 

@@ -14,7 +14,6 @@ from mxnum.conformance.cases.blocks import few_values, with_anchors
 from mxnum.conformance.judging.right import nearby_scales, scale_numbers
 from mxnum.conformance.task import Columns, Task
 from mxnum.definition import by_numpy
-from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
 #: The largest magnitudes of tensors: 2688, for which NVFP4's tensor scale is 1, a few plain
@@ -63,7 +62,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Columns:
     for number, largest in enumerate(largest_of_tensors(task)):
         tensor = _tensor_scale(task, largest)
         everything = task.scale_bits <= 8 and number < WHOLE
-        codes = np.arange(_number(task).max_code + 1) if everything else _scale_codes(task, rng, SAMPLE)
+        codes = np.arange(task.scale_number.max_code + 1) if everything else _scale_codes(task, rng, SAMPLE)
         anchors = _anchors(task, codes, tensor, largest)
         tops.append(anchors)
         made.append(_of_tensor(task, _around(task, rng, anchors, tensor), largest))
@@ -122,15 +121,9 @@ def _tensor_scale(task: Task, largest: int) -> Array | None:
     return by_numpy.tensor_scale(np.array(largest), task.source, task.format) if task.has_tensor else None
 
 
-def _number(task: Task) -> ElementFormat:
-    number = task.format.scale.number
-    assert number is not None
-    return number
-
-
 def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> Array:
     """Return about `count` codes of scales: the ends, those around the least normal one, and random ones."""
-    number = _number(task)
+    number = task.scale_number
     normal, most = 1 << number.mantissa_bits, number.max_code
     ends = [0, 1, 2, 3, normal - 1, normal, normal + 1, most - 1, most]
     if nan:  # and infinity
@@ -140,7 +133,7 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
     """Return maxima (bit patterns) at these scales, halfway to the next, beyond the largest, and their neighbours."""
-    source, most = task.source, _number(task).max_code
+    source, most = task.source, task.scale_number.max_code
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
     unit = task.element.max * (1.0 if tensor is None else float(tensor))
     end = scale_numbers(task, np.array([most]))

@@ -14,11 +14,11 @@ import numpy as np
 
 from mxnum import stacks
 from mxnum.conformance.bits import as_floats, with_one_nan
-from mxnum.conformance.cases.grid import as_magnitudes
-from mxnum.conformance.judging.right import expected, is_nan_scale, right, right_scales, scale_numbers, tensor_scales
+from mxnum.conformance.hypotheses.scales import maxima, shifted
+from mxnum.conformance.judging.right import expected, right, right_scales, scale_numbers, tensor_scales
 from mxnum.conformance.task import Answer, Columns, Task, number_of
 from mxnum.definition import by_numpy
-from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.formats import ELEMENTS
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.stacks import Stack
@@ -137,7 +137,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)
     yield "a scale of m / t, without the largest element", _without_largest
-    least = 1 << _number(task).mantissa_bits
+    least = 1 << task.scale_number.mantissa_bits
 
     def below_before_rounding(task: Task, inputs: Columns) -> Array:
         return np.where(_rounded_down(task, inputs) < least, 0, _scale(task, inputs))
@@ -146,14 +146,14 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "flushing subnormal scales to zero", lambda t, i: np.where(_scale(t, i) < least, 0, _scale(t, i))
     yield "flushing scales below the least normal to zero before rounding", below_before_rounding
     yield "a smallest scale code of 1", lambda t, i: np.maximum(_scale(t, i), 1)
-    yield "a scale code that is 1 higher", _shifted(1)
-    yield "a scale code that is 1 lower", _shifted(-1)
+    yield "a scale code that is 1 higher", shifted(1)
+    yield "a scale code that is 1 lower", shifted(-1)
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield names of mistakes in element codes, and functions that give the codes for the scales answered."""
     for name, change in _other_tensors(task):
-        yield name, _changed(_codes, change)
+        yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
         return
     for name, order in _ELEMENT_ORDERS.items():
@@ -181,29 +181,12 @@ def _changed(answer: Answer, change: Callable[[Columns], Columns]) -> Answer:
     return lambda task, inputs: answer(task, change(inputs))
 
 
-def _number(task: Task) -> ElementFormat:
-    number = task.format.scale.number
-    assert number is not None
-    return number
-
-
-def _scale(task: Task, inputs: Columns) -> Array:
-    return right_scales(task, inputs).astype(np.int64)
-
-
-def _codes(task: Task, inputs: Columns) -> Array:
-    return right(task, inputs, "codes")
-
-
 def _by_rule(rule: FloatScaleRule) -> Answer:
     return lambda task, inputs: _scale(replace(task, scale_rule=rule), inputs)
 
 
-def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return for each block whether it is finite and not zero, and its largest magnitude in float64."""
-    x = as_magnitudes(inputs["x"], task.source)
-    m = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True)
-    return np.isfinite(x).all(axis=1, keepdims=True) & (m > 0), m
+def _scale(task: Task, inputs: Columns) -> Array:
+    return right_scales(task, inputs).astype(np.int64)
 
 
 def _tensor(inputs: Columns) -> Array:
@@ -212,7 +195,7 @@ def _tensor(inputs: Columns) -> Array:
 
 
 def _rounded_down(task: Task, inputs: Columns) -> Array:
-    decides, m = _maxima(task, inputs)
+    decides, m = maxima(task, inputs)
     up = _scale(replace(task, scale_rule=FloatScaleRule.RCEIL), inputs)
     most = scale_numbers(task, up) * task.element.max * _tensor(inputs).astype(np.float64)  # exact
     return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
@@ -220,7 +203,7 @@ def _rounded_down(task: Task, inputs: Columns) -> Array:
 
 def _in_order(order: Callable[..., Array]) -> Answer:
     def answer(task: Task, inputs: Columns) -> Array:
-        decides, m = _maxima(task, inputs)
+        decides, m = maxima(task, inputs)
         with np.errstate(all="ignore"):
             found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
         return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
@@ -229,21 +212,13 @@ def _in_order(order: Callable[..., Array]) -> Answer:
 
 
 def _without_largest(task: Task, inputs: Columns) -> Array:
-    decides, m = _maxima(task, inputs)
+    decides, m = maxima(task, inputs)
     return np.where(decides, _encoded_scale(task, m / _tensor(inputs)), _scale(task, inputs))
 
 
 def _encoded_scale(task: Task, found: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        return by_numpy.encode(np.abs(found), _number(task))
-
-
-def _shifted(step: int) -> Answer:
-    def shift(task: Task, inputs: Columns) -> Array:
-        code = _scale(task, inputs)
-        return np.where(is_nan_scale(task, code), code, np.clip(code + step, 0, task.format.scale.max_code))
-
-    return shift
+        return by_numpy.encode(np.abs(found), task.scale_number)
 
 
 def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:
@@ -266,7 +241,7 @@ def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Column
 
     yield "a tensor scale of 1", computed(lambda A, t: np.ones_like(t))
     yield "the tensor scale turned around (1 / t)", computed(lambda A, t: _ONE / t)
-    F, L, S = np.float32, np.float32(task.element.max), np.float32(_number(task).max)
+    F, L, S = np.float32, np.float32(task.element.max), np.float32(task.scale_number.max)
     yield "a tensor scale without the largest scale", computed(lambda A, t: A / L)
     yield "a tensor scale without the largest element", computed(lambda A, t: A / S)
     yield "a tensor scale of A / L / S in float32", computed(lambda A, t: A.astype(F) / L / S)
@@ -291,7 +266,7 @@ def _element_in_order(order: Callable[..., Array]) -> Answer:
         scale, tensor = _factor(task, inputs)
         with np.errstate(all="ignore"):
             found = _encoded(task, order(_x(task, inputs), scale, tensor))
-        return np.where((scale == 0) & (inputs["answered"] != found), _codes(task, inputs), found)
+        return np.where((scale == 0) & (inputs["answered"] != found), right(task, inputs, "codes"), found)
 
     return answer
 

@@ -10,7 +10,7 @@ import numpy as np
 from mxnum.conformance.bits import sign_bits
 from mxnum.conformance.cases.grid import as_magnitudes, threshold
 from mxnum.conformance.hypotheses.elements import inputs_read_otherwise, moved
-from mxnum.conformance.judging.right import right_scales
+from mxnum.conformance.judging.right import is_nan_scale, right_scales
 from mxnum.conformance.task import Answer, Columns, Task
 from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
@@ -28,13 +28,6 @@ _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield names of mistakes in scale codes, and functions that give the resulting codes."""
-
-    def shifted(step: int) -> Answer:
-        def shift(task: Task, inputs: Columns) -> Array:
-            code = right_scales(task, inputs).astype(np.int64)
-            return np.where(code == E8M0.nan_code, code, np.clip(code + step, 0, 254))
-
-        return shift
 
     def by_rule(rule: ScaleRule) -> Answer:
         return lambda t, i: right_scales(replace(t, scale_rule=rule), i)
@@ -74,6 +67,16 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield from scales_of_others(task)
 
 
+def shifted(step: int) -> Answer:
+    """Return an answer with scale codes that are `step` higher, clipped to the codes of numbers."""
+
+    def shift(task: Task, inputs: Columns) -> Array:
+        code = right_scales(task, inputs).astype(np.int64)
+        return np.where(is_nan_scale(task, code), code, np.clip(code + step, 0, task.format.scale.max_code))
+
+    return shift
+
+
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield names of mistakes in which elements count, and functions that give the scale codes of these elements."""
 
@@ -95,13 +98,11 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
     yield from inputs_read_otherwise(task, right_scales)
 
 
-def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
-    """Return for each block whether a finite nonzero maximum decides its scale, and its fraction and exponent."""
-    magnitude = as_magnitudes(inputs["x"], task.source)
-    largest = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, keepdims=True, initial=0)
-    decides = np.isfinite(magnitude).all(axis=1, keepdims=True) & (largest > 0)
-    fraction, exponent = np.frexp(np.where(decides, largest, 1))
-    return decides, 2 * fraction, exponent.astype(np.int64) - 1
+def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
+    """Return for each block whether a finite nonzero maximum decides its scale, and the maximum in float64."""
+    x = as_magnitudes(inputs["x"], task.source)
+    largest = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True, initial=0)
+    return np.isfinite(x).all(axis=1, keepdims=True) & (largest > 0), largest
 
 
 def _code(exponent: Array) -> Array:
@@ -112,17 +113,18 @@ def _code(exponent: Array) -> Array:
 def _compared_otherwise(task: Task, inputs: Columns) -> Array:
     """Return the scale codes if a maximum exactly at the rule's threshold goes the other way."""
     assert isinstance(task.scale_rule, ScaleRule)
-    decides, fraction, exponent = _maxima(task, inputs)
-    at = decides & (fraction == threshold(task.element, task.scale_rule))
-    wanted = exponent - task.element.emax + (task.scale_rule not in _FROM_THEIR_THRESHOLD)
+    decides, largest = maxima(task, inputs)
+    half, exponent = np.frexp(largest)
+    at = decides & (2 * half == threshold(task.element, task.scale_rule))
+    wanted = exponent.astype(np.int64) - 1 - task.element.emax + (task.scale_rule not in _FROM_THEIR_THRESHOLD)
     return np.where(at, _code(wanted), right_scales(task, inputs))
 
 
 def _by_logarithm(task: Task, inputs: Columns) -> Array:
     """Return the scales of rule floor with a float32 logarithm, which takes some maxima for the next power of two."""
-    decides, fraction, exponent = _maxima(task, inputs)
+    decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
-        logarithm = np.floor(np.log2(np.ldexp(fraction, exponent)).astype(np.float32))
+        logarithm = np.floor(np.log2(largest).astype(np.float32))
     code = _code(np.where(decides, logarithm, 0) - task.element.emax)
     plain = right_scales(replace(task, scale_rule=ScaleRule.FLOOR), inputs)
     return np.where(decides, code, plain).astype(np.int64)
@@ -130,9 +132,9 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
     """Return the scales of rule rceil with quotient and logarithm in float32; infinity gives the largest scale."""
-    decides, fraction, exponent = _maxima(task, inputs)
+    decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
-        quotient = (np.ldexp(fraction, exponent) / task.element.max).astype(np.float32).astype(np.float64)
+        quotient = (largest / task.element.max).astype(np.float32).astype(np.float64)
         logarithm = np.ceil(np.log2(quotient).astype(np.float32))
     code = _code(np.where(decides, logarithm, 0))
     return np.where(decides, code, _of_infinity(task, inputs, E8M0.bias)).astype(np.int64)
