@@ -107,19 +107,12 @@ class FloatScaleSteps:
         return f"{about}{between}, {at}; {self.rule}: {self.named(self.code)}."
 
 
-def float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
+def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
     """Return the steps to a known code, derived from the values of the formats. Raise if they give another code."""
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
-    assert scale.number is not None
     assert isinstance(rule, FloatScaleRule)
-    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
-    maximum, minus_place = max(finite, default=(Fraction(0), 0))
-    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
-    if bad is not None and task.nonfinite.by_block:
-        why = f"element {bad} is {values[bad]}, so the block is NaN: code 0x{scale.nan_code:02X}, element codes 0"
-        return FloatScaleSteps(task, None, maximum, tensor, Fraction(0), 0, None, None, why, code)
-    if maximum == 0:
-        why = "no nonzero finite element: the scale is 0"
+    place, maximum, why = _decisive(task, values)
+    if place is None:
         return FloatScaleSteps(task, None, maximum, tensor, Fraction(0), 0, None, None, why, code)
     quotient, chosen = maximum / (largest * tensor), ""
     if rule.error_power:
@@ -134,7 +127,7 @@ def float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: i
     found, below, above, fraction, why = _rounded(scale, quotient, rule)
     if found != code:
         raise AssertionError(f"explanation {why!r} gives {found}, the kernel code {code}")
-    return FloatScaleSteps(task, -minus_place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
+    return FloatScaleSteps(task, place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
 
 
 def _rounded(
@@ -433,23 +426,32 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
         inputs["tensor_scale"] = np.array([[tensor]], np.float32).view(np.uint32)
     code = int(right_scales(_of_length(task, len(values)), inputs)[0, 0])
     if not task.format.scale.power_of_two:
-        return float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
+        return _float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
     assert isinstance(task.scale_rule, ScaleRule)
-    e = task.element
-    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
-    maximum, minus_place = max(finite, default=(Fraction(0), 0))
-    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
-    if bad is not None and task.nonfinite.by_block:
-        rule = f"element {bad} is {values[bad]}, so the block is NaN: code 0xFF, element codes 0"
-        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, rule, 0, code)
-    if maximum == 0:
-        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, "no nonzero finite element: code 0", -127, code)
+    e, (place, maximum, why) = task.element, _decisive(task, values)
+    if place is None:
+        wanted = 0 if code == E8M0.nan_code else -E8M0.bias
+        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, why, wanted, code)
     exponent = reference_exponent(maximum)
     f = maximum / Fraction(2) ** exponent
     rule, wanted = _scale_rule(task.scale_rule, e, f, exponent)
     if code != min(max(wanted, -127), 127) + E8M0.bias:
         raise AssertionError(f"explanation {rule!r} gives {wanted}, the kernel code {code}")
-    return ScaleSteps(-minus_place, maximum, exponent, f, e.emax, rule, wanted, code)
+    return ScaleSteps(place, maximum, exponent, f, e.emax, rule, wanted, code)
+
+
+def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
+    """Return the index and value of the largest finite magnitude; None and the reason if it decides no scale."""
+    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
+    maximum, minus_place = max(finite, default=(Fraction(0), 0))
+    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
+    if bad is not None and task.nonfinite.by_block:
+        nan = f"code 0x{task.format.scale.nan_code:02X}, element codes 0"
+        return None, maximum, f"element {bad} is {values[bad]}, so the block is NaN: {nan}"
+    if maximum == 0:
+        zero = "code 0" if task.format.scale.power_of_two else "the scale is 0"
+        return None, maximum, f"no nonzero finite element: {zero}"
+    return -minus_place, maximum, ""
 
 
 def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:

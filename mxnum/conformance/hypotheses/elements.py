@@ -56,8 +56,8 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
     if not task.element.integer:
         yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
     sign = 1 << (task.element.bits - 1)
-    yield "losing all signs", lambda t, i: _codes(t, {**i, "x": magnitude_bits(i["x"], t.source)})
-    yield "the opposite signs", lambda t, i: _codes(t, {**i, "x": i["x"] ^ sign_bits(~np.zeros_like(i["x"]), t.source)})
+    yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)
+    yield "the opposite signs", read_as(lambda t, x: magnitude_bits(x, t.source) | sign_bits(~x, t.source), _codes)
     if task.element.integer:
         yield "sign and magnitude in place of two's complement", lambda t, i: _in_signs(_codes(t, i), sign)
     if task.element.bits < 8:
@@ -114,29 +114,30 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
     return np.where(down, _codes(task, inputs), _nearest_fraction(task, inputs))
 
 
+def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
+    """Return the answers for the bit patterns `change(task, x)` in place of x."""
+    return lambda task, inputs: answer(task, {**inputs, "x": change(task, inputs["x"])})
+
+
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
     """Yield mistakes in reading inputs (no subnormals, a narrower type), and the right answers for what was read."""
 
-    def flushed(task: Task, inputs: Columns) -> Array:
-        x = as_floats(inputs["x"], task.source)
+    def flushed(task: Task, bits: Array) -> Array:
+        x = as_floats(bits, task.source)
         with np.errstate(all="ignore"):
-            small = np.where(np.abs(x) < task.source.min_normal, x * x.dtype.type(0), x)
-        return answer(task, {**inputs, "x": as_bits(small, task.source)})
+            return as_bits(np.where(np.abs(x) < task.source.min_normal, x * x.dtype.type(0), x), task.source)
 
     def narrowed(name: str) -> Answer:
-        def narrow(task: Task, inputs: Columns) -> Array:
-            x = as_floats(inputs["x"], task.source)
+        def narrow(task: Task, bits: Array) -> Array:
+            x = as_floats(bits, task.source)
             with np.errstate(all="ignore"):
-                rounded = x.astype(numpy_dtype(FLOATS[name])).astype(x.dtype)
-            return answer(task, {**inputs, "x": as_bits(rounded, task.source)})
+                return as_bits(x.astype(numpy_dtype(FLOATS[name])).astype(x.dtype), task.source)
 
-        return narrow
+        return read_as(narrow, answer)
 
-    def cut(task: Task, inputs: Columns) -> Array:
-        return answer(task, {**inputs, "x": inputs["x"] & np.uint32(0xFFFF0000)})
-
-    yield "reading subnormal inputs as zero", flushed
+    yield "reading subnormal inputs as zero", read_as(flushed, answer)
     if task.source.name == "float32":
+        cut = read_as(lambda _, x: x & np.uint32(0xFFFF0000), answer)
         yield "cutting to bfloat16 first (the upper 16 bits)", cut
     for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
         yield f"rounding to {name} first", narrowed(name)
@@ -145,14 +146,13 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return an answer with thresholds `step` ulps too low: that for numbers `step` ulps farther from zero."""
 
-    def read(task: Task, inputs: Columns) -> Array:
-        x, most = inputs["x"], task.source.max_code
-        magnitude = magnitude_bits(x, task.source).astype(np.int64)
+    def move(task: Task, x: Array) -> Array:
+        magnitude, most = magnitude_bits(x, task.source).astype(np.int64), task.source.max_code
         finite = (magnitude > 0) & (magnitude <= most)
         near = np.where(finite, np.clip(magnitude + step, 1, most), magnitude).astype(x.dtype)
-        return answer(task, {**inputs, "x": near | sign_bits(x, task.source)})
+        return near | sign_bits(x, task.source)
 
-    return read
+    return read_as(move, answer)
 
 
 def _without_sticky(bits: int) -> Answer:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum.conformance.bits import sign_bits
 from mxnum.conformance.cases.grid import as_magnitudes, threshold
-from mxnum.conformance.hypotheses.elements import inputs_read_otherwise, moved
+from mxnum.conformance.hypotheses.elements import inputs_read_otherwise, moved, read_as
 from mxnum.conformance.judging.right import is_nan_scale, right_scales
 from mxnum.conformance.task import Answer, Columns, Task
 from mxnum.formats import E8M0
@@ -80,21 +80,16 @@ def shifted(step: int) -> Answer:
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield names of mistakes in which elements count, and functions that give the scale codes of these elements."""
 
-    def first_only(task: Task, inputs: Columns) -> Array:
-        return right_scales(task, {**inputs, "x": np.repeat(inputs["x"][:, :1], inputs["x"].shape[1], axis=1)})
+    def all_but_last(_: Task, x: Array) -> Array:
+        return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
 
-    def all_but_last(task: Task, inputs: Columns) -> Array:
-        x = inputs["x"].copy()
-        x[:, -1] = x[:, 0] if x.shape[1] > 1 else 0
-        return right_scales(task, {**inputs, "x": x})
+    def positive(task: Task, x: Array) -> Array:
+        return np.where(sign_bits(x, task.source), x.dtype.type(0), x)
 
-    def positive(task: Task, inputs: Columns) -> Array:
-        x = inputs["x"]
-        return right_scales(task, {**inputs, "x": np.where(sign_bits(x, task.source), x.dtype.type(0), x)})
-
+    first_only = read_as(lambda _, x: np.repeat(x[:, :1], x.shape[1], axis=1), right_scales)
     yield "a scale of the first element alone", first_only
-    yield "a scale of all elements but the last", all_but_last
-    yield "a scale of the largest element, negative ones left out", positive
+    yield "a scale of all elements but the last", read_as(all_but_last, right_scales)
+    yield "a scale of the largest element, negative ones left out", read_as(positive, right_scales)
     yield from inputs_read_otherwise(task, right_scales)
 
 
