@@ -16,11 +16,6 @@ from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, scale_rule_of
 
 OPERATIONS: dict[str, Operation] = {each.name: each for each in (Encode(), Quantize(), Dequantize(), Scale(), Dot())}
 
-_SETTINGS = (
-    *("source", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits", "accumulate", "dot_blocks", "block"),
-)
-#: For each setting, the operations whose answers it decides.
-DECIDES = {name: tuple(each.name for each in OPERATIONS.values() if name in each.settings) for name in _SETTINGS}
 #: The keys that a header of vectors may state; other lines are comments.
 HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
@@ -78,6 +73,13 @@ def make_task(
     return task
 
 
+#: For each setting, the operations whose answers it decides.
+DECIDES = {
+    setting: tuple(each.name for each in OPERATIONS.values() if setting in each.settings)
+    for setting in make_task.__kwdefaults__ or ()
+}
+
+
 def task_of(header: Mapping[str, str]) -> Task:
     """Return the task that the header of a file of vectors states."""
     for key in ("operation", "format"):
@@ -112,7 +114,7 @@ def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the keywords of a call that go to `make_task`. Raise if one of them is unknown."""
     for name in modes:
-        errors.choose("modes", name, tuple(make_task.__kwdefaults__ or ()))
+        errors.choose("modes", name, tuple(DECIDES))
     return modes
 
 
