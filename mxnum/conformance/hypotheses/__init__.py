@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -50,7 +51,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
         found.append(Hypothesis(ZEROS, field.name, lambda _, inputs: np.zeros_like(inputs["answered"])))
         if field.kind != "float":
             name = f"the right codes with other bits above their lowest {field.bits}"
-            found.append(Hypothesis(name, field.name, _other_bits_above(field)))
+            found.append(Hypothesis(name, field.name, partial(_other_bits_above, field)))
     return found
 
 
@@ -94,9 +95,6 @@ def _under(other: Task, answer: Answer) -> Answer:
     return lambda task, inputs: answer(other, inputs)
 
 
-def _other_bits_above(field: Field) -> Answer:
-    def answer(task: Task, inputs: Columns) -> Array:
-        got, want = inputs["answered"], right(task, inputs, field.name)
-        return np.where((got & ((1 << field.bits) - 1)) == want, got, want)
-
-    return answer
+def _other_bits_above(field: Field, task: Task, inputs: Columns) -> Array:
+    got, want = inputs["answered"], right(task, inputs, field.name)
+    return np.where((got & ((1 << field.bits) - 1)) == want, got, want)

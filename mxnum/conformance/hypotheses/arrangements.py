@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -28,19 +29,16 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
             seen.add(order.tobytes())
             yield name, _permuted(order)
     if bits < 8 and bits != 4:  # with four bits this order is the swapped nibbles above
-        yield "the right codes packed from the highest bit of each byte", _packed_from_the_top(block, bits)
+        yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
 def _permuted(order: Array) -> Change:
     return lambda codes: codes[:, order]
 
 
-def _packed_from_the_top(block: int, bits: int) -> Change:
-    def change(codes: Array) -> Array:
-        digits = (codes[:, :, None] >> np.arange(bits, dtype=np.uint8)[::-1]) & 1
-        return unpacked(np.packbits(digits.reshape(len(digits), -1), axis=1), block, bits)
-
-    return change
+def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
+    digits = (codes[:, :, None] >> np.arange(bits, dtype=np.uint8)[::-1]) & 1
+    return unpacked(np.packbits(digits.reshape(len(digits), -1), axis=1), block, bits)
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:

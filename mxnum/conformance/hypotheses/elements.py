@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
     if not task.is_stochastic:
         if task.rounding == Rounding.RNE:
             for where, mode in _TIES.items():
-                yield f"rounding to nearest with ties {where}", _with_ties(mode)
+                yield f"rounding to nearest with ties {where}", partial(_with_ties, mode)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table
         for step, where in ((1, "low"), (-1, "high")):
@@ -49,7 +50,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
         if not task.has_scales or task.format.scale.power_of_two:
             for bits in (1, 2, 3):
                 kept = f"{bits} bit{'s' * (bits > 1)} below the last place"
-                yield f"a rounder with {kept} and no sticky bit", _without_sticky(bits)
+                yield f"a rounder with {kept} and no sticky bit", partial(_without_sticky, bits)
     else:
         yield from _random_bits(task)
     yield from inputs_read_otherwise(task, _codes)
@@ -155,37 +156,30 @@ def moved(answer: Answer, step: int) -> Answer:
     return read_as(move, answer)
 
 
-def _without_sticky(bits: int) -> Answer:
-    """Return `answer(task, inputs)`, which cuts numbers `bits` bits below the element's last place and rounds them."""
-
-    def answer(task: Task, inputs: Columns) -> Array:
-        scale = inputs.get("scale")
-        y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
-        finite = np.isfinite(y)
-        below, above = neighbours(np.where(finite, y, 0), task.element)
-        unit = (above - below) / (1 << bits)
-        x = as_floats(inputs["x"], task.source)
-        with np.errstate(all="ignore"):
-            kept = np.floor(y / unit) * unit
-            kept = kept if scale is None else np.ldexp(kept, scale.astype(np.int64) - E8M0.bias)
-            cut = np.where(finite, np.copysign(kept, x.astype(np.float64)).astype(x.dtype), x)
-        return _codes(task, {**inputs, "x": as_bits(cut, task.source)})
-
-    return answer
+def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
+    """Return the codes of numbers that are cut `bits` bits below the element's last place before they are rounded."""
+    scale = inputs.get("scale")
+    y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
+    finite = np.isfinite(y)
+    below, above = neighbours(np.where(finite, y, 0), task.element)
+    unit = (above - below) / (1 << bits)
+    x = as_floats(inputs["x"], task.source)
+    with np.errstate(all="ignore"):
+        kept = np.floor(y / unit) * unit
+        kept = kept if scale is None else np.ldexp(kept, scale.astype(np.int64) - E8M0.bias)
+        cut = np.where(finite, np.copysign(kept, x.astype(np.float64)).astype(x.dtype), x)
+    return _codes(task, {**inputs, "x": as_bits(cut, task.source)})
 
 
-def _with_ties(mode: Rounding) -> Answer:
-    def answer(task: Task, inputs: Columns) -> Array:
-        y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
-        tie = places(y, task.element) == PLACES.index("tie")
-        return np.where(tie, _codes(replace(task, rounding=mode), inputs), _codes(task, inputs))
-
-    return answer
+def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
+    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    tie = places(y, task.element) == PLACES.index("tie")
+    return np.where(tie, _codes(replace(task, rounding=mode), inputs), _codes(task, inputs))
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
     """Return the first nearest entry of a table: ties go toward zero; -0, and infinity, far from all, become 0."""
-    code = _with_ties(Rounding.RTZ)(task, inputs)
+    code = _with_ties(Rounding.RTZ, task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
 

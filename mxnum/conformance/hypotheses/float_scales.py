@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -133,7 +134,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "rounding scales down", _rounded_down
     for name, order in _SCALE_ORDERS.items():
         if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
-            yield f"{name} in float32", _in_order(order)
+            yield f"{name} in float32", partial(_in_order, order)
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)
     yield "a scale of m / t, without the largest element", _without_largest
@@ -158,8 +159,8 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
         return
     for name, order in _ELEMENT_ORDERS.items():
         if task.has_tensor or ("(s t)" in name):
-            yield f"{name} in float32", _element_in_order(order)
-    yield "multiplying by the scale", _element_in_order(lambda x, s, t: x * s * t)
+            yield f"{name} in float32", partial(_element_in_order, order)
+    yield "multiplying by the scale", partial(_element_in_order, lambda x, s, t: x * s * t)
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
@@ -201,14 +202,11 @@ def _rounded_down(task: Task, inputs: Columns) -> Array:
     return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
 
 
-def _in_order(order: Callable[..., Array]) -> Answer:
-    def answer(task: Task, inputs: Columns) -> Array:
-        decides, m = maxima(task, inputs)
-        with np.errstate(all="ignore"):
-            found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
-        return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
-
-    return answer
+def _in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
+    decides, m = maxima(task, inputs)
+    with np.errstate(all="ignore"):
+        found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
+    return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
 
 
 def _without_largest(task: Task, inputs: Columns) -> Array:
@@ -259,16 +257,12 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
     return scale_numbers(task, inputs["scale"]).astype(np.float32), _tensor(inputs)
 
 
-def _element_in_order(order: Callable[..., Array]) -> Answer:
-    """Return an answer that computes codes in float32 in that order. A zero scale leaves them open."""
-
-    def answer(task: Task, inputs: Columns) -> Array:
-        scale, tensor = _factor(task, inputs)
-        with np.errstate(all="ignore"):
-            found = _encoded(task, order(_x(task, inputs), scale, tensor))
-        return np.where((scale == 0) & (inputs["answered"] != found), right(task, inputs, "codes"), found)
-
-    return answer
+def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
+    """Return the codes that float32 gives in that order. A scale of zero leaves the right codes open as well."""
+    scale, tensor = _factor(task, inputs)
+    with np.errstate(all="ignore"):
+        found = _encoded(task, order(_x(task, inputs), scale, tensor))
+    return np.where((scale == 0) & (inputs["answered"] != found), right(task, inputs, "codes"), found)
 
 
 def _encoded(task: Task, scaled: Array) -> Array:

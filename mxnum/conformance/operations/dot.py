@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, permutations
 from typing import Any
 
@@ -201,8 +202,8 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
     if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # else float32 sums are exact
         yield "sums within each block in float32, in order", _blocks_in_float32
-    yield "sums in float64, in order", _in_type(np.float64)
-    yield "sums in float32 without fused multiply-add, in order", _in_type(np.float32)
+    yield "sums in float64, in order", partial(_in_type, np.float64)
+    yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)
     yield "the scales of the first block for all", with_first_scale
     yield "the scales of a in place of those of b", lambda t, i: right_values(t, {**i, "b_scale": i["a_scale"]})
     yield "the scales of b in place of those of a", lambda t, i: right_values(t, {**i, "a_scale": i["b_scale"]})
@@ -231,17 +232,13 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
         return with_one_nan(np.cumsum(terms, axis=1)[:, -1:] + np.float32(0), task.source)
 
 
-def _in_type(dtype: type[np.floating[Any]]) -> Answer:
-    """Return an answer that rounds values, products and running sums to a type, and the result to float32."""
-
-    def answer(task: Task, inputs: Columns) -> Array:
-        values = np.array(task.element.values())
-        with np.errstate(all="ignore"):
-            a, b = (
-                (values[inputs[side]] * np.repeat(scale_numbers(task, inputs[f"{side}_scale"]), task.block, axis=1))
-                for side in ("a", "b")
-            )
-            total = np.cumsum(a.astype(dtype) * b.astype(dtype), axis=1)[:, -1:] + dtype(0)
-            return with_one_nan(total.astype(np.float32), task.source)
-
-    return answer
+def _in_type(dtype: type[np.floating[Any]], task: Task, inputs: Columns) -> Array:
+    """Return dot products whose products and running sums are rounded to a type, and at last to float32."""
+    values = np.array(task.element.values())
+    with np.errstate(all="ignore"):
+        a, b = (
+            (values[inputs[side]] * np.repeat(scale_numbers(task, inputs[f"{side}_scale"]), task.block, axis=1))
+            for side in ("a", "b")
+        )
+        total = np.cumsum(a.astype(dtype) * b.astype(dtype), axis=1)[:, -1:] + dtype(0)
+        return with_one_nan(total.astype(np.float32), task.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -104,9 +105,9 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     yield from without_subnormals(task)
     yield "reading scale 0x00 as zero", with_zero
     yield from ends_of_scales_misread()
-    yield "a scale that is 1 higher", _at_scales(lambda s: np.where(s < 254, s + 1, s))
-    yield "a scale that is 1 lower", _at_scales(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
-    yield "no scale at all", _at_scales(lambda s: np.full_like(s, E8M0.bias))
+    yield "a scale that is 1 higher", partial(_at_scales, lambda s: np.where(s < 254, s + 1, s))
+    yield "a scale that is 1 lower", partial(_at_scales, lambda s: np.where((s > 0) & (s < 255), s - 1, s))
+    yield "no scale at all", partial(_at_scales, lambda s: np.full_like(s, E8M0.bias))
     yield "a scale code read as a signed byte", _product(lambda s: np.ldexp(1.0, s.astype(np.int8) - E8M0.bias))
     yield "halving all values", _product(lambda s: _power(s) / 2)
     yield "doubling all values", _product(lambda s: _power(s) * 2)
@@ -119,21 +120,17 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         yield "sign and magnitude in place of two's complement", in_signs
 
 
-def _at_scales(change: Callable[[Array], Array]) -> Answer:
-    """Return `answer(task, inputs)`, which gives the right values at changed scales (of both operands in dots)."""
-
-    def answer(task: Task, inputs: Columns) -> Array:
-        names = {"scale", "a_scale", "b_scale"} & set(inputs)
-        others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
-        return right_values(task, {**inputs, **others})
-
-    return answer
+def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) -> Array:
+    """Return the right values at changed scales (of both operands in dots)."""
+    names = {"scale", "a_scale", "b_scale"} & set(inputs)
+    others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
+    return right_values(task, {**inputs, **others})
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
     """Yield misreadings of the smallest scale code and of NaN, and functions that give the resulting values."""
-    yield "reading scale 0x00 as 2^-126", _at_scales(lambda s: np.maximum(s, 1))
-    yield "reading scale 0xFF as 2^127", _at_scales(lambda s: np.minimum(s, 254))
+    yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
+    yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
 
 def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
