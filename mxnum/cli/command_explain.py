@@ -14,8 +14,7 @@ import typer
 from mxnum.cli import options
 
 if TYPE_CHECKING:
-    from mxnum.conformance.explain import BlockSteps, ElementSteps
-    from mxnum.conformance.explain_float_scale import FloatScaleSteps
+    from mxnum.conformance.explain import BlockSteps, ElementSteps, FloatScaleSteps
     from mxnum.conformance.task import Task
 
 
@@ -63,7 +62,7 @@ def explain(
     from mxnum.cli.naming import asked, given
     from mxnum.conformance import make_task
     from mxnum.conformance.explain import explain_block, explain_element
-    from mxnum.conformance.task import DECIDES, without_bits
+    from mxnum.conformance.operations import DECIDES, without_bits
 
     task = make_task("quantize", format, **asked(context, DECIDES))
     if given(context, "random") and not task.is_stochastic:
@@ -218,8 +217,7 @@ def fields(code: int, fmt: Any) -> str:
 
 
 def _show_scale(block: BlockSteps) -> None:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
     from mxnum.formats import E8M0
 
     s, fmt = block.scale, block.task.format
@@ -238,7 +236,7 @@ def _show_scale(block: BlockSteps) -> None:
 
 
 def _show_float_scale(s: FloatScaleSteps) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     number_format = s.scale.number
     assert number_format is not None
@@ -257,7 +255,7 @@ def _show_float_scale(s: FloatScaleSteps) -> None:
 
 
 def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     e, source = step.element, task.source
     print()
@@ -308,8 +306,7 @@ def _neighbours(step: ElementSteps) -> dict[str, str | None]:
 
 
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
 
     facts: dict[str, Any] = {}
     if block is not None:

@@ -18,8 +18,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
-from mxnum.conformance import grid
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases import grid
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
 from mxnum.memory.dtypes import Array, numpy_dtype, scale_dtype
 
@@ -99,34 +99,22 @@ def blocks(
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     length = fmt.block if block is None else errors.positive_integer("block", block)
-    if not fmt.scale.power_of_two:
-        return _blocks_of_float_scales(fmt, float_type, length, nan, infinity)
     low = max(float_type.emin, fmt.element.emax - 130)
     high = min(float_type.emax, fmt.element.emax + 127)
 
     @st.composite  # type: ignore[untyped-decorator]
     def build(draw: Any) -> Array:
-        exponent = draw(st.one_of(st.just(0), st.integers(low, high)))
-        scale = min(max(exponent - fmt.element.emax, -127), 127) + 127
+        if fmt.scale.power_of_two:
+            exponent, tensor = draw(st.one_of(st.just(0), st.integers(low, high))), None
+            scale = min(max(exponent - fmt.element.emax, -127), 127) + 127
+        else:
+            scale, tensor = draw(scale_codes(fmt, nan=False)), draw(tensor_scales(fmt))
         numbers = st.one_of(
-            boundary_values(fmt, source=source, scale=scale), values(fmt, source=source, nan=nan, infinity=infinity)
+            boundary_values(fmt, source=source, scale=scale, tensor_scale=1.0 if tensor is None else tensor),
+            values(fmt, source=source, nan=nan, infinity=infinity),
         )
         filled = draw(st.lists(numbers, max_size=length))
         return np.array([*filled, *[0.0] * (length - len(filled))], numpy_dtype(float_type))
-
-    return build()
-
-
-def _blocks_of_float_scales(fmt: MXFormat, source: ElementFormat, length: int, nan: bool, infinity: bool) -> Any:
-    @st.composite  # type: ignore[untyped-decorator]
-    def build(draw: Any) -> Array:
-        code, t = draw(scale_codes(fmt, nan=False)), draw(tensor_scales(fmt))
-        numbers = st.one_of(
-            boundary_values(fmt, source=source.name, scale=code, tensor_scale=1.0 if t is None else t),
-            values(fmt, source=source.name, nan=nan, infinity=infinity),
-        )
-        filled = draw(st.lists(numbers, max_size=length))
-        return np.array([*filled, *[0.0] * (length - len(filled))], numpy_dtype(source))
 
     return build()
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mxnum.conformance import answer_vectors, make_task, write_vectors
-from mxnum.conformance.task import OPERATIONS
+from mxnum.conformance.operations import OPERATIONS
 
 HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# accumulate: exact\n# dot_blocks: 1\n"
 
