@@ -37,8 +37,8 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
-    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
-    store the sum in, which is then returned, as in `numpy.dot`.
+    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes
+    to store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)

@@ -168,7 +168,8 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
-#: Float scales of all types, with elements whose sums are held in integers, float32 and float64, and by the definition.
+#: Float scales of all types, with elements whose sums are held in integers, float32 and float64,
+#: and by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
                 "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
                 "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip

@@ -154,10 +154,10 @@ def emulate(
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
         give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
-        `mxnum.units`); convolutions are then left alone. A recipe may name a unit of its own. "amx" is like
-        None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two operands that
-        are rounded to formats with power-of-two scales. These products are as exact and several
-        times as fast, but summed in another order.
+        `mxnum.units`); convolutions are then left alone. A recipe may name a unit of its own. "amx"
+        is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two
+        operands that are rounded to formats with power-of-two scales. These products are as exact
+        and several times as fast, but summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": they are zero where an
         operand was clamped, as the glossary defines it.

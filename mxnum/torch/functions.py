@@ -140,7 +140,7 @@ def fake_quantize(
 
     Other keywords are those of `mxnum.Operand`. With ``rounding="sr"``, `seed` is needed: an
     integer or a `torch.Generator`. `stream` numbers the draws with one seed. Its random bits are
-    those of stream 8 `stream` in `mxnum.fake_quantize`.
+    those of stream 8 * `stream` in `mxnum.fake_quantize`.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)

@@ -1,7 +1,7 @@
 """The operations registered with torch: ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random bits depend
-on a seed, a stream and a position, so computing it again gives the same result.
+An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random
+bits depend on a seed, a stream and a position, so computing it again gives the same result.
 """
 
 from __future__ import annotations

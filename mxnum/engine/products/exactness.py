@@ -33,8 +33,8 @@ SPLIT = 16
 class Held:
     """How the block sums of two matrices are held.
 
-    `word` is the type of the panels. `step` is the power of two at which the left operand is split, or
-    None.
+    `word` is the type of the panels. `step` is the power of two at which the left operand is split,
+    or None.
     """
 
     word: str

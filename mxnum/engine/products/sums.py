@@ -29,9 +29,9 @@ def matmul(
 ) -> None:
     """Store in `out` the sums of products over the last axis of both operands.
 
-    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). It holds the sums'
-    starting values. The sums are multiplied by the product of `tensor_scales`, float32 arrays that
-    broadcast with `out`.
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). It holds the
+    sums' starting values. The sums are multiplied by the product of `tensor_scales`, float32 arrays
+    that broadcast with `out`.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):

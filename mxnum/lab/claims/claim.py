@@ -1,7 +1,7 @@
 """A claim as its file in `rows` declares it, and the context of its check and its figures.
 
-A file makes a `Claim` from its id, title and sentence, and decorates its check with `Claim.check`, which
-registers it, and each of its figures with `Claim.figure`.
+A file makes a `Claim` from its id, title and sentence, and decorates its check with `Claim.check`,
+which registers it, and each of its figures with `Claim.figure`.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: The steps at which measurements were made, and the measurements of `measurements.measured` and
-    #: `measurements.errors_of`.
+    #: The steps at which measurements were made, and the measurements of `measurements.measured`
+    #: and `measurements.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
     #: The final loss on new batches, over positions that have as many previous symbols as the

@@ -208,8 +208,9 @@ class _Pass:
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
         """Return `weight(k)`, which gives the quantized weight of layer k.
 
-        Each layer is quantized just before its product, so that it is still in the cache. Stochastic
-        rounding quantizes all layers at once, since its random bits are numbered through all layers.
+        Each layer is quantized just before its product, so that it is still in the cache.
+        Stochastic rounding quantizes all layers at once, since its random bits are numbered through
+        all layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)
