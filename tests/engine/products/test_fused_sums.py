@@ -123,7 +123,7 @@ def test_sums_of_the_largest_significands(name):
         dtype = np.dtype(np.float32) if name.endswith("tf32") else numpy_dtype(source)
         codes = np.full((1, k), most << 13 if name.endswith("tf32") else most)
         x = codes.astype(f"u{dtype.itemsize}").view(dtype)
-    c = np.array([[4.0 - 2.0**-9]], unit.accumulator)
+    c = np.array([[2.0 - 2.0**-9]], unit.accumulator)
     compare(x, x, unit, c)
     compare(x, x, unit, -c)
 
