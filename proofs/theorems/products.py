@@ -15,12 +15,12 @@ import inspect
 import time
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from mxnum.engine.products import exactness, integers, panels
 from mxnum.formats import ELEMENTS
-from mxnum.memory.dtypes import Array
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
 
@@ -162,7 +162,7 @@ def unpacks(element: tables.Element) -> bool:
     return unpacks_integers(element, codes)
 
 
-def unpacks_integers(element: tables.Element, codes: Array) -> bool:
+def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
     """Return True if every code, packed as an integer, is its value in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:

@@ -1,7 +1,7 @@
-"""Sums by float hardware: the bits of `by_definition`, in the default floating-point environment.
+"""Sums by hardware: the bits of `by_definition`, in the default floating-point environment.
 
-Sums in sequence need only fused multiply-adds. Sums by blocks need floats that hold them, which
-`exactness` decides.
+Sums in sequence need only fused multiply-adds. Sums by blocks need floats or integers that hold
+them, which `exactness` decides.
 """
 
 from __future__ import annotations
