@@ -266,15 +266,14 @@ def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
 
     They broadcast with the result: along the summed axis there must be one tensor scale.
     """
-    given = [
-        (name, as_array("tensor_scale", x.tensor_scale), axis)
-        for name, x, axis in (("a", a, -1), ("b", b, -min(2, b.ndim)))
-        if mode.by_block and isinstance(x, MXArray) and x.tensor_scale is not None
-    ]
-    for name, tensor, axis in given:
-        accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
-        errors.require(tensor.ndim == 0 or tensor.shape[axis] == 1, name, accepted, tensor.shape)
-    return [tensor for _, tensor, _ in given]
+    found = []
+    for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
+        if isinstance(x, MXArray) and x.tensor_scale is not None:
+            tensor = as_array("tensor_scale", x.tensor_scale)
+            accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
+            errors.require(tensor.ndim == 0 or tensor.shape[max(axis, -x.ndim)] == 1, name, accepted, tensor.shape)
+            found.append(tensor)
+    return found
 
 
 def _product(

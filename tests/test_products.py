@@ -393,6 +393,38 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
+#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on either side.
+STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
+          ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
+                                  ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
+def test_stacks_of_small_matrices(pair, monkeypatch):
+    """Each product of a stack is that of its matrices, however threads share them."""
+    monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
+    for left, right in STACKS:
+        make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
+        a, b = (make(name, shape, 16, spread=3) for name, shape in zip(pair, (left, right), strict=True))
+        b = b.transpose(*range(b.ndim - 2), -1, -2)
+        for chunk, threads in ((1, 3), (1 << 20, 1)):
+            monkeypatch.setattr(by_floats, "_CHUNK", chunk)
+            got = mx.matmul(a, b, threads=threads)
+            batch = np.broadcast_shapes(left[:-2], right[:-2])
+            assert got.shape == (*batch, left[-2], right[-2])
+            for place in np.ndindex(batch):
+                x, y = (
+                    q[
+                        tuple(
+                            0 if n == 1 else i
+                            for n, i in zip(q.shape[:-2], place[len(batch) - q.ndim + 2 :], strict=True)
+                        )
+                    ]
+                    for q in (a, b)
+                )
+                assert bits(mx.matmul(x, y)) == bits(got[place]), (left, right, place)
+
+
 def test_layouts_of_operands():
     rng = samples.generator("layouts")
     a, turned = codes_at_random("mxfp8_e4m3", (6, 40), 32), codes_at_random("mxfp8_e4m3", (7, 40), 32, 1).T

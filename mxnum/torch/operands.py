@@ -238,7 +238,7 @@ def multiply(
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
     y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
     if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
-        from mxnum.engine.products.by_definition import add_to_rows
+        from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:

@@ -168,7 +168,7 @@ def unpacks(element: tables.Element) -> bool:
     return unpacks_integers(element, codes)
 
 
-def unpacks_integers(element: tables.Element, codes: Array) -> bool:
+def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
     """Return True if every code, packed as an integer, is its value in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
