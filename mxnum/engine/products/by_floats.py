@@ -220,7 +220,8 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
 def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
     """Compute `by_blocks` for a stack of small matrices. All arrays have three axes.
 
-    `out` holds the starting values. One call of a loop multiplies many matrices. A call for each would take most of the time.
+    `out` holds the starting values. One call of a loop multiplies many matrices. A call for each
+    would take most of the time.
     """
     count, height, width = out.shape
     shape, run = SHAPES[held.word], run_of(a)
