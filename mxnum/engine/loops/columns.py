@@ -114,10 +114,10 @@ def _quantize(source: ElementFormat, draw: Draw, constant_run: int) -> Any:
                 if DRAWS:
                     for row in range(count):
                         drawn = fill(words, buffer, base + row * columns, width)
-                        where = base + row * columns, width, 1, columns, following, drawn
+                        where = base + row * columns, width, 1, columns, following, drawn, 0
                         call_kernel(kernel, x, out, spread, buffer, numbers, where)
                 else:
-                    where = base, width, count, columns, following, 0
+                    where = base, width, count, columns, following, 0, 0
                     call_kernel(kernel, x, out, spread, buffer, numbers, where)
         return skipped
 
@@ -131,7 +131,7 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
     def kernel(x, out, spread, drawn, numbers, where):
         others_apart()
         _, e = numbers_given(numbers)
-        first, width, rows, columns, following, random = where
+        first, width, rows, columns, following, random, _ = where
         for row in range(rows):
             base = first + row * columns
             for part in range(0, width, PART):
@@ -179,7 +179,7 @@ def _decode(constant_run: int) -> Any:
                     marks[number] = MIXED
                     skipped += 1
                     continue
-                where = first_row * columns + column, width, last_row - first_row, columns, 0, 0
+                where = first_row * columns + column, width, last_row - first_row, columns, 0, 0, 0
                 call_kernel(kernel, codes, out, spread, spread, numbers, where)
         return skipped
 
@@ -193,7 +193,7 @@ def _decoding_kernel(function: Callable[..., Any]) -> Kernel:
     def kernel(codes, out, spread, unused, numbers, where):
         others_apart()
         _, e = numbers_given(numbers)
-        first, width, rows, columns, _, _ = where
+        first, width, rows, columns, _, _, _ = where
         for row in range(rows):
             base = first + row * columns
             for part in range(0, width, LONG_PART):

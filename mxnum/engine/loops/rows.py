@@ -154,7 +154,7 @@ def _quantize(
                 for piece in range(base, stop, blocks * width if blocks > 1 else PIECE):
                     size = min(width, stop - piece, PIECE)  # of a block, or of part of a long one
                     drawn = fill(words, buffer, piece, blocks * size) - piece
-                    where = piece, blocks, size, room_base, drawn, 0
+                    where = piece, blocks, size, room_base, drawn, 0, 0
                     if INLINED:
                         elements(x, room, used, buffer, numbers, where)
                     else:
@@ -174,7 +174,7 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
     def kernel(x, out, scales, drawn, numbers, where):
         others_apart()
         _, e = numbers_given(numbers)
-        first, blocks, width, out_base, random, _ = where
+        first, blocks, width, out_base, random, _, _ = where
         for b in range(blocks):
             scale = lane(load(scales, b))
             if constant_run > 0:
@@ -205,7 +205,8 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Lo
     Codes of fewer than eight bits are packed, and blocks begin at a byte: some at a time are unpacked to a buffer. With
     `constant_run`, which run then is, the rest of a row is left.
     """
-    return LoopOfKernel(_decode(constant_run > 0, bits), _decoding_kernel(function, constant_run))
+    kernel = _decoding_kernel(function, constant_run)
+    return LoopOfKernel(_decode(constant_run > 0, bits), kernel, scales=np.uint8)
 
 
 @cache
@@ -237,10 +238,10 @@ def _decode(leaves_rest: bool, bits: int) -> Any:
                     continue
                 if PACKED:
                     unpack_run(codes, base * bits // 8, blocks * width, unpacked, 0)
-                    where = place, 0, base, blocks, width, 0
+                    where = place, 0, base, blocks, width, 0, 0
                     call_kernel(kernel, unpacked, out, scales, numbers, numbers, where)
                 else:
-                    where = place, base, base, blocks, width, 0
+                    where = place, base, base, blocks, width, 0, 0
                     call_kernel(kernel, codes, out, scales, numbers, numbers, where)
         return skipped
 
@@ -255,7 +256,7 @@ def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
     def kernel(codes, out, scales, unused, numbers, where):
         others_apart()
         _, e = numbers_given(numbers)
-        place, first_code, first, blocks, width, _ = where
+        place, first_code, first, blocks, width, _, _ = where
         back = first_code - first
         alone = 0
         if constant_run == SHORT_RUN:  # two blocks at a time: compilers make scalars of so short a function in a loop
@@ -284,7 +285,7 @@ def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
                     for i in range(part, min(part + LONG_PART, stop)):
                         store(out, i, function(load(codes, back + i), scale, 0, e))
 
-    return Kernel(kernel, scales=np.uint8)
+    return Kernel(kernel)
 
 
 @cache

@@ -17,7 +17,7 @@ needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="comp
 def adding(more):
     def kernel(x, out, scales, drawn, numbers, where):
         others_apart()
-        first, count, scale, bits, _, last = where
+        first, count, scale, bits, _, last, _ = where
         for i in range(first, first + count):
             total = integer(load(x, i)) * integer(load(scales, scale)) + integer(load(drawn, bits)) + numbers[1]
             store(out, i, total + last + more)
@@ -27,8 +27,8 @@ def adding(more):
 
 def halves(kernel, x, out, scales, drawn, numbers):
     middle = x.size // 2
-    call_kernel(kernel, x, out, scales, drawn, numbers, (0, middle, 0, 1, 0, 1000))
-    call_kernel(kernel, x, out, scales, drawn, numbers, (middle, x.size - middle, 1, 0, 0, 2000))
+    call_kernel(kernel, x, out, scales, drawn, numbers, (0, middle, 0, 1, 0, 1000, 0))
+    call_kernel(kernel, x, out, scales, drawn, numbers, (middle, x.size - middle, 1, 0, 0, 2000, 0))
     return middle
 
 
@@ -49,9 +49,9 @@ def test_a_kernel_writes_where_a_loop_says():
 
 @needs_compiler
 def test_one_loop_is_compiled_for_many_kernels():
-    loop = compile_loop(lambda kernel, x, out, s, d, n: call_kernel(kernel, x, out, s, d, n, (0, 5, 0, 0, 0, 0)))
+    loop = compile_loop(lambda kernel, x, out, s, d, n: call_kernel(kernel, x, out, s, d, n, (0, 5, 0, 0, 0, 0, 0)))
     kernels = [adding(more) for more in (1, 2)]
-    assert len({kernel.address(np.dtype(np.int16), np.dtype(np.int32)) for kernel in kernels}) == 2
+    assert len({kernel.for_types(np.int16, np.int32) for kernel in kernels}) == 2
     results = set()
     for kernel in kernels:
         given = arrays()
@@ -59,6 +59,17 @@ def test_one_loop_is_compiled_for_many_kernels():
         results.add(tuple(given[1].tolist()))
     assert len(results) == 2
     assert len(loop.overloads) == 1
+
+
+@needs_compiler
+def test_a_kernel_for_other_types_is_not_called():
+    """Compilers see no types behind an address; tensor scales of 64 bits were once read as if they had 32."""
+    loop, kernel = compile_loop(halves), adding(0)
+    for others in ((np.int16, np.int64), (np.uint16, np.int32), (np.int16, np.int32, np.int64)):
+        given = arrays()
+        with pytest.raises(TypeError, match="A kernel is for arrays of other types"):
+            loop(kernel.for_types(*others), *given)
+        assert not given[1].any()
 
 
 def test_read_only_arrays():
@@ -72,5 +83,5 @@ def test_read_only_arrays():
 @pytest.mark.parametrize("change", [lambda x: x[::2], lambda x: 3])
 def test_what_has_no_address_is_refused(change):
     x, *others = arrays()
-    with pytest.raises(TypingError, match="five flat arrays and six integers"):
+    with pytest.raises(TypingError, match="five flat arrays and seven integers"):
         compile_loop(lambda kernel, *given: halves(kernel, *given))(0, change(x), *others)
