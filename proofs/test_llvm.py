@@ -17,8 +17,10 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs.machines import ir, llvm, programs, translation
-from proofs.machines.translation import Execution, Family, Kernel, UnsupportedCode
+from mxnum.prove import ir
+from mxnum.prove.execution import Execution, UnsupportedCode
+from proofs.machines import llvm, programs, translation
+from proofs.machines.translation import Family, Kernel
 from proofs.theorem import Outcome
 
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]

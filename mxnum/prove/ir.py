@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import z3
 
-from proofs.machines.translation import Execution, UnsupportedCode
+from mxnum.prove.execution import Execution, UnsupportedCode
 
 # --- Text
 

@@ -1,0 +1,1 @@
+"""Proofs that an implementation is the definition, for all inputs, or a counterexample."""
