@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import z3
 
 
-class UnsupportedCode(Exception):
+class UnsupportedCode(ValueError):
     """Raised where code holds something that the executor has no meaning for."""
 
 

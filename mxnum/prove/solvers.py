@@ -85,7 +85,7 @@ def _ask_z3(question: z3.Goal, timeout: int) -> str:
 
 
 def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
-    return _run_bitwuzla(question, timeout)[0]
+    return str(_run_bitwuzla(question, timeout)[0])
 
 
 def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:

@@ -1,0 +1,35 @@
+"""Chooses how an implementation is read: by the ends of its files' names, or by its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.prove.circuit import Circuit
+from mxnum.prove.claims import Claim
+
+VERILOG = (".v", ".sv", ".svh", ".vh")
+
+
+def read(
+    implementation: Any,
+    claim: Claim,
+    function: str | None,
+    ports: Mapping[str, str | int],
+    parameters: Mapping[str, int] | None,
+    latency: int,
+) -> Circuit:
+    """Return an implementation as a circuit; raise UnsupportedCode for what cannot be read."""
+    given = implementation if isinstance(implementation, list | tuple) else [implementation]
+    files = [Path(each) for each in given]
+    suffix = files[-1].suffix
+    for file in files:
+        errors.require(file.is_file(), "implementation", "files that exist", str(file))
+    if suffix in VERILOG:
+        from mxnum.prove.verilog import read_verilog
+
+        held = {name: value for name, value in ports.items() if isinstance(value, int)}
+        return read_verilog(files, function, parameters, latency, held)
+    raise ValueError(f"Argument 'implementation' must be files that end in {errors.joined(VERILOG)}, not {suffix!r}.")
