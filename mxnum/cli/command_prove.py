@@ -25,7 +25,11 @@ def prove(
         typer.Option(help="What a port or parameter is: in_data=x, enable=1 (several: repeat the option)."),
     ] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option(help="A parameter of a Verilog module: WIDTH=8 (several: repeat the option).")
+        list[str] | None,
+        typer.Option(help="A module's parameter or a macro of C: WIDTH=8 (several: repeat it)."),
+    ] = None,
+    include: Annotated[
+        list[Path] | None, typer.Option("--include", "-I", help="A folder of included files (several: repeat it).")
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
@@ -57,6 +61,7 @@ def prove(
 
     outcome = prove_it(
         files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,
+        include=include or (),
         parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()}, source=source,
         rounding=rounding, overflow=overflow, scale_rule=scale_rule if operation in ("scale", "quantize") else None,
         sr_bits=sr_bits, terms=terms, block=block, assume=assume or (), accept=accept or (), seconds=seconds,

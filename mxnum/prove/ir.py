@@ -370,6 +370,13 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
             for i in range(width):
                 count = z3.If(z3.Extract(i, i, a) == 1, z3.BitVecVal(width - 1 - i, width), count)
             return count, z3.And(strict == 1, a == 0)
+        case "cttz", [a, strict]:
+            count = z3.BitVecVal(width, width)
+            for i in reversed(range(width)):
+                count = z3.If(z3.Extract(i, i, a) == 1, z3.BitVecVal(i, width), count)
+            return count, z3.And(strict == 1, a == 0)
+        case "ctpop", [a]:
+            return sum(z3.ZeroExt(width - 1, z3.Extract(i, i, a)) for i in range(width)), _NEVER
         case "fshl" | "fshr", [a, b, amount]:
             by = z3.ZeroExt(width, z3.URem(amount, z3.BitVecVal(width, width)))
             if name == "fshl":

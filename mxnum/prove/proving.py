@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mxnum import errors
@@ -26,6 +27,7 @@ def prove(
     ports: Mapping[str, str | int] | None = None,
     parameters: Mapping[str, int] | None = None,
     latency: int = 0,
+    include: Sequence[Any] = (),
     seconds: float = 300,
     **settings: Any,
 ) -> Proof:
@@ -49,9 +51,11 @@ def prove(
         ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
         ``a_scale`` and ``b_scale`` (dot). Scales that are not given are 1.
     parameters
-        Parameters of a Verilog module.
+        Parameters of a Verilog module, or macros for C.
     latency
         Number of cycles from inputs to outputs, for a pipeline.
+    include
+        Folders in which included files are looked for.
     seconds
         The time limit of the solver.
     settings
@@ -73,7 +77,7 @@ def prove(
     errors.require(seconds > 0, "seconds", "positive", seconds)
     claim = make_claim(operation, format, **settings)
     ports = dict(ports or {})
-    circuit = read(implementation, claim, function, ports, parameters, latency)
+    circuit = read(implementation, claim, function, ports, parameters, latency, [Path(each) for each in include])
     binding = bind(circuit, claim, ports)
     return _Prover(claim, circuit, binding, seconds).proof()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from mxnum.prove.circuit import Circuit
 from mxnum.prove.claims import Claim
 
 VERILOG = (".v", ".sv", ".svh", ".vh")
+C = (".c", ".h", ".cpp", ".cc", ".cxx", ".hpp", ".hh", ".cuh")
 
 
 def read(
@@ -20,6 +21,7 @@ def read(
     ports: Mapping[str, str | int],
     parameters: Mapping[str, int] | None,
     latency: int,
+    include: Sequence[Path],
 ) -> Circuit:
     """Return an implementation as a circuit; raise UnsupportedCode for what cannot be read."""
     given = implementation if isinstance(implementation, list | tuple) else [implementation]
@@ -31,5 +33,15 @@ def read(
         from mxnum.prove.verilog import read_verilog
 
         held = {name: value for name, value in ports.items() if isinstance(value, int)}
-        return read_verilog(files, function, parameters, latency, held)
-    raise ValueError(f"Argument 'implementation' must be files that end in {errors.joined(VERILOG)}, not {suffix!r}.")
+        return read_verilog(files, function, parameters, latency, held, include)
+    errors.require(latency == 0, "latency", "0 for anything but Verilog", latency)
+    if suffix in C:
+        from mxnum.prove.c import read_c
+
+        return read_c(files, claim, function, ports, parameters or {}, include)
+    if suffix == ".ll":
+        from mxnum.prove.c import read_ir
+
+        return read_ir(files[-1], claim, function, ports)
+    known = errors.joined((*VERILOG, *C, ".ll"))
+    raise ValueError(f"Argument 'implementation' must be files that end in {known}, not {suffix!r}.")

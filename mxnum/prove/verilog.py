@@ -29,12 +29,13 @@ def read_verilog(
     parameters: Mapping[str, int] | None = None,
     latency: int = 0,
     held: Mapping[str, int] | None = None,
+    include: Sequence[Path] = (),
 ) -> Circuit:
     """Return the module `top` of Verilog files (by default the last one that no other uses).
 
     Inputs in `held` have their value in every cycle.
     """
-    text = _smt2(files, top, parameters or {})
+    text = _smt2(files, top, parameters or {}, include)
     module = next(iter(re.findall(r"^; yosys-smt2-topmod (\S+)$", text, re.M)), None)
     if module is None:
         raise UnsupportedCode(f"{files[-1].name} has no module whose outputs depend on its inputs.")
@@ -82,7 +83,7 @@ def _equal(function: str, width: int, value: str) -> str:
     return f"(= ({function}) {value})" if width > 1 else f"(= ({function}) (= {value} #b1))"
 
 
-def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int]) -> str:
+def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int], include: Sequence[Path]) -> str:
     """Return what yosys writes of the module."""
     chosen = f"-top {top}" if top else "-auto-top"
     changed = " ".join(f"-chparam {name} {value}" for name, value in parameters.items())
@@ -92,7 +93,7 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int])
             copy = Path(folder) / f"{i}_{file.name}"
             copy.write_bytes(file.read_bytes())
             sources.append(copy.name)
-        includes = " ".join(f"-I{file.parent.resolve()}" for file in files)
+        includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; prep -flatten; "
             "memory_map; async2sync; setundef -undriven -anyseq; write_smt2 -stbv out.smt2"
