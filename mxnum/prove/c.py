@@ -92,7 +92,7 @@ def circuit_of(
             if kind == "output":
                 held, size = result.arrays[f"%{name}"], _bytes(quantity)
                 for i, each in enumerate(_elements(quantity)):
-                    found[each] = clang_ir._joined(held[size * i : size * i + size])
+                    found[each] = clang_ir.joined(held[size * i : size * i + size])
         return Answer(found, result.obligations, result.premises)
 
     more = ("Different pointers point to different arrays.",) if len(arrays) > 1 else ()

@@ -305,7 +305,7 @@ class _Machine(ir._Machine):
         else:
             self.require(z3.And(z3.Not(poison), z3.ULE(offset, last)))
             places = list(range(last + 1))
-        values = [_joined(every[k : k + size]) for k in places]
+        values = [joined(every[k : k + size]) for k in places]
         read = {(pointer.object, k + j) for k in places for j in range(size)}
         dirty = ir._any(poison, *(self.poison[each] for each in sorted(read & self.poison.keys())))
         result = values[-1]
@@ -328,7 +328,8 @@ class _Machine(ir._Machine):
             self.poison[pointer.object, first + j] = z3.If(reached, value.poison, before)
 
 
-def _joined(every: Sequence[Any]) -> Any:
+def joined(every: Sequence[Any]) -> Any:
+    """Return the little-endian number of some bytes."""
     return z3.Concat(*reversed(every)) if len(every) > 1 else every[0]
 
 

@@ -24,6 +24,10 @@ def read(
     include: Sequence[Path],
 ) -> Circuit:
     """Return an implementation as a circuit; raise UnsupportedCode for what cannot be read."""
+    if callable(implementation):
+        from mxnum.prove.python import read_dialect, read_numba
+
+        return read_numba(implementation) if hasattr(implementation, "py_func") else read_dialect(implementation)
     given = implementation if isinstance(implementation, list | tuple) else [implementation]
     files = [Path(each) for each in given]
     suffix = files[-1].suffix
