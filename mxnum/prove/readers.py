@@ -47,5 +47,9 @@ def read(
         from mxnum.prove.c import read_ir
 
         return read_ir(files[-1], claim, function, ports)
-    known = errors.joined((*VERILOG, *C, ".ll"))
+    if suffix == ".ptx":
+        from mxnum.prove.cuda_ptx import read_ptx
+
+        return read_ptx(files[-1], function)
+    known = errors.joined((*VERILOG, *C, ".ll", ".ptx"))
     raise ValueError(f"Argument 'implementation' must be files that end in {known}, not {suffix!r}.")
