@@ -119,8 +119,8 @@ class Machine(ptx._Machine):
         self.step(line)
         if not z3.is_true(guard):
             for name, value in self.env.items():
-                if name in before and value is not before[name]:
-                    self.env[name] = z3.If(guard, value, before[name])
+                if value is not before.get(name):
+                    self.env[name] = z3.If(guard, value, before.get(name, _unwritten(value)))
         if self.result is not stored and stored is not None and self.result is not None:
             self.result = z3.If(z3.And(self.reached, guard), self.result, stored)
         return True
@@ -244,15 +244,25 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition under which control comes at all, and the registers that it brings."""
+    """Return the condition under which control comes at all, and the registers that it brings.
+
+    A register that is not written on a way may there have any value.
+    """
     *others, (reached, registers) = ways
     merged = dict(registers)
     for condition, env in others:
-        for name, value in env.items():
-            old = merged.get(name)
-            merged[name] = value if old is None or old is value else z3.If(condition, value, old)
+        for name in env.keys() | merged.keys():
+            value, old = env.get(name), merged.get(name)
+            if value is not old:
+                either: Any = old if value is None else value
+                value, old = (_unwritten(either) if each is None else each for each in (value, old))
+                merged[name] = z3.If(condition, value, old)
         reached = z3.Or(reached, condition)
     return reached, merged
+
+
+def _unwritten(like: Any) -> Any:
+    return z3.FreshConst(like.sort(), "unwritten")
 
 
 def _leading_zeros(bits: Any, width: int) -> Any:
