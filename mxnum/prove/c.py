@@ -23,7 +23,7 @@ from mxnum.prove.execution import UnsupportedCode
 FLAGS = (
     "-O2", "-g0", "-fno-sanitize=all", "-fno-discard-value-names", "-fno-vectorize", "-fno-slp-vectorize",
     "-ffp-contract=off", "-fno-exceptions", "-mllvm", "-unroll-threshold=1000000", "-mllvm",
-    "-unroll-full-max-count=4096", "-Wno-unused-command-line-argument", "-w",
+    "-unroll-full-max-count=4096", "-mllvm", "-inline-threshold=1000000", "-Wno-unused-command-line-argument", "-w",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.unpack import FINITE, make_normalize
 from mxnum.definition.word import dialect, select, word_bits
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
-from mxnum.modes import Overflow, Rounding, ScaleRule, scale_rule_of
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 OPERATIONS = {
     "encode": "a number to an element code, under an E8M0 scale if the implementation takes one",
@@ -75,6 +75,7 @@ class Claim:
     rounding: Rounding
     overflow: Overflow
     scale_rule: ScaleRule
+    nonfinite: Nonfinite
     sr_bits: int
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
@@ -100,6 +101,8 @@ class Claim:
             said.append(f"overflow={self.overflow}")
         if self.operation in ("scale", "quantize"):
             said.append(f"scale_rule={self.scale_rule}")
+        if self.operation == "quantize":
+            said.append(f"nonfinite={self.nonfinite}, blocks of {self.format.block}")
         return ", ".join(said)
 
     @property
@@ -119,6 +122,7 @@ def make_claim(
     rounding: str | Rounding = "rne",
     overflow: str | Overflow = "saturate",
     scale_rule: str | ScaleRule | None = None,
+    nonfinite: str | Nonfinite = "block",
     sr_bits: int = 30,
     terms: int = TERMS,
     block: int | None = None,
@@ -145,8 +149,9 @@ def make_claim(
     for name in accept:
         errors.choose("accept", name, tuple(ACCEPTED))
     over = errors.choose_member("overflow", overflow, Overflow)
+    policy = errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT))
     claim = Claim(
-        operation, fmt, number, mode, over, rule, sr_bits, (), (), word_bits(number, fmt.element), _nothing,
+        operation, fmt, number, mode, over, rule, policy, sr_bits, (), (), word_bits(number, fmt.element), _nothing,
         tuple(assume), tuple(accept),
     )  # fmt: skip
     if operation == "dot":
@@ -200,7 +205,25 @@ def _quantize(claim: Claim) -> Claim:
         *(replace(each, count=count) for each in _random(claim)),
     )
     outputs = replace(_SCALE, default=None), Quantity("codes", element.bits, element, count)
-    return replace(claim, inputs=inputs, outputs=outputs)
+    MASK, MAX = (1 << (claim.source.bits - 1)) - 1, claim.source.max_code
+    shared_scale = make_shared_scale(claim.source, element, claim.scale_rule)
+
+    def scale(x: Sequence[Any]) -> Any:
+        amax: Any = 0
+        is_finite: Any = 1
+        for each in x:
+            magnitude = each & MASK
+            amax = select(magnitude > MAX, amax, select(magnitude > amax, magnitude, amax))
+            is_finite = select(magnitude > MAX, 0, is_finite)
+        code = shared_scale(amax)
+        return select(is_finite == 0, SCALE_NAN, code) if claim.nonfinite.by_block else code
+
+    return replace(claim, inputs=inputs, outputs=outputs, function=scale)
+
+
+def element_of(claim: Claim) -> Claim:
+    """Return the claim about one element of a block, under the scale that the block has."""
+    return _encode(replace(claim, operation="encode"))
 
 
 def _dot(claim: Claim, terms: int) -> Claim:

@@ -54,6 +54,8 @@ class Function:
     blocks: dict[str, list[str]]
     #: The bytes of the module's constants.
     constants: Mapping[str, bytes]
+    #: The sizes of the module's variables in bytes.
+    variables: Mapping[str, int]
 
 
 class Result(NamedTuple):
@@ -86,7 +88,7 @@ def parse(text: str, name: str) -> Function:
         raise UnsupportedCode(f"The result of {name!r} is no integer or float: define {header['head'].strip()}.")
     body = text[header.end() : text.index("\n}", header.end())]
     blocks = _blocks(body, str(sum(1 for each in parameters if each.name[1:].isdigit())))
-    return Function(name, _width(returned[-1]), parameters, blocks, _constants(text))
+    return Function(name, _width(returned[-1]), parameters, blocks, _constants(text), _variables(text))
 
 
 def _parameter(text: str, position: int) -> Parameter:
@@ -146,6 +148,12 @@ def _constants(text: str) -> dict[str, bytes]:
     return found
 
 
+def _variables(text: str) -> dict[str, int]:
+    """Return the sizes of the module's variables that are integers or floats."""
+    found = re.findall(rf"^@(\S+) = [^\n]*?\bglobal ({_TYPE})\b", text, re.M)
+    return {name: _width(type_) // 8 for name, type_ in found}
+
+
 @dataclass
 class _Machine(ir._Machine):
     """The state of an execution, with the caller's arrays."""
@@ -154,6 +162,7 @@ class _Machine(ir._Machine):
     pointers: dict[str, Pointer] = field(default_factory=dict)
     arrays: dict[str, list[Any]] = field(default_factory=dict)
     constants: Mapping[str, bytes] = field(default_factory=dict)
+    variables: Mapping[str, int] = field(default_factory=dict)
     #: The condition under which each byte that was stored is poison.
     poison: dict[tuple[str, int], z3.BoolRef] = field(default_factory=dict)
     void: bool = False
@@ -173,6 +182,8 @@ class _Machine(ir._Machine):
         elif found := re.fullmatch(rf"store ({_TYPE}) (\S+), ptr (\S+|getelementptr .*\))(?:, align \d+)?", line):
             type_, value = as_integers(f"{found[1]} {found[2]}").split()
             self.store(self.pointer(found[3]), self.operand(value, _width(type_)))
+        elif found := re.fullmatch(r"(%\S+) = .*call .*ptr @llvm\.threadlocal\.address\.p0\(ptr .*(@\S+)\)", line):
+            self.pointers[found[1]] = self.pointer(found[2])
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
@@ -267,8 +278,11 @@ class _Machine(ir._Machine):
         if found := re.fullmatch(r"getelementptr (?:inbounds |nuw |nusw )*\((.+?), ptr (\S+), (.*)\)", text):
             return self.moved(found[2], found[1], found[3])
         if text.startswith("@"):
-            if text[1:] not in self.constants:
-                raise UnsupportedCode(f"{text} is no constant array of numbers")
+            if text[1:] in self.variables:  # which has any value at first
+                size = self.variables[text[1:]]
+                self.arrays.setdefault(text, [z3.FreshConst(z3.BitVecSort(8), "variable") for _ in range(size)])
+            elif text[1:] not in self.constants:
+                raise UnsupportedCode(f"{text} is no constant array of numbers and no variable")
             return Pointer(text, Value(z3.BitVecVal(0, 64), _NEVER))
         return self.pointers[text]
 
@@ -287,7 +301,7 @@ class _Machine(ir._Machine):
 
     def bytes_of(self, name: str) -> list[Any]:
         """Return the bytes of an object."""
-        if name.startswith("@"):
+        if name[1:] in self.constants:
             return [z3.BitVecVal(byte, 8) for byte in self.constants[name[1:]]]
         return self.arrays[name]
 
@@ -347,7 +361,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef | list[z3.BitVe
 
     The argument of a pointer is the list of the bytes that it points to.
     """
-    machine = _Machine(constants=function.constants)
+    machine = _Machine(constants=function.constants, variables=function.variables)
     for parameter, argument in zip(function.parameters, arguments, strict=True):
         if isinstance(argument, list):
             machine.arrays[parameter.name] = list(argument)

@@ -333,12 +333,17 @@ class _Machine:
             return self.merge([(source, self.operand(name, _width(type_))) for name, source in pairs], self.block)
         if opcode == "call":
             low, high, type_, name, listed = _match(_CALL, rest)
-            pairs = [_match(r"(i\d+) (?:noundef )?(\S+)", item) for item in _comma_separated(listed)]
-            values = [self.operand(text, _width(of)) for of, text in pairs]
+            values = [self.argument(item) for item in _comma_separated(listed)]
             bits, broken = _intrinsic(name, _width(type_), [value.bits for value in values])
             outside = _outside(bits, low, high) if low else _NEVER
             return Value(bits, _any(*(value.poison for value in values), broken, outside))
         raise UnsupportedCode(opcode)
+
+    def argument(self, text: str) -> Value:
+        """Return an argument of a call; one outside its range is poison."""
+        type_, _, low, high, name = _match(rf"(i\d+)(?: noundef)?( {_RANGE})? (\S+)", text)
+        value = self.operand(name, _width(type_))
+        return Value(value.bits, _any(value.poison, _outside(value.bits, low, high))) if low else value
 
     def cast(self, opcode: str, flags: list[str], from_: str, name: str, to: str) -> Value:
         """Return the value of a conversion between widths."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ class _Prover:
         from mxnum.prove.claims import agrees
         from mxnum.prove.solvers import solve
 
+        if self.claim.operation == "quantize":
+            return self.decided_block()
         right = definition(self.claim, self.symbols)
         (output,) = self.claim.outputs
         goal = z3.And(agrees(self.claim, output, self.found[output.name], right), *self.promises)
@@ -138,6 +141,27 @@ class _Prover:
                 if verdict == "refuted":
                     break
         return self.counterexample(self.simplest(goal, values)) if verdict == "refuted" else None
+
+    def decided_block(self) -> Counterexample | None:
+        """Ask for the scale of a block, then for each element under the scale that was found."""
+        import z3
+
+        from mxnum.prove.claims import agrees, element_of
+
+        scale, codes = self.claim.outputs
+        element = element_of(self.claim)
+        right = definition(replace(self.claim, inputs=self.claim.inputs[:1], outputs=(scale,)), self.symbols)
+        questions = [("the scale", z3.And(self.found["scale"] == right, *self.promises))]
+        numbers = {each.name: each.parts(self.symbols[each.name]) for each in self.claim.inputs}
+        for i, code in enumerate(codes.parts(self.found["codes"])):
+            given = {name: parts[i] for name, parts in numbers.items()} | {"scale": self.found["scale"]}
+            questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
+        for i, (name, goal) in enumerate(questions):
+            left = max(0.0, self.deadline - time.perf_counter()) / (len(questions) - i)
+            verdict, values = self.asked(name, goal, left)
+            if verdict == "refuted":
+                return self.counterexample(self.simplest(goal, values))
+        return None
 
     def asked(self, name: str, goal: Any, seconds: float) -> tuple[str, dict[str, int]]:
         """Put one question to a solver and record the answer."""
@@ -241,5 +265,18 @@ def concrete(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
         every = quantity.parts(values[quantity.name])
         return every if quantity.count > 1 or (claim.operation == "dot" and quantity.number) else every[0]
 
+    if claim.operation == "quantize":
+        return _concrete_block(claim, values)
     (output,) = claim.outputs
     return {output.name: int(claim.function(*map(word, claim.inputs))) & ((1 << output.bits) - 1)}
+
+
+def _concrete_block(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
+    from mxnum.prove.claims import element_of
+
+    element, numbers = element_of(claim), {each.name: each.parts(values[each.name]) for each in claim.inputs}
+    scale, codes = int(claim.function(numbers["x"])), 0
+    for i in range(claim.format.block):
+        given = {name: parts[i] for name, parts in numbers.items()} | {"scale": scale}
+        codes |= concrete(element, given)["code"] << (i * claim.format.element.bits)
+    return {"scale": scale, "codes": codes}
