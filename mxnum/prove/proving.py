@@ -99,9 +99,10 @@ class _Prover:
         self.answer = circuit.run(circuits.given(circuit, binding, self.symbols))
         self.found: dict[str, Any] = {}
         self.promises = list(self.answer.obligations)
-        for name, port in binding.outputs.items():
+        for name, port in sorted(binding.outputs.items(), key=lambda pair: pair[1].first):
             value, promises = circuits.narrowed(circuit, name, port, self.answer.outputs[name])
-            self.found[port.quantity.name] = value
+            before = self.found.get(port.quantity.name)
+            self.found[port.quantity.name] = value if before is None else z3.Concat(value, before)
             self.promises += promises
         self.premises = [*self.answer.premises, *hypotheses(claim, self.symbols)]
 
