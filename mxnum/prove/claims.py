@@ -248,16 +248,19 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
     """
     target, mantissa = FLOATS["float32"], element.mantissa_bits
     # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1 bits.
-    width = 2 * (mantissa + element.emax - element.emin + 1) + 2
+    width = 2 * (mantissa + element.emax - element.emin + 2) + 2
     width = max(width, target.mantissa_bits + 1)
     normalize = make_normalize(width)
     pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, 64)
     UNIT = 2 * (element.emin - mantissa) - 2 * E8M0.bias
     SIGN, HALF = 1 << (element.bits - 1), element.mantissa_bits
+    BITS = HALF + 1 + (1 if element.integer else element.emax - element.emin)
     NAN = target.nan_code
 
     @dialect
     def fixed(code: Any) -> Any:
+        if element.integer:
+            return select((code & SIGN) == 0, code, 2 * SIGN - code)
         magnitude = code & (SIGN - 1)
         step = magnitude >> HALF
         fraction = magnitude & ((1 << HALF) - 1)
@@ -269,7 +272,7 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
         for i in range(terms):
             left, right = fixed(a[i]), fixed(b[i])
             product: Any = 0
-            for bit in range(HALF + 1 + element.emax - element.emin):
+            for bit in range(BITS):
                 product = product + select(((left >> bit) & 1) == 0, 0, right << bit)
             total = total + select(((a[i] ^ b[i]) & SIGN) == 0, product, 0 - product)
         sign = select(total < 0, 1, 0)
