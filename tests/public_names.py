@@ -30,6 +30,7 @@ MODULES = [
         "mxnum.conformance.strategies",
         "mxnum.reference",
         "mxnum.emit",
+        "mxnum.prove",
     ),
     "mxnum.torch",
     *(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -70,8 +69,7 @@ def prove(
         The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``. It is true if
         the implementation is proved.
     """
-    if importlib.util.find_spec("z3") is None:
-        raise errors.needs_extra("Proofs", "z3-solver", "prove")
+    errors.package("z3", "prove")
     from mxnum.prove.circuit import bind
     from mxnum.prove.readers import read
 

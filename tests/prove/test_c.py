@@ -16,10 +16,11 @@ from mxnum.emit import reference_model
 from mxnum.prove import c, clang_ir, prove
 from mxnum.prove.solvers import solve
 
-pytestmark = pytest.mark.skipif(
+needs_clang = pytest.mark.skipif(
     shutil.which("clang") is None and importlib.util.find_spec("ziglang") is None,
     reason="clang is not installed (extra prove)",
 )
+pytestmark = needs_clang
 
 
 def written(folder, text, name="f.c"):
