@@ -254,7 +254,6 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
     pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, 64)
     UNIT = 2 * (element.emin - mantissa) - 2 * E8M0.bias
     SIGN, HALF = 1 << (element.bits - 1), element.mantissa_bits
-    BITS = HALF + 1 + (1 if element.integer else element.emax - element.emin)
     NAN = target.nan_code
 
     @dialect
@@ -270,10 +269,7 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
     def dot(a: Sequence[Any], b: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
         total: Any = 0
         for i in range(terms):
-            left, right = fixed(a[i]), fixed(b[i])
-            product: Any = 0
-            for bit in range(BITS):
-                product = product + select(((left >> bit) & 1) == 0, 0, right << bit)
+            product = fixed(a[i]) * fixed(b[i])
             total = total + select(((a[i] ^ b[i]) & SIGN) == 0, product, 0 - product)
         sign = select(total < 0, 1, 0)
         exponent, significand = normalize(a_scale + b_scale + (UNIT + width), select(total < 0, 0 - total, total))

@@ -211,12 +211,12 @@ class _Machine(ir._Machine):
             type_, value = as_integers(f"{found[1]} {found[2]}").split()
             self.returned.append((reached, self.operand(value, _width(type_))))
         elif found := re.fullmatch(r"switch (i\d+) (\S+), label %(\S+) \[(.*)\]", line):
-            value = self.operand(found[2], _width(found[1]))
-            self.require(z3.Not(value.poison))
+            switched = self.operand(found[2], _width(found[1]))
+            self.require(z3.Not(switched.poison))
             cases = re.findall(r"i\d+ (-?\d+), label %(\S+)", found[4])
             for number, target in cases:
-                self.edge(target, z3.And(reached, value.bits == int(number)))
-            others = [value.bits != int(number) for number, _ in cases]
+                self.edge(target, z3.And(reached, switched.bits == int(number)))
+            others = [switched.bits != int(number) for number, _ in cases]
             self.edge(found[3], z3.And(reached, *others))
         elif found := re.fullmatch(r"br label %(\S+)", line):
             self.edge(found[1], reached)
@@ -368,7 +368,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef | list[z3.BitVe
             machine.pointers[parameter.name] = Pointer(parameter.name, Value(z3.BitVecVal(0, 64), _NEVER))
         else:
             machine.env[parameter.name] = Value(argument, _NEVER)
-    for label in ir._forward_order(function):
+    for label in ir._forward_order(function.blocks):
         machine.enter(label)
         *lines, last = function.blocks[label]
         for line in lines:

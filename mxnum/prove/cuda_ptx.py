@@ -187,7 +187,8 @@ class Machine(ptx._Machine):
                 bits = self.operand(a, int(type_[1:]))
                 return sum(z3.ZeroExt(width - 1, z3.Extract(i, i, bits)) for i in range(bits.size()))
             case ["lop3"], [a, b, c, table]:
-                return _lop3(*(self.operand(each, width) for each in (a, b, c)), int(table, 0))
+                x, y, z = (self.operand(each, width) for each in (a, b, c))
+                return _lop3(x, y, z, int(table, 0))
             case ["setp", relation, ("and" | "or") as joined], [a, b, p]:
                 first = super().value(f"setp.{relation}", type_, [a, b], width)
                 other = self.env[p.lstrip("!")] ^ int(p.startswith("!"))

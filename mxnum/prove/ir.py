@@ -400,7 +400,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
         if argument.size() != width:
             raise UnsupportedCode(f"{argument.size()} bits for {name} of {width}")
         machine.env[name] = Value(argument, _outside(argument, *bounds) if bounds else _NEVER)
-    for label in _forward_order(function):
+    for label in _forward_order(function.blocks):
         machine.enter(label)
         *lines, last = function.blocks[label]
         for line in lines:
@@ -422,7 +422,7 @@ def _attempt(action: Callable[[str], None], line: str) -> None:
         raise UnsupportedCode(f"{line!r}: {problem}") from problem
 
 
-def _forward_order(function: Function) -> list[str]:
+def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
     """Return the reachable blocks, each after all that branch to it."""
     order: list[str] = []
     active: list[str] = []
@@ -432,10 +432,10 @@ def _forward_order(function: Function) -> list[str]:
             raise UnsupportedCode(f"a loop through {label}")
         if label not in order:
             active.append(label)
-            for target in re.findall(r"label %([^\s,]+)", function.blocks[label][-1]):
+            for target in re.findall(r"label %([^\s,]+)", blocks[label][-1]):
                 visit(target)
             active.remove(label)
             order.insert(0, label)
 
-    visit(next(iter(function.blocks)))
+    visit(next(iter(blocks)))
     return order

@@ -69,7 +69,10 @@ class Proof:
         else:
             lines = [f"Not decided within the time limit ({self.solver}, {self.seconds:.1f} s): {said}."]
         if len(self.parts) > 1:
-            lines += [f"  {part.verdict} ({part.seconds:.1f} s): {part.name}" for part in self.parts]
+            told = [part for part in self.parts if part.verdict != "proved" or "condition" not in part.name]
+            lines += [f"  {part.verdict} ({part.seconds:.1f} s): {part.name}" for part in told]
+            if count := len(self.parts) - len(told):
+                lines.append(f"  proved: {count} conditions under which behaviour is defined")
         return "\n".join([*lines, *self.assumptions])
 
     def as_dict(self) -> dict[str, Any]:

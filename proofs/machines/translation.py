@@ -42,8 +42,9 @@ from mxnum.definition.word import dialect, word_bits
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
 from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.solvers import ask_bit_vectors
 from mxnum.prove.sym import run
-from proofs.machines.solve import BOTH, TIMEOUT, ask, ask_bit_vectors, prove
+from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
