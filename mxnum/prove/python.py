@@ -49,16 +49,14 @@ def read_numba(dispatcher: Any) -> Circuit:
 
     The function is taken for the types of its first signature, or for int64 if it has none.
     """
-    import numba
-
     name, parameters = dispatcher.py_func.__name__, list(inspect.signature(dispatcher.py_func).parameters)
     if not dispatcher.signatures:
-        dispatcher.compile((numba.types.int64,) * len(parameters))
+        dispatcher.compile(f"({', '.join(['int64'] * len(parameters))},)")
     overload = dispatcher.overloads[dispatcher.signatures[0]]
     returned = overload.signature.return_type
-    if not isinstance(returned, numba.types.Integer | numba.types.Float | numba.types.Boolean):
+    width = getattr(returned, "bitwidth", 8 if str(returned) == "bool" else None)
+    if width is None:
         raise UnsupportedCode(f"Cannot read {name!r}: it returns {returned} instead of one number.")
-    width = getattr(returned, "bitwidth", 8)
     text = overload.library.get_llvm_str()
     try:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
