@@ -25,6 +25,7 @@ def described(
     reproduce = ""
     if claim.operation == "encode" and claim.source.name in FLOATS and claim.format.scale.power_of_two:
         lines.append(_steps(claim, inputs))
+    if claim.source.name in FLOATS and claim.format.scale.power_of_two:
         reproduce = _command(claim, inputs)
     return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), reproduce)
 
@@ -52,12 +53,25 @@ def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
 
 
 def _command(claim: Claim, inputs: Mapping[str, int]) -> str:
-    digits = claim.source.bits // 4
-    words = ["mxnum explain", f"bits:{inputs['x']:0{digits}X}", f"--format {claim.format.notation}"]
-    words.append(f"--scale {inputs.get('scale', 127)}")
+    """Return a command that shows how the right answer comes about; nothing for dot products."""
+    if claim.operation == "dot":
+        return ""
+    if claim.operation == "decode":
+        value = f"formats.element('{claim.format.element.name}').value({inputs['code']:#x})"
+        return f'python -c "from mxnum import formats; print({value} * 2.0 ** {inputs.get("scale", 127) - 127})"'
+    numbers = claim.inputs[0].parts(inputs[claim.inputs[0].name])
+    values = " ".join(f"bits:{each:0{claim.source.bits // 4}X}" for each in numbers)
+    words = ["mxnum explain", values, f"--format {claim.format.notation}"]
+    if claim.operation == "encode":
+        words.append(f"--scale {inputs.get('scale', 127)}")
+    else:
+        words.append(f"--scale-rule {claim.scale_rule}")
     if claim.source.name != "float32":
         words.append(f"--source {claim.source.name}")
-    words += [f"--rounding {claim.rounding}", f"--overflow {claim.overflow}"]
-    if claim.rounding.is_stochastic:
+    if claim.operation != "scale":
+        words += [f"--rounding {claim.rounding}", f"--overflow {claim.overflow}"]
+    if claim.operation == "quantize":
+        words.append(f"--nonfinite {claim.nonfinite}")
+    elif claim.rounding.is_stochastic and claim.operation == "encode":
         words += [f"--random {inputs['random']:X}", f"--sr-bits {claim.sr_bits}"]
     return " ".join(words)
