@@ -24,7 +24,7 @@ LIST = ROOT / "docs/reference/public-names.txt"
 MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
-    "mxnum.emit",
+    *("mxnum.emit", "mxnum.prove"),
     "mxnum.torch",
     *(
         f"mxnum.interop.{m.name}"

@@ -22,8 +22,8 @@ from mxnum.cli.naming import name_of, reworded
 
 #: The commands, in the order of the help.
 COMMANDS = (
-    "formats", "quantize", "inspect", "explore", "explain", "emit", "vectors", "answer", "verify", "conformance",
-    "selftest", "reproduce", "lab",
+    "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
+    "conformance", "selftest", "reproduce", "lab",
 )  # fmt: skip
 #: The commands of research, after ``mxnum lab``, with the modules of `mxnum.cli.lab` that define
 #: them.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import z3
 
-from proofs.machines.translation import Execution, UnsupportedCode
+from mxnum.prove.execution import Execution, UnsupportedCode
 
 # --- Text
 
@@ -333,12 +333,17 @@ class _Machine:
             return self.merge([(source, self.operand(name, _width(type_))) for name, source in pairs], self.block)
         if opcode == "call":
             low, high, type_, name, listed = _match(_CALL, rest)
-            pairs = [_match(r"(i\d+) (?:noundef )?(\S+)", item) for item in _comma_separated(listed)]
-            values = [self.operand(text, _width(of)) for of, text in pairs]
+            values = [self.argument(item) for item in _comma_separated(listed)]
             bits, broken = _intrinsic(name, _width(type_), [value.bits for value in values])
             outside = _outside(bits, low, high) if low else _NEVER
             return Value(bits, _any(*(value.poison for value in values), broken, outside))
         raise UnsupportedCode(opcode)
+
+    def argument(self, text: str) -> Value:
+        """Return an argument of a call; one outside its range is poison."""
+        type_, _, low, high, name = _match(rf"(i\d+)(?: noundef)?( {_RANGE})? (\S+)", text)
+        value = self.operand(name, _width(type_))
+        return Value(value.bits, _any(value.poison, _outside(value.bits, low, high))) if low else value
 
     def cast(self, opcode: str, flags: list[str], from_: str, name: str, to: str) -> Value:
         """Return the value of a conversion between widths."""
@@ -370,6 +375,13 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
             for i in range(width):
                 count = z3.If(z3.Extract(i, i, a) == 1, z3.BitVecVal(width - 1 - i, width), count)
             return count, z3.And(strict == 1, a == 0)
+        case "cttz", [a, strict]:
+            count = z3.BitVecVal(width, width)
+            for i in reversed(range(width)):
+                count = z3.If(z3.Extract(i, i, a) == 1, z3.BitVecVal(i, width), count)
+            return count, z3.And(strict == 1, a == 0)
+        case "ctpop", [a]:
+            return sum(z3.ZeroExt(width - 1, z3.Extract(i, i, a)) for i in range(width)), _NEVER
         case "fshl" | "fshr", [a, b, amount]:
             by = z3.ZeroExt(width, z3.URem(amount, z3.BitVecVal(width, width)))
             if name == "fshl":
@@ -388,7 +400,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
         if argument.size() != width:
             raise UnsupportedCode(f"{argument.size()} bits for {name} of {width}")
         machine.env[name] = Value(argument, _outside(argument, *bounds) if bounds else _NEVER)
-    for label in _forward_order(function):
+    for label in _forward_order(function.blocks):
         machine.enter(label)
         *lines, last = function.blocks[label]
         for line in lines:
@@ -410,7 +422,7 @@ def _attempt(action: Callable[[str], None], line: str) -> None:
         raise UnsupportedCode(f"{line!r}: {problem}") from problem
 
 
-def _forward_order(function: Function) -> list[str]:
+def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
     """Return the reachable blocks, each after all that branch to it."""
     order: list[str] = []
     active: list[str] = []
@@ -420,10 +432,10 @@ def _forward_order(function: Function) -> list[str]:
             raise UnsupportedCode(f"a loop through {label}")
         if label not in order:
             active.append(label)
-            for target in re.findall(r"label %([^\s,]+)", function.blocks[label][-1]):
+            for target in re.findall(r"label %([^\s,]+)", blocks[label][-1]):
                 visit(target)
             active.remove(label)
             order.insert(0, label)
 
-    visit(next(iter(function.blocks)))
+    visit(next(iter(blocks)))
     return order

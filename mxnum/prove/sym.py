@@ -65,6 +65,11 @@ class Sym:
     def __xor__(self, other: Any) -> Sym:
         return self._new(self.value ^ self.lift(other))
 
+    def __mul__(self, other: Any) -> Sym:
+        a, b = self.value, self.lift(other)
+        self.obligations += [z3.BVMulNoOverflow(a, b, True), z3.BVMulNoUnderflow(a, b)]
+        return self._new(a * b)
+
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lshift__(self, other: Any) -> Sym:
