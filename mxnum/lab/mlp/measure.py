@@ -20,7 +20,7 @@ _REFERENCE = Operand("mxfp8_e4m3")
 
 
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
-    """Return scalars and per-layer values of each run, at the current parameters and on the given batch.
+    """Return scalars and per-layer values of each run, at its parameters on a batch.
 
     zeta
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is the
