@@ -112,7 +112,7 @@ def functions(path: Path, names: set[str]) -> Iterator[Function]:
 
 @pytest.fixture(scope="module")
 def large() -> dict[str, str]:
-    """The functions of the package that are too large, and by what."""
+    """Return the functions of the package that are too large, with their sizes."""
     names = public_names()
     return {
         each.name: f"{each.lines} lines, {each.arguments} arguments"

@@ -113,11 +113,11 @@ class _Products(TorchDispatchMode):
         self.counts: Counter[tuple[str, str, bool]] = Counter()
 
     def enter(self, name: str, *_: Any) -> None:
-        """Record that the forward pass of a module begins. (A hook.)"""
+        """Record that the forward pass of a module begins (a hook)."""
         self.names.append(name)
 
     def leave(self, *_: Any) -> None:
-        """Record that the forward pass of a module ends. (A hook.)"""
+        """Record that the forward pass of a module ends (a hook)."""
         self.names.pop()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

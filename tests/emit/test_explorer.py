@@ -81,14 +81,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(browser: Any, address: str) -> Iterator[Page]:
-    """A page that answers questions about bits; what tests do to others leaves it alone."""
+    """Yield a page that answers questions about bits, and that no other test changes."""
     with opened(browser, address, []) as page:
         yield Page(page)
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """A fresh page, which must end without errors and requests."""
+    """Yield a fresh page, which must end without errors and requests."""
     faults: list[str] = []
     with opened(browser, address, faults, viewport=DESKTOP) as fresh:
         yield fresh

@@ -137,11 +137,11 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict by rule: figures that differ make a difference, and a claim without a true
-        statement is not reproduced.
+        """The verdict by rule.
 
-        If a paper states something about the claim, only that counts. If no paper does, the verdict
-        uses other words.
+        Figures that differ make a difference, and a claim without a true statement is not
+        reproduced. If a paper states something about the claim, only that counts. If no paper does,
+        the verdict uses other words.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -187,10 +187,10 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with an answer, or without it unless everything agrees; `number` defaults
-    to a count of figures.
+    """Return the evidence with an answer, or without it unless everything agrees.
 
-    Without an answer the page shows the counts and what does not agree.
+    `number` defaults to a count of figures. Without an answer the page shows the counts and what
+    does not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)

@@ -31,8 +31,9 @@ class Injection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752)
-    where the paper has one.
+    """All settings of a training run except its seed.
+
+    Names follow Su et al. (arXiv 2506.20752) where the paper has one.
     """
 
     width: int = 64

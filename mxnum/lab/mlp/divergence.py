@@ -39,9 +39,8 @@ class Watch:
 def is_near_spike(losses: list[float], above: float) -> bool:
     """Return True if the last loss is over `above` times the least of the last 500.
 
-    NaN counts as infinity.
-
-    On a plateau of 500 losses the answer is False, however high the plateau is.
+    NaN counts as infinity. On a plateau of 500 losses the answer is False, however high the plateau
+    is.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)

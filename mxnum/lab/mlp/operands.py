@@ -91,9 +91,11 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round with the bump of the released code: an element's exponent is one more if the largest
-    magnitude *at its offset*, over all blocks of its row, has a mantissa above that of the format's
-    maximum. So neighbours in a block may differ in scale.
+    """Round with the bump of the released code, which depends on offsets within blocks.
+
+    An element's exponent is one more if the largest magnitude *at its offset*, over all blocks of
+    its row, has a mantissa above that of the format's maximum. So neighbours in a block may differ
+    in scale.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]

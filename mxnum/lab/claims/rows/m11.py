@@ -71,7 +71,7 @@ def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, 
 
 
 def _mlp_alone(shape: TransformerShape, saved_in_attention: float, mx4: float) -> float:
-    """Return the speed-up of the MLPs at `mx4`, given attention's share of the saving."""
+    """Return the speed-up with MLPs at `mx4`, if attention saves this share of its time."""
     mlp = shape.mlp_share
     return 1 / (1 - mlp * _saved(mx4) - (1 - mlp) * saved_in_attention)
 
