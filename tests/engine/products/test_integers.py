@@ -1,4 +1,4 @@
-"""Products of integers against the definition: formats, extremes, layouts, and instructions of other machines."""
+"""Products of integers equal the definition, on every instruction set and memory layout."""
 
 from __future__ import annotations
 
