@@ -69,7 +69,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge which operands cost loss, in recipes trained until float32 is at the entropy."""
+    """Judge what decides the gaps of recipes trained until float32 is at the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (

@@ -335,7 +335,7 @@ def save(training: Training, path: Path) -> None:
 
 
 def load(training: Training, path: Path) -> None:
-    """Resume a new training of the same seeds and experiment (except for its steps)."""
+    """Continue a new training of the same seeds and experiment (except for its steps)."""
     arrays = storage.read_arrays(path)
     experiment, about = origin(arrays)
     same = about.get("seeds") == [run.seed for run in training.runs]

@@ -175,11 +175,9 @@ def _size(error: Array) -> Array:
 def _cut(magnitudes: Array, size: Array) -> Array:
     """Return where to clip each row so that its error has this root mean square.
 
-    The threshold is 0 if even clipping all is not enough.
-
-    If the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k
-    c^2, where S1 and S2 sum the k largest and their squares. The cut is the root that lies below
-    all k and above the next magnitude.
+    The threshold is 0 if even clipping all is not enough. If the k largest magnitudes are clipped
+    at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and S2 sum the k largest
+    and their squares. The cut is the root that lies below all k and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

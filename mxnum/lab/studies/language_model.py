@@ -110,10 +110,9 @@ def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
 def predicted_gap(setting: Setting) -> float | None:
     """Return the predicted excess loss of free logits at rest, or None.
 
-    It is known for a Markov source and a last layer with MX gradients.
-
-    The gradient of the last layer's weights and the gradient that it passes down must be rounded
-    alike; no prediction exists if the two pull differently.
+    It is known for a Markov source and a last layer with MX gradients. The gradient of the last
+    layer's weights and the gradient that it passes down must be rounded alike; no prediction exists
+    if the two pull differently.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
@@ -223,9 +222,8 @@ def page(table: dict[str, Any]) -> str:
 def losses_text(table: dict[str, Any]) -> str:
     """Return every run as a line of CSV, as `mxnum lab fit` reads it.
 
-    The parameters include those of the embedding.
-
-    The arms have their names in the study file, because laws are fitted over what a grid changes.
+    The parameters include those of the embedding. The arms have their names in the study file,
+    because laws are fitted over what a grid changes.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -157,12 +157,11 @@ class Comparison:
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
     """Compare arms by the exact log-rank test, stratified by condition such as the rate.
 
-    The test exchanges the runs of a pair.
-
-    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores
-    of the first arm's runs, where a score is the number of events (0 or 1) minus the number
-    expected by then. Exchanging the two runs of a seed leaves the scores as they are, so it only
-    changes signs in the statistic. The runs of a seed are exchanged in all strata together.
+    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. Its
+    log-rank statistic is the sum of the scores of the first arm's runs, where a score is the number
+    of events (0 or 1) minus the number expected by then. Exchanging the two runs of a seed leaves
+    the scores as they are, so it only changes signs in the statistic. The runs of a seed are
+    exchanged in all strata together.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -221,11 +220,9 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
 def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
     """Return Cox's hazard ratio of the first arms to the second, and its limits.
 
-    It is stratified by condition, and the limits come from the seeds.
-
-    The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and
-    conditions go together. Return None if an arm has no event, or would have none without one of
-    the seeds.
+    It is stratified by condition. The limits are a jackknife's over seeds, with Student's t: a
+    seed's runs in all arms and conditions go together. Return None if an arm has no event, or would
+    have none without one of the seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)

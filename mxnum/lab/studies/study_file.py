@@ -19,12 +19,11 @@ _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "
 def read(path: str | Path, model: str = "mlp") -> Study:
     """Return the study in a file.
 
-    ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes.
-
-    Both tables take what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm
-    may also name its ``control``. ``arms_of`` names a study file in the same folder, whose arms
-    come first. ``[grid]`` has lists: every arm is run with every combination, and compared with its
-    control under the same combination.
+    ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes. Both tables take
+    what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm may also name
+    its ``control``. ``arms_of`` names a study file in the same folder, whose arms come first.
+    ``[grid]`` has lists: every arm is run with every combination, and compared with its control
+    under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"

@@ -279,10 +279,8 @@ def run_all(
 ) -> list[Failure]:
     """Run tasks on this machine's processes, or in this one, and return the failures.
 
-    ``processes=0`` uses this process.
-
-    An interruption loses only the steps since the last checkpoints: call it again with the result
-    of `tasks_for`.
+    ``processes=0`` uses this process. An interruption loses only the steps since the last
+    checkpoints: call it again with the result of `tasks_for`.
     """
     if processes == 0 or not tasks:
         return [failure for task in tasks for failure in _announced(task, _guarded(task), say)]

@@ -63,12 +63,10 @@ def arrest(
 ) -> Arrest:  # fmt: skip
     """Run Adam on lambda x^2 / 2 with noise, while lambda grows by `sharpening` a step.
 
-    The gradient noise has deviation 1.
-
-    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and the run makes
-    `after` more steps. Beyond the limit x grows, its gradient fills the second moment after some 1
-    / (1 - beta2) steps, and the step shrinks. So the rise arrests itself, and nothing else stops
-    it.
+    The gradient noise has deviation 1. lambda starts at `start` of Adam's limit, stops growing at
+    `ceiling` of it, and the run makes `after` more steps. Beyond the limit x grows, its gradient
+    fills the second moment after some 1 / (1 - beta2) steps, and the step shrinks. So the rise
+    arrests itself, and nothing else stops it.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

@@ -174,11 +174,10 @@ def fit_scaling_law(
 ) -> ScalingFit:
     """Return the law of least mean Huber loss of log L.
 
-    `parameters` may be a `LossTable` instead of three sequences.
-
-    An infinite `delta` means least squares. `starts` is a sequence of (ln A, ln B, ln E, alpha,
-    beta); by default a grid of 16. The fit keeps the lowest minimum, and `agreeing` counts the
-    starts that led there. If few did, pass more starts.
+    `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
+    squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. The
+    fit keeps the lowest minimum, and `agreeing` counts the starts that led there. If few did, pass
+    more starts.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out beside a table", tokens)

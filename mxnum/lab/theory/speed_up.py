@@ -173,10 +173,8 @@ def project_range(
 ) -> tuple[float, float]:
     """Return the least and greatest speed-up over ranges of the parameters.
 
-    The default ranges are `REASONABLE`.
-
-    The names are those of rates, `other` and `conversion`. The speed-up is monotonic in each
-    parameter, so its extremes are at corners.
+    The default ranges are `REASONABLE`. The names are those of rates, `other` and `conversion`. The
+    speed-up is monotonic in each parameter, so its extremes are at corners.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():
