@@ -176,7 +176,10 @@ FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloa
 
 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
-    """Random codes under random scales of all sizes; `special` of them are 0, NaN, extreme or infinite."""
+    """Return random codes under random scales; `special` of the scales are odd.
+
+    Odd scales are 0, NaN, extreme or infinite.
+    """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)
     codes = codes_at_random("mxfp8_e5m2", shape, block, *key, special=0.02).codes & ((1 << fmt.element.bits) - 1)
@@ -214,7 +217,7 @@ def test_scales_that_are_floats(name, accumulate):
 
 @pytest.mark.parametrize("name", ["nvfp4", "e2m1:block=16,scale=float16", "e2m1:block=16,scale=bfloat16"])
 def test_float_scales_at_the_ends_of_what_float32_holds(name):
-    """Products of scales that float32 holds, and just not: terms round to subnormal numbers, or overflow."""
+    """Terms round to subnormal numbers, or overflow, at the ends of float32's range."""
     number = mx.formats.get(name).scale.number
     least, most = number.emin - number.mantissa_bits, number.emax
     for first, second in (
@@ -239,7 +242,7 @@ def test_float_scales_at_the_ends_of_what_float32_holds(name):
 
 
 def test_tensor_scales_multiply_sums_of_blocks_at_last():
-    """Their product is rounded, and then its product with the sum; NaN, 0 and infinity are as in IEEE 754."""
+    """Their product is rounded first; NaN, 0 and infinity are as in IEEE 754."""
     a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
     for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
         sides = [

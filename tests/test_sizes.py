@@ -84,7 +84,7 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, with_options: bool) -> int:
-    """Return the number of arguments that a caller passes; keyword-only ones with defaults are options."""
+    """Return how many arguments a caller passes; keyword-only defaults are options."""
     given = function.args
     positional = [argument.arg for argument in (*given.posonlyargs, *given.args)]
     bound = is_method and positional[:1] in (["self"], ["cls"])
@@ -112,7 +112,7 @@ def functions(path: Path, names: set[str]) -> Iterator[Function]:
 
 @pytest.fixture(scope="module")
 def large() -> dict[str, str]:
-    """The functions of the package that are too large, and by what."""
+    """Return the functions of the package that are too large, with their sizes."""
     names = public_names()
     return {
         each.name: f"{each.lines} lines, {each.arguments} arguments"

@@ -1,4 +1,4 @@
-"""Conformance tests: test vectors for any language, verdicts in plain text, and a table of libraries.
+"""Conformance tests: test vectors for any language, and verdicts in plain text.
 
 `check` compares a Python callable with the right answers on small cases. `check_arrays` does so on
 whole arrays. `check_stochastic` judges a callable that draws its own random bits. `write_vectors`

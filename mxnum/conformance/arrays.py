@@ -51,7 +51,7 @@ def check_arrays(
     strict: bool = False,
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers on whole arrays. Return the report; raise if there is a bug.
+    """Compare a callable with the right answers on whole arrays, and return the report.
 
     The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
     or one element less or more than a block; some arrays hold millions of elements. They are
@@ -184,7 +184,7 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of numbers as bit patterns, and its random words if any. Its blocks are cases of level 2."""
+        """Return an array of level-2 blocks as bit patterns, with its random words if any."""
         count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
@@ -201,7 +201,10 @@ class _Kernel:
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
-        """Return an array's largest finite magnitude (for codes: a plausible one) and tensor scale, in one row."""
+        """Return an array's largest finite magnitude and tensor scale, in one row.
+
+        An array of codes gets a plausible largest magnitude.
+        """
         if not self.task.has_tensor:
             return {}
         if "x" in inputs:
@@ -263,7 +266,10 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` blocks of one tensor of level 2 in random order, without NaN and infinity: they spoil tensors."""
+    """Return `count` finite blocks of one tensor of level 2, in random order.
+
+    NaN and infinity would spoil the whole tensor.
+    """
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
     rows = finite[Generator(seed).integers(0, len(finite) - 1, count)]

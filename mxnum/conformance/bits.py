@@ -1,4 +1,4 @@
-"""Bit patterns of floats, codes that fit their width or not, codes packed in bytes, and random numbers."""
+"""Bit patterns of floats, codes of any width, packed codes, and random numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fits(codes: Array, bits: int) -> Array:
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the smallest type that holds them; in int64 if one of them does not fit its bits."""
+    """Return codes in the smallest type that holds them, or in int64 if one does not fit."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)
@@ -58,7 +58,10 @@ def ordinal(fmt: ElementFormat, code: int) -> int:
 
 
 def unpacked(packed: Array, length: int, bits: int) -> Array:
-    """Return the codes of packed rows, each from its lowest bit on. The unused bits of a last byte are ignored."""
+    """Return the codes of packed rows, each from its lowest bit on.
+
+    The unused bits of a last byte are ignored.
+    """
     stream = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., : length * bits]
     digits = stream.reshape(*packed.shape[:-1], length, bits).astype(np.int64)
     return np.asarray(digits @ (1 << np.arange(bits)))
@@ -71,7 +74,10 @@ class Generator:
         self._generator = np.random.Philox(key=seed)
 
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
-        """Return random integers in low..high inclusive. The modulo bias is below 2**-32 for the ranges used here."""
+        """Return random integers in low..high inclusive.
+
+        The modulo bias is below 2**-32 for the ranges used here.
+        """
         count = int(np.prod(shape))
         raw = self._generator.random_raw(count) >> np.uint64(11)
         return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
@@ -92,6 +98,9 @@ class Generator:
         return (raw >> np.uint64(64 - source.bits)).astype(f"u{source.bits // 8}").reshape(shape)
 
     def bell(self, shape: tuple[int, ...]) -> Array:
-        """Return numbers of mean 0 and variance about 1, sums of twelve uniform ones, as tensors of users have them."""
+        """Return bell-shaped numbers of mean 0 and variance about 1.
+
+        Each is a sum of twelve uniform numbers.
+        """
         total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
         return (total - 6.0 * (1 << 20)) / (1 << 20)

@@ -47,7 +47,7 @@ _REACH = 16
 
 @dataclass(frozen=True)
 class Implementation:
-    """A callable under test: the kind of arrays that it takes, and the layout of the scales that it gives."""
+    """A callable under test: its kind of arrays, and the layout of its scales."""
 
     function: Callable[..., Any]
     arrays: str = "numpy"
@@ -63,7 +63,7 @@ class Implementation:
             return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
     def answers(self, task: Task, inputs: Columns) -> Columns:
-        """Call the callable with a batch of cases, once for each tensor, and return its answers as columns."""
+        """Call the callable with a batch, once for each tensor, and return its answers."""
         if not task.has_tensor:
             return _called_once(self, task, inputs)
         made: list[tuple[Array, Columns]] = []
@@ -76,7 +76,10 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with its parameters `OF_TENSORS`, if any, bound to the first row's tensor."""
+        """Return the implementation with its parameters `OF_TENSORS` bound to a tensor.
+
+        The first row's tensor gives their values.
+        """
         if not task.has_tensor:
             return self
         names = _wanted_by_name(self.function)
@@ -100,7 +103,10 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 
 
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
-    """Yield the row numbers of each tensor. A block with NaN or infinity, which spoils tensors, is a tensor itself."""
+    """Yield the row numbers of each tensor.
+
+    A block with NaN or infinity, which spoils tensors, is a tensor itself.
+    """
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
     if "x" in inputs:
@@ -149,14 +155,14 @@ def _argument(task: Task, field: Field, column: Array) -> Array:
 
 
 def _is_floats(result: Any) -> bool:
-    """Return True if the result is one array of floats, as a kernel gives that returns values, not codes."""
+    """Return True if the result is one array of floats, as from a kernel without codes."""
     if not (is_tensor(result) or isinstance(result, np.ndarray)):
         return False
     return as_array(result, "function")[1] in FLOATS
 
 
 def both(result: Any) -> tuple[Any, Any]:
-    """Return the codes and the scales that a quantizer gave. Raise TypeError if they are not a pair."""
+    """Return the codes and scales that a quantizer gave; raise TypeError if not a pair."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
     return result[0], result[1]
@@ -174,7 +180,7 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
 
 
 def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
-    """Return the values in native byte order. Raise unless they have the task's source type and the shape."""
+    """Return the values in native byte order; raise if their type or shape is wrong."""
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
     errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
@@ -220,9 +226,10 @@ def read_scale_codes(
     others: Sequence[tuple[int, ...]] = (),
     scale: ScaleFormat = E8M0,
 ) -> Array:
-    """Return the codes of scales as integers of the given shape. `others` are shapes that mean the same.
+    """Return the codes of scales as integers of the given shape.
 
-    The value may hold integers of any size, or the type of the scale format, if it has one.
+    `others` are shapes that mean the same. The value may hold integers of any size, or the type of
+    the scale format, if it has one.
     """
     array, kind = as_array(value, name)
     own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
@@ -242,7 +249,7 @@ def read_scale_codes(
 
 
 def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
-    """Return codes of float scales with every NaN, of any sign and payload, as the format's own NaN code."""
+    """Return codes of float scales with every NaN as the format's own NaN code."""
     number = scale.number
     if number is None or number.bits > scale.bits:
         return codes
@@ -253,7 +260,7 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 
 
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
-    """Return the scale and the codes that give each block of values; `NO_CODE` for a value that has no code.
+    """Return each block's scale and codes from its values; `NO_CODE` without a code.
 
     Values do not always determine the codes: zero has a code at every scale. The scales are those
     of the scale rule, the claimed one or another, that gives the values of most blocks. If such a
@@ -279,12 +286,18 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 
 
 def _is_known(task: Task, inputs: Columns) -> bool:
-    """Return True if the right codes are known. Those of a kernel that draws its own bits are not."""
+    """Return True if the right codes are known.
+
+    Those of a kernel that draws its own bits are not.
+    """
     return not task.is_stochastic or "random" in inputs
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return how many blocks have the values of the scale rule, its scales, and the codes of the values at them."""
+    """Return the scale rule's match count, its scales, and the values' codes at them.
+
+    The count is that of the blocks whose values the rule gives.
+    """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
     alike = codes != NO_CODE
@@ -314,7 +327,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def to_numpy(tensor: Any) -> tuple[Array, str]:
-    """Return a tensor's elements in host memory, and the name of its type. numpy lacks some types: these are bytes."""
+    """Return a tensor's elements in host memory, and the name of its type.
+
+    Elements of types that numpy lacks are bytes.
+    """
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
@@ -329,7 +345,7 @@ def to_numpy(tensor: Any) -> tuple[Array, str]:
 
 
 def handed(array: Array, kind: str) -> Any:
-    """Return an array in the kind that the callable takes: of numpy, a tensor on the same memory, or one on the GPU."""
+    """Return an array in the kind that the callable takes, on the same memory if possible."""
     if kind == "numpy":
         return array
     from mxnum.interop.torch import as_tensor

@@ -30,7 +30,9 @@ def check(
     scales: str = "plain",
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers. Return the report; raise `ConformanceError` if there is a bug.
+    """Compare a callable with the right answers, and return the report.
+
+    A bug raises `ConformanceError`.
 
     Parameters
     ----------
@@ -96,7 +98,10 @@ def check(
 
 
 def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
-    """Call an implementation with all cases and judge its answers. It may raise for NaNs that have no answer."""
+    """Call an implementation with all cases and judge its answers.
+
+    The call may raise for NaNs that have no answer.
+    """
     task, number = collector.task, 1
     for inputs in batches:
         try:

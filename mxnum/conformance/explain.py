@@ -19,7 +19,10 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 
 def number(x: float | Fraction) -> str:
-    """Return a number as text: short exact decimals, else a significand times a power of two; "..." if cut off."""
+    """Return a number as text: a short exact decimal, or a significand times 2**n.
+
+    It ends in "..." if it is cut off.
+    """
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
     exact = Fraction(x)
@@ -108,7 +111,10 @@ class FloatScaleSteps:
 
 
 def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """Return the steps to a known code, derived from the values of the formats. Raise if they give another code."""
+    """Return the steps to a known scale code; raise if they give another code.
+
+    They are derived from the values of the formats.
+    """
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
     assert isinstance(rule, FloatScaleRule)
     place, maximum, why = _decisive(task, values)
@@ -133,7 +139,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return the code of a quotient, the codes around it, its position between them, and the rule in words."""
+    """Return a quotient's code, the codes around it, its position, and the rule in words."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # codes are in the order of their values
         middle = (low + high) // 2
@@ -154,7 +160,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the sum of the errors, to that power, of numbers rounded to nearest even under a factor."""
+    """Return the summed error, to a power, of numbers rounded to nearest under a factor."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:
@@ -166,7 +172,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A value of the element next to the number: its code (None past the largest) and its magnitude."""
+    """An element value next to the number: its code (None past the end) and magnitude."""
 
     code: int | None
     value: Fraction
@@ -281,7 +287,10 @@ class BlockSteps:
 def explain_element(
     task: Task, bits: int, scale_code: int | None = None, random: int = 0, tensor: float | None = None
 ) -> ElementSteps:
-    """Return the steps from a number's bit pattern to an element code, at scale 1 unless a scale code is given."""
+    """Return the steps from a number's bit pattern to an element code.
+
+    The scale is 1 unless a scale code is given.
+    """
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
     x = float(as_floats(column, source)[0, 0])
@@ -332,7 +341,10 @@ def explain_element(
 
 
 def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
-    """Return the neighbours of a magnitude y in the grid, which goes on past its end, with the sign of x."""
+    """Return the neighbours of a magnitude y in the grid, which goes on past its end.
+
+    They have the sign of x.
+    """
     step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
     if y >= grid[-1] + step:
         gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
@@ -346,7 +358,10 @@ def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -
 
 
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, exactly and in words. For infinity and NaN it is 1: nothing is divided then."""
+    """Return the divisor of elements, exactly and in words; 1 for infinity and NaN.
+
+    Nothing is divided under these two scales.
+    """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
         return factor, f"2^{(E8M0.bias if code is None else code) - E8M0.bias}"
@@ -378,7 +393,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of the code that a magnitude would have if codes were unbounded: k * 2**m + q."""
+    """Return the parity of a magnitude's code if codes were unbounded: k * 2**m + q."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -419,7 +434,10 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
-    """Return the steps from a block's bit patterns to its scale code. Formats with tensor scales need `tensor`."""
+    """Return the steps from a block's bit patterns to its scale code.
+
+    Formats with tensor scales need `tensor`.
+    """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
     inputs = {"x": column}
@@ -442,7 +460,10 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and value of the largest finite magnitude; None and the reason if it decides no scale."""
+    """Return the index and value of the largest magnitude; None and why if undecided.
+
+    Only a finite magnitude above zero decides a scale.
+    """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
     bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
@@ -456,7 +477,7 @@ def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, st
 
 
 def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:
-    """Return the rule in words, and the exponent that it gives to a maximum of f times 2**exponent."""
+    """Return the rule in words, and its exponent for a maximum of f times 2**exponent."""
     base, limit = exponent - e.emax, Fraction(threshold(e, rule))
     match rule:
         case ScaleRule.FLOOR:
@@ -473,7 +494,10 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
-    """Return the steps by which a block is quantized, checked against the reference. It may be its own tensor."""
+    """Return the steps that quantize a block, checked against the reference.
+
+    The block may be its own tensor.
+    """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:
         tensor = float(tensor_scales(with_tensor(task, {"x": flat.reshape(1, -1)}))[0, 0])  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Conversions of other libraries, each with the modes that it claims, compared with the right answers."""
+"""Conversions of other libraries, in their claimed modes, and the right answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Peer:
 
 
 def version(library: str) -> str | None:
-    """Return the installed version, without local build tags; None if the library is not installed."""
+    """Return the installed version without build tags, or None if not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -56,7 +56,7 @@ def version(library: str) -> str | None:
 
 
 def peers(library: str) -> list[Peer]:
-    """Return the conversions of an installed library. Its warnings and messages while loading are dropped."""
+    """Return the conversions of an installed library, and silence its loading messages."""
     makers = {
         "ml_dtypes": _ml_dtypes,
         "gfloat": _gfloat,

@@ -29,7 +29,10 @@ Wrong = Callable[[Columns], Array]
 def smallest_failure(
     implementation: Implementation, report: Report, first: Case | None = None, examples: int = EXAMPLES
 ) -> Case:
-    """Return the smallest input found for the same failure as the report's first, or that failure itself."""
+    """Return the smallest input with the same failure as the report's first.
+
+    If none is smaller, this is that failure itself.
+    """
     first = first or next(iter(report.failures or report.examples.values()))
     if not report.failures:
         return first
@@ -71,7 +74,10 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 
 
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
-    """Return the case with each number replaced by zero or by the first in the pool with which it still fails."""
+    """Return the case with simpler numbers that still fails.
+
+    Each number becomes zero, or the first in the pool with which the case fails.
+    """
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
         before = case["x"].copy()
@@ -94,7 +100,10 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the first tensor with which it still fails: the block alone, or one of a plain size."""
+    """Return the case in the first tensor with which it still fails.
+
+    The tensors are the block alone and those of plain sizes.
+    """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
     batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
@@ -104,7 +113,7 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen."""
+    """Return a strategy for cases of few numbers: simple ones, boundaries, those seen."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind == "element"]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -136,7 +145,10 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns: 0 (the block's own), plain ones, those of cases seen."""
+    """Return largest magnitudes of tensors, as bit patterns: 0, plain ones, those seen.
+
+    0 stands for the block's own maximum.
+    """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
     return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))

@@ -41,7 +41,7 @@ def boundary_values(
     scale: int | None = None,
     tensor_scale: float = 1.0,
 ) -> Any:
-    """Return a strategy for floats at or next to a value or a midpoint of the element, where rounding decides.
+    """Return a strategy for floats at or next to a value or midpoint of the element.
 
     The floats are multiplied by the scale with the code `scale`. Without a code the scale is 1. For
     an element alone, the code is of E8M0. Scales that are floats are multiplied by `tensor_scale`.
@@ -58,7 +58,7 @@ def boundary_values(
 
 
 def special_values(*, source: str = "float32", nan: bool = True, infinity: bool = True) -> Any:
-    """Return a strategy for zeros, the ends of subnormals and normals, infinities and NaNs of every kind.
+    """Return a strategy for zeros, ends of subnormals and normals, infinities and NaNs.
 
     `infinity` and `nan` say whether these are included.
     """
@@ -72,7 +72,7 @@ def special_values(*, source: str = "float32", nan: bool = True, infinity: bool 
 def values(
     format: str | MXFormat | ElementFormat, *, source: str = "float32", nan: bool = True, infinity: bool = True
 ) -> Any:
-    """Return a strategy for floats worth converting to the element: boundaries, special values, and any others."""
+    """Return a strategy for floats worth converting: boundaries, specials, any others."""
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     dtype = numpy_dtype(float_type)
     finite = st.integers(0, float_type.max_code)
@@ -91,7 +91,7 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """Return a strategy for one block of floats: few or many distinct numbers, boundaries, special values.
+    """Return a strategy for one block of floats: few or many numbers, and specials.
 
     The boundaries are those of the scale that the block gets; of any scale of the format if its
     scales are floats.
@@ -125,7 +125,10 @@ def codes(element: str | ElementFormat) -> Any:
 
 
 def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
-    """Return a strategy for codes of a format's scales (E8M0 by default), extremes and those around 1 first."""
+    """Return a strategy for codes of a format's scales (default: E8M0).
+
+    Extremes and the codes around 1 come first.
+    """
     scale = E8M0 if format is None else formats.get(format).scale
     number = scale.number
     if number is None:
@@ -139,7 +142,10 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 
 
 def tensor_scales(format: str | MXFormat) -> Any:
-    """Return a strategy for positive float32 numbers, plain ones first; for None if the format has no tensor scale."""
+    """Return a strategy for tensor scales: positive float32 numbers, plain ones first.
+
+    It gives None if the format has no tensor scale.
+    """
     if formats.get(format).tensor_scale is None:
         return st.none()
     plain = st.sampled_from([1.0, 0.5, 2.0**-12, 2.0**20])
@@ -148,7 +154,7 @@ def tensor_scales(format: str | MXFormat) -> Any:
 
 
 def elements(*, custom: bool = True) -> Any:
-    """Return a strategy for element formats: known ones and, if `custom`, any of at most eight bits."""
+    """Return a strategy for element formats, `custom` ones of at most eight bits too."""
     known = st.sampled_from(list(ELEMENTS.values()))
     if not custom:
         return known
@@ -173,9 +179,10 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales: known ones and, if `custom`, any element in any block.
+    """Return a strategy for MX formats with these scales, `custom` ones too.
 
-    Block lengths of custom formats are 1 to 64. `scales` are names of `mxnum.formats.SCALES`.
+    Custom formats have any element and a block length of 1 to 64. `scales` are names of
+    `mxnum.formats.SCALES`.
     """
     chosen = [
         errors.choose("scales", s, tuple(formats.SCALES)) for s in ([scales] if isinstance(scales, str) else scales)

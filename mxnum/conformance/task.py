@@ -1,4 +1,4 @@
-"""What a check is about: the fields of one case, an operation, and a task (an operation with its modes)."""
+"""The fields of one case, an operation, and a task (an operation with its modes)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Operation:
         return self.name
 
     def inputs(self, task: Task) -> list[Field]:
-        """Return the fields that an implementation receives, without random words and tensor scales."""
+        """Return an implementation's input fields, without random words and tensor scales."""
         raise NotImplementedError
 
     def outputs(self, task: Task) -> tuple[Field, ...]:
@@ -94,7 +94,10 @@ class Operation:
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return the name of the possible inputs, and of how many bits they are (None if that says little)."""
+        """Return the name and the number of bits of the possible inputs.
+
+        The number is None if it says little.
+        """
         raise NotImplementedError
 
     def expected(self, task: Task, inputs: Columns) -> Columns:
@@ -102,7 +105,7 @@ class Operation:
         raise NotImplementedError
 
     def labels(self, task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
-        """Return for each output field the labels of its numbers (see `mxnum.conformance.judging.judge`)."""
+        """Return each output field's labels, as in `mxnum.conformance.judging.judge`."""
         raise NotImplementedError
 
     def class_names(self, task: Task) -> tuple[str, ...]:
@@ -114,11 +117,11 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return the float (as a bit pattern) that decides each answer, and other possible causes of mistakes."""
+        """Return the float (as bits) that decides each answer, and other causes of mistakes."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
-        """Yield the mistakes that an implementation may make: the field, the name, and the resulting answers."""
+        """Yield possible mistakes: the field, the name, and the resulting answers."""
         raise NotImplementedError
 
     def given(self, task: Task, inputs: Columns) -> str:
@@ -158,7 +161,7 @@ class Task:
 
     @property
     def scale_bits(self) -> int:
-        """Width of a scale code. Float scales are never negative, so their sign bit does not count."""
+        """Width of a scale code, without the sign bit, as scales are never negative."""
         scale = self.format.scale
         return scale.bits if scale.number is None else scale.number.bits - 1
 
@@ -171,7 +174,10 @@ class Task:
 
     @property
     def has_tensor(self) -> bool:
-        """True if each case is a part of a tensor with a tensor scale. In dot products all tensor scales are 1."""
+        """True if each case is a part of a tensor with a tensor scale.
+
+        In dot products all tensor scales are 1.
+        """
         return self.format.tensor_scale is not None and self.operation.in_tensors
 
     @property

@@ -62,9 +62,10 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
 def parse_lines(
     fields: Sequence[Field], lines: Sequence[bytes], first_line: int, answers: Sequence[Field] = ()
 ) -> Columns:
-    """Return the columns that the lines hold. `first_line` is the number of the first, for error messages.
+    """Return the columns that the lines hold.
 
-    Codes in the fields `answers` may be too large: their columns are then int64.
+    `first_line` is the number of the first line, for error messages. Codes in the fields `answers`
+    may be too large: their columns are then int64.
     """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
@@ -97,7 +98,10 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Return the lines with zeros for unknown digits (x or z) of answers, which come last, and these answers by row."""
+    """Return lines with zeros for unknown digits of answers, and these answers by row.
+
+    Unknown digits are x and z, and answers come last.
+    """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
         return cleaned, unknown
@@ -120,7 +124,10 @@ def _is_number(token: bytes) -> bool:
 
 
 def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
-    """Return the tokens of a line with each field of `buses`, one number, split into codes from the lowest bit on."""
+    """Return the tokens of a line with each field of `buses` split into codes.
+
+    A bus is one number, which holds its codes from the lowest bit on.
+    """
     found: list[bytes] = []
     for field in fields:
         if field in buses:
@@ -135,7 +142,7 @@ def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Fi
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Return the columns of lines written exactly as `format_lines` writes them; None if they are not."""
+    """Return the columns of lines in the form of `format_lines`; None for other lines."""
     result = {}
     at = 0
     for field in fields:
@@ -170,7 +177,7 @@ class Incomplete(ValueError):
 
 
 class Reader:
-    """Reads the header and the cases of a stream. Other lines that begin with ``#`` are comments."""
+    """Reads the header and the cases of a stream; other ``#`` lines are comments."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -199,14 +206,17 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """The number of cases that the stream states, known once it is read; None if it states none."""
+        """The number of cases that the stream states, once it is read; None without one."""
         stated = self.header.get("cases")
         if stated == BELOW:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
         return None if stated is None else int(stated)
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield batches of lines, each with the number of its first line. Comments and empty lines are left out."""
+        """Yield batches of lines, each with the number of its first line.
+
+        Comments and empty lines are left out.
+        """
         pending: list[bytes] = []
         first, counted = self.line, False
         if self._next is not None:
@@ -266,7 +276,10 @@ def write_vectors(
     answers: bool = True,
     advance: Advance = lambda done: None,
 ) -> int:
-    """Write the header and the cases, with the right answers if `answers`. Return the number of cases."""
+    """Write the header and the cases, and return the number of cases.
+
+    `answers` adds the right answers.
+    """
     total = number_of_cases(task, level=level, seed=seed, count=count)
     out.write(header_lines(task, level=level, seed=seed, cases=total, answers="yes" if answers else "no"))
     for inputs in cases(task, level=level, seed=seed, count=count):
@@ -381,7 +394,7 @@ def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Co
 
 
 class _Stated:
-    """Compares the cases that a header describes with those that come back, which may be in any order."""
+    """Compares the cases that a header describes with those that come back, in any order."""
 
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
@@ -393,7 +406,10 @@ class _Stated:
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
-        """Compare a batch of lines with the cases given. `first` is the number of its first line."""
+        """Compare a batch of lines with the cases given.
+
+        `first` is the number of its first line.
+        """
         found = _hashes(inputs)
         while len(self._ahead) < len(found) and (batch := next(self._batches, None)) is not None:
             self._ahead = np.concatenate([self._ahead, batch])
@@ -425,7 +441,10 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Return the cases that the header describes, made anew; None if it does not, or another version made them."""
+    """Return the cases that the header describes, made anew; None if it cannot.
+
+    It cannot if it says too little, or another version wrote it.
+    """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
         return None

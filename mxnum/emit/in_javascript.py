@@ -71,7 +71,7 @@ class JavaScript(Printer):
         return f"{value}n" if word == 64 else str(value)
 
     def conversions(self) -> Iterator[str]:
-        """Yield the functions between numbers and bits; a number of 16 bits is given by its bits."""
+        """Yield the functions between numbers and bits; 16-bit numbers are given by bits."""
         source, target = self.model.settings.source, self.model.settings.target
         wide, wide_back = self.model.encode.word == 64, self.model.decode.word == 64
         yield f"/** The bits of a {source.name}, as the functions above take them. */"

@@ -1,4 +1,4 @@
-"""What a reference model of a format holds: the functions that the printers of all languages print."""
+"""What a reference model of a format holds: the functions that every language prints."""
 
 from __future__ import annotations
 
@@ -178,7 +178,10 @@ def model_of(settings: Settings, name: str) -> Model:
 
 
 def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[int, int]]:
-    """Return `encode`, `decode` and `shared_scale` of the definition, and the words of the first two."""
+    """Return the definition's `encode`, `decode` and `shared_scale`, and their words.
+
+    The words are those of `encode` and `decode`.
+    """
     fmt, source, target = settings.format, settings.source, settings.target
     if not fmt.scale.power_of_two:
         return *_over_float_scales(settings), (WORD, WORD)
@@ -232,7 +235,7 @@ def _over_float_scales(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar]:
 
 @cache
 def make_larger(source: ElementFormat) -> Callable[..., Any]:
-    """Return `larger(amax, x)`, which gives the larger of amax and |x|, or amax if x is not finite."""
+    """Return `larger(amax, x)`, which gives max(amax, |x|), or amax if x is not finite."""
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect

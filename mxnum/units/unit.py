@@ -209,7 +209,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of(unit: MatrixUnit, clauses: Iterable[str]) -> None:
-    """Warn, once for each unit and clause, of clauses without silicon evidence that a result depends on."""
+    """Warn once about each clause without silicon evidence that a result depends on."""
     new = [c for c in clauses if unit.status(c).status != "replayed" and (unit.name, c) not in _warned]
     if not new:
         return

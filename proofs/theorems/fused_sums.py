@@ -69,7 +69,7 @@ def check_parts(name: str) -> Outcome:
 
 
 def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
-    """Return the parts of a code by the tables: the value of a code is significand * 2**(exponent - m)."""
+    """Return a code's sign and parts by the tables: significand * 2**(exponent - m)."""
     if name in tables.FLOATS:
         float_type = tables.FLOATS[name]
         half, mantissa, emin = 1 << (float_type.bits - 1), float_type.precision - 1, float_type.emin
@@ -90,7 +90,7 @@ def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
 
 
 def check_align(point: int) -> Outcome:
-    """Prove the alignment of terms whose significands have `point` fraction bits, for all F at once."""
+    """Prove the alignment of terms with `point` fraction bits, for all F at once."""
     significand, exponent, largest, kept = (z3.BitVec(n, WORD) for n in ("significand", "exponent", "largest", "kept"))
     sign = z3.BitVec("sign", WORD)
     zero = z3.BitVecVal(0, WORD)
@@ -156,7 +156,10 @@ def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple
 
 
 def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign of a float32 of exponent -12 or more, and its magnitude in units of 2**-UNIT."""
+    """Return the sign and the magnitude, in units of 2**-UNIT, of a float32.
+
+    Its exponent is -12 or more.
+    """
     significand = _wide(z3.Extract(22, 0, c)) + (1 << 23)
     return z3.Extract(31, 31, c), significand << (_wide(z3.Extract(30, 23, c)) - 150 + UNIT)
 
@@ -180,7 +183,7 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
     infinite = magnitude == accumulator.infinity
 
     def at_least(code: z3.BitVecRef, doubled: bool = False) -> tuple[Any, Any]:
-        """Return (sum >= value, sum == value) of a code, or of the middle between it and the next."""
+        """Return (sum >= value, sum == value) of a code, or of its middle to the next."""
         field = z3.LShR(code, accumulator.precision - 1)
         fraction = code & ((1 << (accumulator.precision - 1)) - 1)
         significand = z3.If(field == 0, fraction, fraction | 1 << (accumulator.precision - 1))
@@ -208,7 +211,10 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
 
 
 def _compared(m: z3.BitVecRef, x: z3.BitVecRef, s: z3.BitVecRef, e: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return (m * 2**x >= s * 2**e, whether they are equal), for m below 2**61 and s below 2**26."""
+    """Return (m * 2**x >= s * 2**e, whether they are equal).
+
+    m is below 2**61, and s below 2**26.
+    """
     distance = x - e
     far = z3.BitVecVal(64, WORD)
     up = z3.If(distance > far, far, z3.If(distance > 0, distance, z3.BitVecVal(0, WORD)))

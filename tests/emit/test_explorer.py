@@ -1,4 +1,4 @@
-"""The explorer in headless Chromium: its bits are those of mxnum, and keyboards, phones and links work."""
+"""The explorer in headless Chromium: bits are mxnum's; keyboards, phones and links work."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(browser: Any, address: str) -> Iterator[Page]:
-    """A page that answers questions about bits; what tests do to others leaves it alone."""
+    """Yield a page that answers questions about bits, and that no other test changes."""
     with opened(browser, address, []) as page:
         yield Page(page)
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """A fresh page, which must end without errors and requests."""
+    """Yield a fresh page, which must end without errors and requests."""
     faults: list[str] = []
     with opened(browser, address, faults, viewport=DESKTOP) as fresh:
         yield fresh
@@ -100,7 +100,7 @@ def rules(fmt: str) -> tuple[Any, ...]:
 
 
 def tier(number: int) -> Any:
-    """Return the marks of a case: one in seven is fast, each with another rounding than the one before."""
+    """Return the marks of a case: one in seven is fast, with varying rounding modes."""
     return () if number % 7 == number // 7 % 7 else pytest.mark.full
 
 
@@ -205,7 +205,7 @@ def as_float(shown: str) -> float:
 
 
 def numbers_to_explain(fmt: str, seed: int) -> list[int]:
-    """Return a block with ties, neighbours of ties, numbers beyond the largest and numbers that vanish."""
+    """Return a block of ties, their neighbours, numbers too large, and numbers that vanish."""
     generator, e = np.random.default_rng(seed), formats.get(fmt).element
     grid = np.array([e.value(code) for code in range(e.max_code + 1)], np.float32)
     at = generator.integers(0, len(grid) - 1, formats.get(fmt).block)
@@ -403,7 +403,7 @@ def test_keys_move_bars(page):
 
 
 def drag(page: Any, i: int, share: float) -> None:
-    """Drag a bar to a share of the height of the picture above its middle."""
+    """Move a bar by dragging it to a share of the picture's height above its middle."""
     box, bar = page.locator("#bars svg").bounding_box(), page.locator(f".bar[data-i='{i}'] .hit").bounding_box()
     x, y = bar["x"] + bar["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)

@@ -1,4 +1,4 @@
-"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study from a file."""
+"""The commands ``mxnum lab sweep`` and ``language-model``, which run a study from a file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def language_model(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file on the same seeds, and compare their losses.
+    """Train small language models in every precision of a file, and compare their losses.
 
     The sources have known entropies, so the excess loss is exact. The command also measures the
     gradients of the logits and compares them with the analysis. Runs that are in the folder are not

@@ -1,1 +1,1 @@
-"""The cases of a check. Level 1: every boundary and its neighbours. Level 2: weighted random cases."""
+"""The cases of a check: level 1 has every boundary, level 2 weighted random cases."""

@@ -23,7 +23,7 @@ LAYOUTS = {
 
 
 def shapes_of(blocks: Blocks) -> list[Shape]:
-    """Return shapes for these blocks: one element, around one block, several blocks, and some millions of elements."""
+    """Return shapes for these blocks: from one element to some millions of elements."""
     small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
     short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
     tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
@@ -36,7 +36,7 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 
 
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
-    """Return the shape with these numbers of rows and blocks, and `more` elements along blocked axes."""
+    """Return the shape of some rows and blocks, and `more` elements along blocked axes."""
     rows, along = factors
     first, second = blocks
     if min(blocks) > 1:
@@ -59,7 +59,10 @@ def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
 
 
 def laid(array: Array, layout: str) -> Array:
-    """Return a new array with these elements in a memory layout. The memory between them holds other numbers."""
+    """Return a new array with these elements in a memory layout.
+
+    The memory between them holds other numbers.
+    """
     rows, columns = array.shape
     if layout == "contiguous":
         return array.copy()
@@ -74,12 +77,15 @@ def laid(array: Array, layout: str) -> Array:
 
 
 def as_memory(view: Array) -> Array:
-    """Return what a kernel reads that takes the view for contiguous memory from its first element on."""
+    """Return what a kernel reads that takes the view for contiguous memory."""
     return np.lib.stride_tricks.as_strided(view, view.shape, (view.shape[1] * view.itemsize, view.itemsize))
 
 
 def to_blocks(array: Array, blocks: Blocks) -> Array:
-    """Return the blocks of an array, one a row, in the order of their scales. Zeros fill short blocks."""
+    """Return the blocks of an array, one a row, in the order of their scales.
+
+    Zeros fill short blocks.
+    """
     counts = scales_shape(array.shape, blocks)
     padded = np.zeros(tuple(n * b for n, b in zip(counts, blocks, strict=True)), array.dtype)
     padded[: array.shape[0], : array.shape[1]] = array

@@ -69,7 +69,7 @@ def has_nan(task: Task, inputs: Columns) -> Array:
 
 
 def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
-    """Return for each case whether `what` (is NaN, or is infinite) holds for a number or element code of its inputs."""
+    """Return True for each case with a number or code that is `what` (NaN or infinite)."""
     table = what(np.array(task.element.values()))
     found = [
         (what(as_magnitudes(inputs[f.name], task.source)) if f.kind == "float" else table[inputs[f.name]]).any(axis=1)

@@ -1,4 +1,4 @@
-"""Numbers and blocks for quantizing under scales that are powers of two, and the random words that go with them."""
+"""Numbers and blocks to quantize under power-of-two scales, and their random words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns for encoding: boundaries, powers of two, special values, neighbours; all if of 16 bits."""
+    """Return bit patterns for encoding: all 16-bit ones, or boundaries and special values.
+
+    Boundaries, powers of two and special values come with their neighbours.
+    """
     source = task.source
     if source.bits == 16:
         return np.arange(1 << 16, dtype=np.uint16)
@@ -27,7 +30,10 @@ def boundary_numbers(task: Task) -> Array:
 
 
 def boundary_blocks(task: Task, rng: Generator) -> Array:
-    """Return blocks with maxima at every extreme and elements at every boundary for the block's scale."""
+    """Return blocks with maxima at every extreme and elements at every boundary.
+
+    The boundaries are those at the block's scale.
+    """
     k, source = task.block, task.source
     anchors = _anchors(task)
     codes = _floor_codes(task, anchors)
@@ -61,7 +67,7 @@ def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
 
 
 def _anchors(task: Task) -> Array:
-    """Return bit patterns of block maxima at all extremes and at the fractions where a scale rule changes."""
+    """Return bit patterns of block maxima at all extremes, and where scale rules change."""
     source, element = task.source, task.element
     top = source.emax - element.emax
     exponents = np.array(
@@ -111,7 +117,7 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
 
 
 def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
-    """Return blocks of few values: zeros, one number, one NaN or infinity, falling powers, alternating signs.
+    """Return blocks of few values: zeros, one number, one NaN, falling powers, signs.
 
     Quantizers have code of their own for these. In the last blocks, one element alone decides the
     scale. It is the median of `anchors` (bit patterns of maxima), at each position and with each
@@ -146,7 +152,10 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 
 
 def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: Array) -> Array:
-    """Return random bit patterns: half are next to a boundary at the scale codes, the rest bell-shaped or arbitrary."""
+    """Return random bit patterns: half near boundaries, the rest bell-shaped or arbitrary.
+
+    The boundaries are those at the scale codes.
+    """
     source = task.source
     points = rng.choice(grid.points(task.element), shape)
     near = grid.narrowed(np.ldexp(points, scales - 127), source).astype(np.int64)
@@ -159,7 +168,10 @@ def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: A
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Array:
-    """Return random blocks: bell-shaped, near boundaries, or of arbitrary bits. A few have NaN or infinity."""
+    """Return random blocks: bell-shaped, near boundaries, or arbitrary; a few special.
+
+    The special blocks have NaN or infinity.
+    """
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
     scales = np.clip(rng.integers(lowest - task.element.emax, highest - task.element.emax, (size, 1)) + 127, 0, 254)

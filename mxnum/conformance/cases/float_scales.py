@@ -75,7 +75,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Columns:
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
-    """Return blocks of level 2: tensors of any size, with bell-shaped blocks and blocks at boundaries."""
+    """Return blocks of level 2: tensors of any size, with random and boundary blocks."""
     made, source = [], task.source
     for first in range(0, size, ROWS):
         count = min(ROWS, size - first)
@@ -95,7 +95,10 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
 
 
 def largest_of_tensors(task: Task) -> list[int]:
-    """Return the largest magnitudes of tensors as bit patterns; without a tensor scale, the largest number alone."""
+    """Return the largest magnitudes of tensors as bit patterns.
+
+    Without a tensor scale, this is the largest number alone.
+    """
     if not task.has_tensor:
         return [task.source.max_code]
     values = np.array([v for v in LARGEST if v <= task.source.max])
@@ -109,7 +112,7 @@ def joined(made: list[Columns]) -> Columns:
 
 
 def _largest(task: Task, count: int, largest: int) -> Columns:
-    """Return the column with the largest magnitude of the tensor, if the format has tensor scales."""
+    """Return the column of the tensor's largest magnitude, if tensor scales need it."""
     return {"largest": np.full((count, 1), largest, code_dtype(task.source.bits))} if task.has_tensor else {}
 
 
@@ -122,7 +125,7 @@ def _tensor_scale(task: Task, largest: int) -> Array | None:
 
 
 def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> Array:
-    """Return about `count` codes of scales: the ends, those around the least normal one, and random ones."""
+    """Return about `count` scale codes: the ends, around the least normal, and random."""
     number = task.scale_number
     normal, most = 1 << number.mantissa_bits, number.max_code
     ends = [0, 1, 2, 3, normal - 1, normal, normal + 1, most - 1, most]
@@ -132,7 +135,10 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return maxima (bit patterns) at these scales, halfway to the next, beyond the largest, and their neighbours."""
+    """Return maxima (bit patterns) at these scales, halfway up, and their neighbours.
+
+    Maxima beyond the largest scale are among them.
+    """
     source, most = task.source, task.scale_number.max_code
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
     unit = task.element.max * (1.0 if tensor is None else float(tensor))
@@ -164,7 +170,10 @@ def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None
 
 
 def _around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return a block for each maximum, with elements next to values and midpoints of the element at its scale."""
+    """Return a block for each maximum, with elements near boundaries at its scale.
+
+    The boundaries are the values and midpoints of the element.
+    """
     if task.block == 1:
         return anchors.reshape(-1, 1)
     shape = len(anchors), task.block - 1

@@ -23,13 +23,16 @@ PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie
 
 @cache
 def magnitudes(element: ElementFormat) -> Array:
-    """Return the finite values from zero up, without the most negative integer, which the library never produces."""
+    """Return the finite values from zero up.
+
+    The most negative integer, which the library never produces, does not count.
+    """
     return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
 
 
 @cache
 def points(element: ElementFormat) -> Array:
-    """Return every magnitude and every midpoint, the two steps that follow the largest, and some extreme numbers."""
+    """Return every magnitude and midpoint, two steps past the largest, and some extremes."""
     grid = magnitudes(element)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
     beyond = grid[-1] + step * np.array([0.5, 1.0, 1.5, 2.0])
@@ -55,14 +58,17 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return the fractions 1 <= f < 2 of a block's maximum at which a scale rule or clamping changes."""
+    """Return the fractions 1 <= f < 2 at which a scale rule or clamping changes.
+
+    They are those of a block's maximum.
+    """
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the fraction of the maximum from (or above) which the rule adds one to the exponent; 2 if never."""
+    """Return the fraction f of a maximum f * 2**e at which the rule rounds e up; 2 if never."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -80,7 +86,7 @@ def narrowed(values: Array, source: ElementFormat) -> Array:
 
 
 def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array:
-    """Return positive bit patterns, the floats next to them below infinity, and the negatives of all."""
+    """Return positive bit patterns, their finite neighbours, and the negatives of all."""
     wide = bits.astype(np.int64)
     around = np.concatenate([wide + step for step in range(-reach, reach + 1)])
     around = np.unique(around[(around >= 0) & (around <= source.max_code)])
@@ -90,10 +96,10 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
 
 
 def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
-    """Return bit patterns two and three ulps from thresholds of scale rules, and half an ulp of a narrower float.
+    """Return bit patterns near the thresholds of scale rules.
 
-    They reveal a threshold that is one ulp off, and inputs that are rounded to the narrower float
-    first.
+    They lie two and three ulps, and half an ulp of a narrower float, from a threshold. They reveal
+    a threshold that is one ulp off, and inputs that are rounded to the narrower float first.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
@@ -104,7 +110,7 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Return zeros, the ends of subnormals and normals, infinities and NaNs of every kind, of both signs."""
+    """Return zeros, ends of subnormals and normals, infinities and NaNs, of both signs."""
     m, top = source.mantissa_bits, source.max_code
     positive = [0, 1, 2, 3, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1]
     if nan:
@@ -122,7 +128,10 @@ def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = Non
 
 
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
-    """Return the grid values around each magnitude: the largest not above it, and the next (one past the end)."""
+    """Return the grid values around each magnitude, the next one perhaps past the end.
+
+    The first is the largest value that is not above the magnitude.
+    """
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
@@ -146,7 +155,10 @@ def places(y: Array, element: ElementFormat) -> Array:
 
 
 def simplicity(x: Any) -> tuple[Any, ...]:
-    """Return a key that sorts simple numbers first: zero, few significant bits, small exponents, positive."""
+    """Return a key that sorts simple numbers first: zero, few bits, small exponents.
+
+    Positive numbers come before negative ones.
+    """
     value = float(x)
     if value == 0 or value - value != 0:
         return (0 if value == 0 else 99, np.signbit(x))

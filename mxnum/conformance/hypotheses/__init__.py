@@ -40,7 +40,10 @@ class Hypothesis:
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
-    """Return the hypotheses for an operation. Of those that explain the same cases, the earliest is named first."""
+    """Return the hypotheses for an operation, in the order of preference.
+
+    Of those that explain the same cases, the earliest is named first.
+    """
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, answer_of_stack(stack, field.name), stack.name)
         for stack in applicable_stacks(task)
@@ -56,7 +59,10 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 
 
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
-    """Yield the hypotheses that one bit of the codes never changes, which are tried on all cases only."""
+    """Yield the hypotheses that one bit of the codes never changes.
+
+    They are tried on all cases only.
+    """
 
     def stuck(field: Field, bit: int, at: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -74,7 +80,10 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 
 
 def pairs(task: Task) -> Iterator[Hypothesis]:
-    """Yield two mistakes at once: one under another rounding or scale rule, and the codes of one in another order."""
+    """Yield pairs of mistakes: with another rounding or scale rule, or another order.
+
+    The second kind has the codes of one mistake in another order.
+    """
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
     rules = scale_rules(task.format)

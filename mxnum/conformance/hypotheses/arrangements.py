@@ -1,4 +1,4 @@
-"""Mistakes of order: codes in another order within a block, and arrays that are read in another order."""
+"""Mistakes of order: of codes within a block, and of the elements of an array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Change = Callable[[Array], Array]
 
 
 def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
-    """Yield the names of orders, and functions that put rows of codes in them. No two orders are the same."""
+    """Yield the name of each order, and a function that puts rows of codes in it.
+
+    No two orders are the same.
+    """
     straight = np.arange(block)
     seen = {straight.tobytes()}
     for name, order in _permutations(straight, bits):
@@ -106,7 +109,7 @@ def block_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: B
 
 
 def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
-    """Return the elements of an array as cases, each with its scale, and their values as answers."""
+    """Return an array's elements as cases, each with its scale, and their values."""
     rows, columns = inputs["codes"].shape
     scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
     given = {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
@@ -114,7 +117,10 @@ def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks:
 
 
 def _reordered(**changes: Reordered) -> Arranged:
-    """Return an arrangement that puts codes or scales, among the answers or the inputs, in other orders."""
+    """Return an arrangement that puts codes or scales in other orders.
+
+    They may be among the answers or the inputs.
+    """
 
     def arrange(one: Answered) -> tuple[Columns, Columns] | None:
         arrays = {**one.inputs, **one.answers}
@@ -138,12 +144,12 @@ def _unswizzled(scales: Array) -> Array | None:
 
 
 def _swizzled(scales: Array) -> Array | None:
-    """Return scales that were wrongly unswizzled in their original order; None if they cannot be."""
+    """Return wrongly unswizzled scales in their original order, or None if impossible."""
     return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
 
 
 def _by_columns(array: Array) -> Array:
-    """Return the array that was meant if the answer was written column by column instead of row by row."""
+    """Return the array that was meant by an answer written column by column."""
     return array.ravel().reshape(array.shape[::-1]).T
 
 
@@ -164,7 +170,7 @@ def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
 
 
 def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
-    """Return all blocks except the short ones; None unless the answers for those are zero throughout."""
+    """Return all full blocks; None unless the answers for short blocks are zero."""
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
     if any(column[~whole].any() for column in answers.values()):
@@ -213,7 +219,10 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 
 
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
-    """Return True if an arrangement (or none, if it cannot apply) makes an array's answers right."""
+    """Return True if an arrangement makes an array's answers right.
+
+    An arrangement that does not apply changes nothing.
+    """
     arranged = arrange(one)
     if arranged is None:
         return one.wrong == 0

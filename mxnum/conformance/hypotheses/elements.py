@@ -31,7 +31,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in converting elements, and functions that give the resulting codes."""
+    """Yield `(name, answer)` for each mistake in converting elements."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -71,7 +71,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the legitimate choices about random bits, and functions that give the resulting codes."""
+    """Yield `(name, answer)` for each legitimate choice about random bits."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -106,7 +106,10 @@ def _nearest_fraction(task: Task, inputs: Columns) -> Array:
 
 
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
-    """Return the codes of the nearest-fraction rule with ties of F, the fraction times 2^r, going to even."""
+    """Return the codes of the nearest-fraction rule with ties to even.
+
+    Ties are those of F, the fraction times 2^r.
+    """
     y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)
     below, above = neighbours(known, task.element)
@@ -121,7 +124,11 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield mistakes in reading inputs (no subnormals, a narrower type), and the right answers for what was read."""
+    """Yield `(name, answer)` for each mistake in reading inputs.
+
+    Such mistakes lose subnormal numbers, or read a narrower type. The answer is right for what was
+    read.
+    """
 
     def flushed(task: Task, bits: Array) -> Array:
         x = as_floats(bits, task.source)
@@ -145,7 +152,10 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 
 
 def moved(answer: Answer, step: int) -> Answer:
-    """Return an answer with thresholds `step` ulps too low: that for numbers `step` ulps farther from zero."""
+    """Return an answer whose thresholds are `step` ulps too low.
+
+    It is the answer for numbers `step` ulps farther from zero.
+    """
 
     def move(task: Task, x: Array) -> Array:
         magnitude, most = magnitude_bits(x, task.source).astype(np.int64), task.source.max_code
@@ -157,7 +167,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of numbers that are cut `bits` bits below the element's last place before they are rounded."""
+    """Return the codes of numbers cut `bits` bits below the last place, then rounded."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -178,7 +188,10 @@ def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
-    """Return the first nearest entry of a table: ties go toward zero; -0, and infinity, far from all, become 0."""
+    """Return the first nearest entry of a table.
+
+    Ties go toward zero; -0 and infinity, which is far from all entries, become 0.
+    """
     code = _with_ties(Rounding.RTZ, task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
@@ -195,13 +208,16 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return codes as two's complement numbers, of eight bits if `full` is 256, or signed if it is 0."""
+    """Return codes as two's complement numbers, of eight bits or signed.
+
+    `full` is 256 for eight bits, and 0 for signed numbers.
+    """
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 
 
 def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in reading scales, and functions that give the codes at the scales as read."""
+    """Yield `(name, answer)` for each mistake in reading scales."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -215,13 +231,13 @@ def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of orders, and functions that give the right codes in that order within their block."""
+    """Yield `(name, answer)` for each order, whose answer has the right codes in that order."""
     for name, change in orders(task.block, task.element.bits):
         yield name, ordered(change, _codes)
 
 
 def ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
-    """Return `ordered(task, inputs)`, which gives the codes of a hypothesis in another order within their block."""
+    """Return `ordered(task, inputs)`, which gives a hypothesis's codes in another order."""
 
     def ordered(task: Task, inputs: Columns) -> Array:
         places = change(np.arange(task.block)[None])[0]

@@ -1,4 +1,4 @@
-"""Mistakes that an implementation of float scales may make: other rules, other orders, no tensor scale.
+"""Mistakes in float scales: other rules, other orders, no tensor scale.
 
 m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one) and x a
 number. A is the largest magnitude of the tensor, L the largest element and S the largest scale.
@@ -44,7 +44,10 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
 
 
 def answer_of_stack(stack: Stack, field: str) -> Answer:
-    """Return a function that gives the stack's answers in a field; its codes are those for the scales answered."""
+    """Return a function that gives the stack's answers in a field.
+
+    Its codes are those for the scales answered.
+    """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
     def answered(task: Task, inputs: Columns) -> Array:
@@ -65,7 +68,7 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
 
 
 def _largest(task: Task, inputs: Columns) -> Array:
-    """Return the largest magnitude of each row's tensor; 1 without a tensor scale, where it does not matter."""
+    """Return the largest magnitude of each row's tensor; 1 without a tensor scale."""
     if "largest" not in inputs:
         return np.ones((number_of(inputs), 1), np.float32)
     return as_floats(inputs["largest"], task.source)
@@ -152,7 +155,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in element codes, and functions that give the codes for the scales answered."""
+    """Yield `(name, answer)` for each mistake in element codes, at the scales answered."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -164,7 +167,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in dequantized values, and functions that give the resulting values."""
+    """Yield `(name, answer)` for each mistake in dequantized values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 
@@ -258,7 +261,10 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
-    """Return the codes that float32 gives in that order. A scale of zero leaves the right codes open as well."""
+    """Return the codes that float32 gives in that order.
+
+    A scale of zero leaves the right codes open as well.
+    """
     scale, tensor = _factor(task, inputs)
     with np.errstate(all="ignore"):
         found = _encoded(task, order(_x(task, inputs), scale, tensor))

@@ -78,7 +78,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in which elements count, and functions that give the scale codes of these elements."""
+    """Yield `(name, answer)` for each mistake about which elements decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
@@ -94,7 +94,10 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return for each block whether a finite nonzero maximum decides its scale, and the maximum in float64."""
+    """Return if a finite nonzero maximum decides each block's scale, and the maxima.
+
+    The maxima are in float64.
+    """
     x = as_magnitudes(inputs["x"], task.source)
     largest = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True, initial=0)
     return np.isfinite(x).all(axis=1, keepdims=True) & (largest > 0), largest
@@ -116,7 +119,10 @@ def _compared_otherwise(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rule floor with a float32 logarithm, which takes some maxima for the next power of two."""
+    """Return the scales of rule floor with a float32 logarithm.
+
+    It takes some maxima for the next power of two.
+    """
     decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
         logarithm = np.floor(np.log2(largest).astype(np.float32))
@@ -126,7 +132,10 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rule rceil with quotient and logarithm in float32; infinity gives the largest scale."""
+    """Return the scales of rule rceil with quotient and logarithm in float32.
+
+    Infinity gives the largest scale.
+    """
     decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
         quotient = (largest / task.element.max).astype(np.float32).astype(np.float64)

@@ -42,7 +42,10 @@ Cause = tuple[Any, ...]
 
 
 def causes(task: Task, found: Judgement) -> dict[str, Array]:
-    """Return possible causes for each case of a batch: numbers or words; None where a cause has no meaning."""
+    """Return possible causes for each case of a batch; None for causes without meaning.
+
+    Causes are numbers or words.
+    """
     titles = np.array(task.operation.class_names(task), object)
     bits, more = task.operation.causes(task, found)
     magnitude = as_magnitudes(bits, task.source)
@@ -57,7 +60,10 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 
 
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
-    """Return the counts of wrong codes by what came for what at the scale answered, NaNs without a code left out."""
+    """Return the counts of wrong codes by what came for what at the scale answered.
+
+    NaNs without a code are left out.
+    """
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
     bad = wrong_codes(labels[name]) & fits(got, task.element.bits)
@@ -107,7 +113,7 @@ class Groups:
             self._sizes[combination] += other._sizes[combination]
 
     def different(self, count: int) -> list[Any]:
-        """Return examples that have as little in common as possible, those of the largest groups first."""
+        """Return examples with little in common, those of the largest groups first."""
         left = sorted(self._examples, key=lambda combination: -self._sizes[combination])
         seen: set[Any] = set()
         chosen: list[Any] = []
@@ -119,7 +125,10 @@ class Groups:
         return chosen
 
     def lines(self, block: int) -> list[str]:
-        """Return a line for each informative cause. Class and part have their own lines elsewhere."""
+        """Return a line for each informative cause.
+
+        Class and part have their own lines elsewhere.
+        """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by place in the block": self.places, "scales by place of the largest element": self.maxima}
         for what, places in named.items():
@@ -170,7 +179,7 @@ OF_SCALES = ("nonfinite", "zero_scale")
 
 @dataclass
 class _Wrong:
-    """The wrong cases: their number, what they have in common, and their number by class and by part."""
+    """The wrong cases: their number, by class and by part, and what they share."""
 
     count: int = 0
     groups: Groups = field(default_factory=Groups)
@@ -223,7 +232,10 @@ class Collector:
         return len(wrong)
 
     def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
-        """Count cases of a batch as wrong whose answers have unknown bits. `written` holds these answers by row."""
+        """Count cases of a batch whose answers have unknown bits as wrong.
+
+        `written` holds these answers by row.
+        """
         rows = np.array(list(written), np.int64)
         some = select(inputs, rows)
         self.coverage.add(some)

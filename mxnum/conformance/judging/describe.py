@@ -1,4 +1,4 @@
-"""Describe parts of a difference in words: numbers, codes, blocks, and how far an answer is from the right one."""
+"""Describe a difference in words: numbers, codes, blocks, and distances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -
 
 
 def number_text(task: Task, x: int, random: int) -> str:
-    """Return the bits and the value of a number in words, with its random word if rounding is stochastic."""
+    """Return a number's bits and value in words, and its random word if stochastic."""
     value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
     return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
         f", random 0x{random:08X}" if task.is_stochastic else ""
@@ -119,7 +119,7 @@ def block_text(task: Task, x: Any) -> str:
 
 
 def shortened(texts: list[str]) -> str:
-    """Return the entries as one text: equal neighbours once, with their count, and long lists without their middle."""
+    """Return entries as one text, with repeats counted and the middle of long lists cut."""
     runs: list[tuple[str, int]] = []
     for text in texts:
         if runs and runs[-1][0] == text:

@@ -105,7 +105,10 @@ class Diagnosis:
         self._right: Counter[str] = Counter()
 
     def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
-        """Record a batch. Hypotheses are tried only from the first bug on, because trying them costs time."""
+        """Record a batch.
+
+        Hypotheses are tried only from the first bug on, because trying them costs time.
+        """
         if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
             known = ~has_nan(self.task, inputs)
             inputs, answers, labels = (select(columns, known) for columns in (inputs, answers, labels))
@@ -145,7 +148,7 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return the rows on which hypotheses about a field are tried, and the inputs of the hypotheses."""
+        """Return the rows on which hypotheses about a field are tried, and their inputs."""
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
             return judged, inputs
@@ -157,7 +160,10 @@ class Diagnosis:
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Return True if all answers are those of the hypothesis or differ by choice. If `count`, count the choices."""
+        """Return True if all answers are the hypothesis's or differ by choice.
+
+        If `count`, count the choices.
+        """
         theirs = tried.hypothesis.answer(self.task, inputs)
         differs, choices = self._compared(output, inputs, got, theirs)
         unjudged = labels == UNJUDGED
@@ -174,7 +180,10 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return which answers differ from the hypothesis, and the choices that explain it, judged or not."""
+        """Return which answers differ from the hypothesis, and the choices that explain it.
+
+        Answers count whether the judge judges them or not.
+        """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
             differs &= ~inputs["padding"]
@@ -197,7 +206,10 @@ class Diagnosis:
         return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
 
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
-        """Return for each answer whether it saturates to the most negative integer, which the library never gives."""
+        """Return True for each answer that saturates to the most negative integer.
+
+        The library never gives this integer.
+        """
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
             return np.zeros(got.shape, bool)
@@ -206,7 +218,7 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return the explanations of the wrong fields: one mistake, else two, else one in each of some classes.
+        """Return the explanations of the wrong fields: one mistake, two, or one a class.
 
         `steady` names the choices that no answer contradicts, `inconsistent` those that only some
         answers follow.
@@ -231,21 +243,21 @@ class Diagnosis:
         return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return the number of wrong answers that the explanations leave over; 0 if there is no explanation."""
+        """Return how many wrong answers are unexplained; 0 if there is no explanation."""
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
         return sum(counts.values()) if found else 0
 
     def _checked(self, found: Explanation) -> Explanation:
-        """Return the explanation with only the hypotheses that the fewest other answers contradict."""
+        """Return the explanation with its hypotheses that the fewest answers contradict."""
         counts = {name: self._contradictions(found, name) for name in found.names}
         least = min(counts.values())
         names = tuple(name for name in found.names if counts[name] == least)
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return the number of other answers that the hypothesis would change but that differ from it."""
+        """Return how many other answers contradict what the hypothesis would change."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
@@ -269,7 +281,10 @@ class Diagnosis:
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """Return a diagnosis of the same batches (or `chosen` rows) with other hypotheses, about `fields` only."""
+        """Return a diagnosis of the same batches with other hypotheses about `fields`.
+
+        If `chosen` is given, only its rows count.
+        """
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
             rows = slice(None) if chosen is None else chosen[index]
@@ -290,7 +305,10 @@ class Diagnosis:
         return found
 
     def _count(self, output: Field, inconsistent: Collection[str]) -> int:
-        """Return the number of wrong rows. Rows that follow an inconsistent choice count as wrong."""
+        """Return the number of wrong rows.
+
+        Rows that follow an inconsistent choice count as wrong.
+        """
         mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
         return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
 
@@ -317,7 +335,10 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield the explanations of a field, merging classes with a hypothesis in common; the strongest comes first."""
+    """Yield a field's explanations, the strongest first, with equal classes merged.
+
+    Classes merge if they have a hypothesis in common.
+    """
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

@@ -1,4 +1,4 @@
-"""Judge which answers differ from the right ones, and whether a difference is a legitimate choice or a bug.
+"""Judge if answers differ from the right ones, by a legitimate choice or a bug.
 
 Every number of an answer gets labels, the bits of an integer: none if it is right, those of choices
 if another legitimate choice gives it, and ``BUG`` if no choice explains it.
@@ -53,7 +53,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """For one choice: the number of answers that follow its alternative, and of those that could but do not."""
+    """How many answers follow the alternative of one choice, and how many could but do not."""
 
     followed: int = 0
     kept: int = 0
@@ -65,7 +65,7 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """What a tally is about: a choice, and the kind of answers, if each kind may follow the choice or not."""
+    """What a tally is about: a choice, and the kind of answers if kinds may differ."""
 
     choice: str
     kind: str = ""
@@ -120,7 +120,10 @@ class Judgement:
 
 
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
-    """Return the verdict on each case of a batch. `tallies` collects how consistently choices are followed."""
+    """Return the verdict on each case of a batch.
+
+    `tallies` collects how consistently choices are followed.
+    """
     want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
     verdicts = np.zeros(number_of(inputs), np.int64)
@@ -156,7 +159,7 @@ def element_labels(
     task: Task, x: Array, scales: Array | None, random: Array | None, got: Array, want: Array,
     tallies: Tallies, tensor: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Return the labels of every element, given the scale codes and the tensor scales of the rows."""
+    """Return the labels of every element, given the rows' scale codes and tensor scales."""
     e = task.element
     labels = np.where(got == want, 0, BUG)
     sign = 1 << (e.bits - 1)
@@ -194,7 +197,10 @@ def element_labels(
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs in an element that has none: each rule of `nan_codes` is a choice. Count their codes."""
+    """Set the labels of NaNs in an element without NaN, and count their codes.
+
+    Each rule of `nan_codes` is a choice.
+    """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
@@ -213,7 +219,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return what a positive and a negative NaN may become without NaN, by the names of the rules in use."""
+    """Return the codes that positive and negative NaNs become without a NaN code, by rule."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -227,7 +233,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
-    """Return for each number whether an integer element without a lower limit would round it to -2 or below."""
+    """Return True for each number that an unlimited integer would round to -2 or below."""
     y = right.scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))

@@ -18,7 +18,7 @@ ARRAYS = 16
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents. Differences that they explain count as conforming."""
+    """The choices that an implementation documents; what they explain conforms."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
@@ -210,7 +210,10 @@ class Report:
 
 @dataclass
 class StochasticReport:
-    """The outcome of `check_stochastic`. `problems` are sentences by topic; a right kernel has none."""
+    """The outcome of `check_stochastic`; a right kernel has no `problems`.
+
+    `problems` are sentences by topic.
+    """
 
     task: Task
     sr_bits: int | None
@@ -258,7 +261,7 @@ class StochasticReport:
 
 
 class ConformanceError(AssertionError):
-    """An implementation gives wrong answers that neither a legitimate choice nor chance explains."""
+    """An implementation gives wrong answers that no choice and no chance explains."""
 
     def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest

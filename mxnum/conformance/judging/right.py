@@ -1,4 +1,4 @@
-"""The right answers, computed with numpy by the definition (tests compare them with `mxnum.reference`).
+"""The right answers, computed with numpy by the definition.
 
 Nothing has to be compiled before the first case. No code is shared with the compiled loops, which
 may be what is judged.
@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; the codes of blocks are those for the scales that were answered."""
+    """Return the right answers in a field; block codes are those at answered scales."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -54,7 +54,10 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 
 
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
-    """Return the scale codes of rows of numbers by their maxima alone, also under rules that look at elements."""
+    """Return the scale codes of rows of numbers by their maxima alone.
+
+    This holds under rules that look at elements, too.
+    """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
     asked = by_numpy.Settings(scale_rule=rule, nonfinite=Nonfinite.ELEMENT)
@@ -69,7 +72,7 @@ def tensor_scales(inputs: Columns) -> Array | None:
 
 
 def with_tensor(task: Task, inputs: Columns) -> Columns:
-    """Return the inputs with the largest magnitude and the scale of each row's tensor, if the format needs them.
+    """Return the inputs with each row's tensor scale and maximum, if the format needs them.
 
     Each row is a part of a tensor. The tensor's largest finite magnitude is that of the row, or the
     one in ``largest`` if it is larger.
@@ -96,7 +99,7 @@ def held(task: Task, scales: Array) -> Array:
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
-    """Return element codes by the element policy, at scale 1 or at the scale code and tensor scale of each row.
+    """Return element codes by the element policy, at scale 1 or at each row's scale.
 
     A NaN for an element without NaN, for which the library raises, becomes the largest value here:
     callers leave it out.
@@ -114,7 +117,10 @@ def element_codes(
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """Return |x| over the scales of its row, in float64; quotients compare with element values as exact ones do."""
+    """Return |x| over the scales of its row, in float64.
+
+    Quotients compare with element values as exact ones do.
+    """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
     rows = np.broadcast_to(held(task, scales), x.shape)

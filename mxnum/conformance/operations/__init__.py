@@ -37,11 +37,11 @@ def make_task(
     dot_blocks: int | str | None = None,
     block: int | str | None = None,
 ) -> Task:
-    """Make a task from strings and numbers as users write them. `format` may also be the name of an element.
+    """Make a task from strings and numbers as users write them.
 
-    Missing settings have the defaults of `Task`, except that `scale_rule` has the default of
-    `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting that has no
-    effect on the answers raises ValueError.
+    `format` may also be the name of an element. Missing settings have the defaults of `Task`,
+    except that `scale_rule` has the default of `mxnum.quantize` and `accumulate` is ``"exact"`` if
+    scales are floats. A setting that has no effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     asked = OPERATIONS[errors.choose("operation", operation, tuple(OPERATIONS))]
@@ -103,7 +103,10 @@ def without_bits(argument: str, rounding: Rounding) -> str:
 
 
 def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
-    """Return the format, or an element's default format, with blocks of `block` elements if `block` is given."""
+    """Return the format with blocks of `block` elements, if `block` is given.
+
+    An element stands for its default format.
+    """
     fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
     if block is None or _integer("block", block, 1, 4096) == fmt.block:
         return fmt

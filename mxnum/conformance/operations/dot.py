@@ -1,4 +1,4 @@
-"""The operation dot: its cases (accumulation, cancellation, overflow, underflow), and mistakes in sums."""
+"""The operation dot: its cases (cancellation, overflow, underflow), and mistakes in sums."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Dot(ValueOperation):
 
 
 def boundary_dots(task: Task, rng: Generator) -> Columns:
-    """Return hand-made rows: one product, all products, cancellation across blocks, ties, NaN scales, specials.
+    """Return hand-made rows: products, cancellation across blocks, ties, and specials.
 
     Blocks that cancel lie at every two positions, so that another order of summing blocks gives
     another result.
@@ -142,7 +142,10 @@ def powers(task: Task, exponents: Any) -> Any:
 
 
 def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
-    """Return codes of scales for these exponents, once each; for float scales also the ends and one with all digits."""
+    """Return the codes of scales for these exponents, once each.
+
+    Float scales also have the ends, and one scale with all digits.
+    """
     number = task.format.scale.number
     more = [] if number is None else [0, 1, powers(task, 0) - 1, number.max_code]
     return list(dict.fromkeys(int(code) for code in [*powers(task, np.array(exponents)), *more]))
@@ -155,7 +158,10 @@ def specials(task: Task) -> list[int]:
 
 
 def random_dots(task: Task, rng: Generator, size: int) -> Columns:
-    """Return rows of random finite codes. Their scales are close together, or arbitrary in one row out of eight."""
+    """Return rows of random finite codes.
+
+    Their scales are close together, or arbitrary in one row out of eight.
+    """
     element = task.element
     finite = np.array([code for code, v in enumerate(element.values()) if abs(v) <= element.max], np.uint8)
     result: Columns = {}
@@ -210,7 +216,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, then the pair sums in pairs, and so on."""
+    """Return dot products whose block sums are added in pairs, and so on."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}
@@ -233,7 +239,10 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
 
 
 def _in_type(dtype: type[np.floating[Any]], task: Task, inputs: Columns) -> Array:
-    """Return dot products whose products and running sums are rounded to a type, and at last to float32."""
+    """Return dot products with products and running sums rounded to a type.
+
+    The result is rounded to float32.
+    """
     values = np.array(task.element.values())
     with np.errstate(all="ignore"):
         a, b = (

@@ -1,4 +1,4 @@
-"""The operations that round numbers: encode, quantize, and scale, which gives the scale of a block alone."""
+"""The operations that round numbers: encode, quantize, and scale (a block's scale alone)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from mxnum.memory.dtypes import Array, numpy_dtype
 
 
 class ValueOperation(Operation):
-    """An operation whose answer is one float: the judge and the description that such operations share."""
+    """An operation whose answer is one float, with its judge and description."""
 
     gives = ("value",)
 
@@ -96,7 +96,7 @@ class Dequantize(ValueOperation):
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in dequantized values, and functions that give the resulting values."""
+    """Yield `(name, answer)` for each mistake in dequantized values."""
 
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = right_values(task, inputs)
@@ -128,15 +128,16 @@ def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) ->
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield misreadings of the smallest scale code and of NaN, and functions that give the resulting values."""
+    """Yield `(name, answer)` for each misreading of the smallest scale code or NaN."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
 
 def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
-    """Return `answer(task, inputs)`, which multiplies codes by factors that `factor` makes of the scale codes.
+    """Return `answer(task, inputs)`, which multiplies codes by factors of their scales.
 
-    `integer(code, sign)` reads the integer of a code; without it, codes have their right values.
+    `factor` makes the factors of the scale codes. `integer(code, sign)` reads the integer of a
+    code; without it, codes have their right values.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:
@@ -160,7 +161,7 @@ def _exponent_bits(scale: Array) -> Array:
 
 
 def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes that lose subnormal codes or results, and functions that give the resulting values."""
+    """Yield `(name, answer)` for each mistake that loses subnormal codes or results."""
 
     def flushed(task: Task, inputs: Columns, keeps_sign: bool = True) -> Array:
         bits = right_values(task, inputs)

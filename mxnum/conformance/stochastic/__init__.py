@@ -1,4 +1,4 @@
-"""Judge kernels that draw their own random bits, by statistics that say which errors they detect."""
+"""Judge kernels that draw their own random bits, by tests of stated power."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_stochastic(
     scales: str = "plain",
     **modes: Any,
 ) -> StochasticReport:
-    """Judge a callable that rounds stochastically with its own random bits. Return the report; raise if it is wrong.
+    """Judge a callable that rounds with its own random bits, and return the report.
 
     Only the two codes next to a number may appear, the one away from zero with its exact
     probability. Zero, values of the element and numbers that saturate must not change from call to

@@ -1,4 +1,4 @@
-"""Numbers between two codes, the exact probability that each rounds away from zero, and how often it did."""
+"""Numbers between codes, and their exact and observed chances to round away from zero."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Chance:
     is_subnormal: bool
 
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
-        """Return the probability of rounding away from zero: the fraction, reduced to `sr_bits` bits as `kind` says."""
+        """Return the probability of rounding away from zero.
+
+        It is the fraction, reduced to `sr_bits` bits as `kind` says.
+        """
         if sr_bits is None:
             return float(self.delta)
         return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
@@ -56,7 +59,7 @@ class Chance:
 
 
 def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
-    """Return cases in at most `GAPS` gaps, with both signs: irregular fractions, halves and small fractions.
+    """Return cases in at most `GAPS` gaps: irregular fractions, halves, small fractions.
 
     The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which grows as `bias`, the
     smallest bias to be detected, shrinks. `reach` is the largest magnitude that may occur.
@@ -76,7 +79,10 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
 
 
 def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
-    """Return two cases in each gap, with alternating signs, if there are more than `GAPS` gaps; otherwise none."""
+    """Return two cases in each gap, of alternating signs, if there are over `GAPS` gaps.
+
+    Otherwise return none.
+    """
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
         return []
@@ -87,7 +93,10 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 
 
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
-    """Return one number at exactly that fraction of a gap. Gaps in the middle of the range come first."""
+    """Return one number at exactly that fraction of a gap.
+
+    Gaps in the middle of the range come first.
+    """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
         found = between(task, [(*gaps[i], delta, 1)])
@@ -113,7 +122,7 @@ def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """Return the cases at (below, above, fraction, sign), rounded to numbers of the source, without duplicates."""
+    """Return the distinct cases at (below, above, fraction, sign), rounded to the source."""
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))
@@ -178,7 +187,7 @@ class Shares:
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the cases whose shares contradict the probabilities p, with their p-values, the farthest first."""
+        """Yield the cases whose shares contradict p, with their p-values, farthest first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -186,7 +195,10 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """Return the groups that go away from zero too often or too rarely, with the bias as a share of their draws."""
+        """Return the groups that go away from zero too often or rarely, with their bias.
+
+        The bias is a share of the draws of the group.
+        """
         found = {}
         for name, belongs in GROUPS.items():
             chosen = np.array([belongs(chance) for chance in self.chances])
@@ -200,7 +212,10 @@ class Shares:
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
-        """Return sentences on the biases that are detected. Cases after the first `precise` have fewer draws."""
+        """Return sentences on the biases that are detected.
+
+        Cases after the first `precise` have fewer draws.
+        """
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
         seen = min(weakest(n, each, bias, levels.case) for n, each in set(both))

@@ -13,7 +13,10 @@ from mxnum.memory.dtypes import Array
 
 
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
-    """Return the probability that at least k of n draws succeed, for 0 < p < 1. `q` is 1 - p, if known more exactly."""
+    """Return the probability that at least k of n draws succeed, for 0 < p < 1.
+
+    `q` is 1 - p, if known more exactly.
+    """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
@@ -29,14 +32,20 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 
 
 def p_value(k: int, n: int, p: float) -> float:
-    """Return twice the tail on the side of k: at most `level` with a probability of at most `level`, for all n, p."""
+    """Return twice the tail on the side of k, a valid p-value for all n and p.
+
+    It is at most `level` with a probability of at most `level`.
+    """
     if p in (0, 1):
         return float(k == n * p)
     return min(1.0, 2 * (tail(k, n, p) if k >= n * p else tail(n - k, n, 1 - p, p)))
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest low and the smallest high count of p-value at most `level`; -1 and n + 1 if there is none."""
+    """Return the largest low and smallest high count of p-value at most `level`.
+
+    They are -1 and n + 1 if there is none.
+    """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
 
@@ -50,7 +59,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 
 def power(n: int, p: float, truth: float, level: float) -> float:
-    """Return the probability that n draws contradict p at that level if the probability is `truth`."""
+    """Return how likely n draws contradict p at that level if the probability is `truth`."""
     if p in (0, 1):  # a single draw that goes the other way contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
@@ -60,13 +69,19 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller power of those for p + bias and p - bias, leaving out what is no probability."""
+    """Return the smaller power of those for p + bias and p - bias.
+
+    A sum or difference that is no probability does not count.
+    """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2, where the spread is largest."""
+    """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
+
+    The spread is largest there.
+    """
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
         n = math.ceil(1.2 * n)
@@ -93,7 +108,7 @@ NEAR = 64
 
 @dataclass(frozen=True)
 class Echo:
-    """Draws at some distance from each other that agree more or less often than independent draws."""
+    """Draws at some distance that agree more or less often than independent draws."""
 
     distance: int
     #: 0: both draws are in one call. 1: the second is in the next call. -1: it is in the call
@@ -144,7 +159,7 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Compare fair draws: elements of a with the elements of b that are some distance further on."""
+    """Compare fair draws: elements of a with the elements of b at some distance."""
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
     # Neither chance with fair draws nor a bias that all draws share may explain the excess.
@@ -158,7 +173,10 @@ def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) 
 
 
 def _correlation(a: Array, b: Array, count: int) -> Array:
-    """Return the sums of a[i] b[i + d] for d below `count`: integers, to which Fourier transforms are rounded."""
+    """Return the sums of a[i] b[i + d] for d below `count`.
+
+    They are integers, to which the results of Fourier transforms are rounded.
+    """
     size = 1 << (len(a) + count).bit_length()
     product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
     sums: Array = np.rint(np.fft.irfft(product, size)[:count])
@@ -170,7 +188,10 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away a quarter of the time: count disjoint (so independent) pairs in which both do."""
+    """Compare draws that go away a quarter of the time, by pairs in which both do.
+
+    The pairs are disjoint, and so independent.
+    """
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
     known = (first != 0) & (second != 0) & apart
@@ -183,7 +204,10 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
-    """Return the smallest correlation of draws at one distance that is detected with that power in `pairs` pairs."""
+    """Return the smallest correlation at one distance that `pairs` pairs detect.
+
+    They detect it with probability `power`.
+    """
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
@@ -195,7 +219,10 @@ def smallest_correlation(pairs: int, power: float, level: float) -> float:
 
 
 def groups(half: Array, block: int) -> int:
-    """Return the largest group size (powers of two, the block) such that all draws of a group go one way; else 1."""
+    """Return the largest group size whose draws all go one way; 1 if there is none.
+
+    Sizes are the powers of two and the block.
+    """
     sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
     found = 1
     for size in sizes:
@@ -228,7 +255,10 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
-    """Return sentences about calls whose elements at one index agree more or less often than independent draws."""
+    """Return sentences on calls that agree more or less often than independent draws.
+
+    Elements at one index are compared.
+    """
     wide = calls.astype(np.float64)
     together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
     means = wide.sum(axis=1) / np.maximum(1, abs(wide).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Tiles: rows of numbers that are rounded stochastically or stay, as a kernel receives them; and its answers."""
+"""Tiles: rows of numbers that a kernel receives to round, and its answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class Tile:
 
 
 def inputs_of(task: Task, x: Array) -> Columns:
-    """Return the rows as inputs. Their tensors have one largest magnitude, and a power of two as tensor scale."""
+    """Return the rows as inputs.
+
+    Their tensors have one largest magnitude, and a power of two as tensor scale.
+    """
     if not task.has_tensor:
         return {"x": x}
     return with_tensor(task, {"x": x, "largest": np.full((len(x), 1), _largest_of_tensor(task))})
@@ -68,7 +71,10 @@ def inputs_of(task: Task, x: Array) -> Columns:
 
 @cache
 def _largest_of_tensor(task: Task) -> int:
-    """Return the bits of the largest element times the largest scale, halved until the source has the product."""
+    """Return the bits of the largest element times the largest scale.
+
+    The product is halved until the source holds it.
+    """
     scale = task.format.scale.number
     assert scale is not None
     most = task.element.max * scale.max
@@ -85,7 +91,7 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest magnitude, divided by its block's factor, that a block can have and that is not drawn for.
+    """Return the largest magnitude over its block's factor that is not drawn for.
 
     It is a value of the element, or a number beyond the largest if that saturates. A block with it
     has the factor 1.
@@ -105,7 +111,7 @@ def largest_quotient(task: Task) -> float:
 
 
 def still_numbers(task: Task, reach: float) -> Array:
-    """Return numbers that are not drawn for: zeros, element values, numbers beyond the largest, and specials."""
+    """Return numbers that are not drawn for: zeros, element values, saturated, specials."""
     values = grid.magnitudes(task.element)
     values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
     top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])
@@ -156,7 +162,7 @@ def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Arr
 
 
 def _offsets(task: Task, values: list[float]) -> list[int]:
-    """Return the exponents by which blocks can be scaled exactly: all their numbers, and their factor."""
+    """Return the exponents by which blocks and their factors can be scaled exactly."""
     exact = []
     for offset in OFFSETS:
         moved = np.ldexp(values, offset)
@@ -167,7 +173,7 @@ def _offsets(task: Task, values: list[float]) -> list[int]:
 
 
 def _still_rows(task: Task, still: Array, reach: float) -> Array:
-    """Return blocks of zeros, blocks of values of the element, and blocks with a NaN or an infinity."""
+    """Return blocks of zeros, of element values, and with a NaN or an infinity."""
     k, sign = task.block, 1 << (task.source.bits - 1)
     magnitudes = grid.as_magnitudes(still, task.source)
     values, special = still[np.isfinite(magnitudes)], still[~np.isfinite(magnitudes)]
@@ -182,7 +188,7 @@ def _still_rows(task: Task, still: Array, reach: float) -> Array:
 
 
 class Tally:
-    """Counts of what a function answers for many copies of a tile, with the rows in random order."""
+    """Counts of a function's answers for many copies of a tile, in random row order."""
 
     def __init__(self, implementation: Implementation, tile: Tile, copies: int, rng: Generator) -> None:
         self._implementation, self.tile = implementation, tile

@@ -47,7 +47,7 @@ STAYS = "Nothing to draw"
 
 
 def judge_scales(report: StochasticReport, tally: Tally) -> None:
-    """Judge the scales of the blocks in which something is drawn, and add problems to the report."""
+    """Judge the scales of the blocks with draws, and add problems to the report."""
     tile, task = tally.tile, tally.tile.task
     if not task.has_scales:
         return
@@ -107,7 +107,10 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge zeros, representable numbers, saturated numbers and blocks of NaN: each has one right code."""
+    """Judge numbers with one right code, and blocks of NaN.
+
+    Zeros, representable numbers and saturated numbers have one right code.
+    """
     tile, task, count = tally.tile, tally.tile.task, len(tally.tile.chances)
     first = {int(number): place for place, number in reversed(list(enumerate(tile.ids.ravel())))}
     moved = []
@@ -194,7 +197,10 @@ class Trial:
         self._seed = 0
 
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
-        """Run all tests and return the report. Shares of draws that depend on each other would prove nothing."""
+        """Run all tests and return the report.
+
+        Shares of draws that depend on each other would prove nothing.
+        """
         report, task = self.report, self.task
         precise = chances(task, self.rng, bias, self.reach)
         wide = survey(task, self.rng, self.reach)
@@ -226,13 +232,16 @@ class Trial:
         return report
 
     def call(self, tally: Tally, seed: int | None = None) -> Columns:
-        """Call the function once, with the next seed unless one is given, and return its answers."""
+        """Call the function once, with the next seed by default, and return its answers."""
         self.report.calls += 1
         self._seed = self._seed + 1 if seed is None else self._seed
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls with one seed are equal and all other draws independent. Add problems to the report."""
+        """Return True if calls repeat with one seed and all other draws are independent.
+
+        Problems are added to the report.
+        """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
         half = self.constantly(0.5, length)
@@ -296,7 +305,10 @@ class Trial:
         return tally
 
     def still_drawing(self, tallies: list[Tally]) -> bool:
-        """Return True if anything is drawn at all. If not, add the problem and which rounding mode it looks like."""
+        """Return True if anything is drawn at all; add a problem if not.
+
+        The problem says which rounding mode it looks like.
+        """
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
         if not any(table.any() for table in tables):
@@ -323,7 +335,10 @@ class Trial:
         return True
 
     def shares(self, tallies: list[Tally], levels: Levels, bias: float, power: float, profile: Profile) -> None:
-        """Judge how often each case went away from zero, and add problems and guarantees to the report."""
+        """Judge how often each case went away from zero, and extend the report.
+
+        The report gains problems and guarantees.
+        """
         cases = [chance for tally in tallies for chance in tally.tile.chances]
         tables = np.concatenate([tally.codes[: len(tally.tile.chances)] for tally in tallies])
         every = np.arange(len(cases))
@@ -346,7 +361,10 @@ DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return where each of many equal numbers went: +1 away from zero, -1 toward it, 0 if it is not drawn for."""
+    """Return the direction of each of many equal numbers: +1 away from zero, -1 toward it.
+
+    The direction is 0 if the number is not drawn for.
+    """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]
     drawn = tally.ids == 0

@@ -1,4 +1,4 @@
-"""The student in PyTorch, on the CPU or a GPU: products and layer norms of `mxnum.torch`, gradients by autograd.
+"""The student in PyTorch, on the CPU or a GPU, with gradients by autograd.
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
 operands, and is trained by the same loop. Sums run in another order and the activations are
@@ -27,7 +27,7 @@ Array = Any
 
 
 class TorchNetwork:
-    """The student of several runs, computed one after the other; `parameters` and `gradients` are numpy arrays."""
+    """The student of several runs, one after the other, with numpy parameters and gradients."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:

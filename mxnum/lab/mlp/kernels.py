@@ -1,4 +1,4 @@
-"""The vector operations of the network and of the optimizers, one fused loop each, compiled by numba.
+"""The vector operations of the network and the optimizers, as loops that numba compiles.
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. So
@@ -36,7 +36,10 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 
 @_inline
 def _rounded(bits, bf16):
-    """Return the bits of a float32 rounded to bfloat16. A NaN stays NaN, as its quiet bit is in the upper half."""
+    """Return a float32's bits rounded to bfloat16.
+
+    A NaN stays NaN, as its quiet bit is in the upper half.
+    """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
     nan = np.int32(bits | np.int32(0x00400000)) & np.int32(-65536)
@@ -53,7 +56,10 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset of (rows, blocks, offsets); NaN counts as largest."""
+    """Write the bits of the largest magnitude at each offset; NaN counts as largest.
+
+    `bits` has the shape (rows, blocks, offsets).
+    """
     for row in range(bits.shape[0]):
         found = largest[row]
         found[:] = 0
@@ -76,7 +82,10 @@ def take_where(x, other, where):
 
 @_inline
 def round_in_place(x, bf16):
-    """Round a flat x in place. With two arguments for one array, the compiler would guard against partial overlap."""
+    """Round a flat x in place.
+
+    With two arguments for one array, the compiler would guard against partial overlap.
+    """
     if bf16 != 0:
         bits = x.view(np.int32)
         for i in range(x.size):
@@ -85,7 +94,10 @@ def round_in_place(x, bf16):
 
 @_jit
 def add_rounded_bias(x, bias, stream, bf16):
-    """Add round(round(x) + bias) to `stream`, which stays float32: the second product, its bias, the residual sum."""
+    """Add round(round(x) + bias) to the float32 residual `stream`.
+
+    x is the second product of a layer, and `bias` its bias.
+    """
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
     for s in range(runs):
@@ -121,7 +133,10 @@ def _sum_lanes(row, lanes):
 
 @_jit
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
-    """Write normalized * gamma + beta to `out`. x is rounded to bfloat16 first, and the result last."""
+    """Write normalized * gamma + beta to `out`, after rounding x to bfloat16.
+
+    The result is rounded too.
+    """
     runs, samples, features = x.shape
     count = _F(features)
     row, square, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -148,7 +163,10 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 
 @_jit
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
-    """Add the gradient of the input to d_stream; write d_gamma and d_beta. d_out is first rounded to bfloat16."""
+    """Write d_gamma and d_beta, and add the input's gradient to d_stream.
+
+    d_out is first rounded to bfloat16.
+    """
     runs, samples, features = d_out.shape
     count = _F(features)
     row, product, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -221,7 +239,10 @@ def gelu_tanh(u, slope, out, bf16):
 
 @_jit
 def gelu_exact(u, slope, out, bf16):
-    """Write x Phi(x), with erf to 1.5e-7, to `out` and its derivative to `slope`; round u in place."""
+    """Write x Phi(x) to `out` and its derivative to `slope`; round u in place.
+
+    The error function is exact to 1.5e-7.
+    """
     p, e = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
     scale = e.view(np.float32)
     for start in range(0, u.size, _PIECE):
@@ -282,7 +303,7 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """Write the mean squared error of each run, in float64, to `loss`, and its gradient to d_prediction."""
+    """Write each run's mean squared error (float64) to `loss`, and its gradient."""
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)

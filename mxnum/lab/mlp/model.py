@@ -1,4 +1,4 @@
-"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
+"""The student: a residual MLP with layer norm, and a backward pass written by hand.
 
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
@@ -70,7 +70,7 @@ class Parameters:
 
 
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
-    """Draw the initial parameters as PyTorch's defaults do: uniform in +-1/sqrt(fan in), biases too.
+    """Draw initial parameters as PyTorch does: uniform in +-1/sqrt(fan in), biases too.
 
     With "xavier" they are Xavier normal of gain 0.5 with zero biases.
     """
@@ -202,7 +202,10 @@ class _Pass:
         return rounded(tensor, operand, axis, out, seeds=seeds, stream=stream, already_bf16=self.bf16 != 0)
 
     def _turned(self, tensor: Array, operand: Operand, name: str, layer: int) -> Array:
-        """Quantize along the axis before the last, and return a transposed view, which BLAS reads without a copy."""
+        """Quantize along the axis before the last, and return a transposed view.
+
+        BLAS reads the view without a copy.
+        """
         return self._quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
@@ -259,7 +262,7 @@ _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 bac
 
 
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
-    """Return `multiply(x, W)`, which gives x W^T with both operands quantized as in the student's forward pass.
+    """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
 
     Return None if the precision quantizes neither. A quantized teacher uses it.
     """

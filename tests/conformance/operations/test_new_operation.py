@@ -1,4 +1,4 @@
-"""An operation that is one object is checked, diagnosed, described, shrunk and written as text like the others."""
+"""A new operation is one object: it is checked, diagnosed and shrunk like the others."""
 
 from __future__ import annotations
 

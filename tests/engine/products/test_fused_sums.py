@@ -1,4 +1,4 @@
-"""Products of matrix units against the reference, bit for bit: every unit, tails, extremes, special values, threads."""
+"""Products of matrix units equal the reference bit for bit, with tails and special values."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -21,7 +21,7 @@ UNITS = mx.units.names()
 
 
 def elements(source, shape, rng, special):
-    """Codes whose exponents are near each other, or anywhere; a few special ones if asked for."""
+    """Return codes with exponents near each other, or anywhere; a few special if asked for."""
     codes = rng.integers(0, 1 << source.bits, shape)
     if not special and source.specials != "none":
         codes = np.minimum(codes & ((1 << (source.bits - 1)) - 1), source.max_code) | (codes & (1 << (source.bits - 1)))
@@ -36,7 +36,7 @@ def elements(source, shape, rng, special):
 
 
 def operand(unit, name, shape, rng, special=False, scale=None):
-    """Return an operand of a unit: an array of floats, or an MX array blocked along its last axis."""
+    """Return an operand of a unit: floats, or an MX array blocked along its last axis."""
     source = unit.formats[name]
     codes = elements(source, shape, rng, special)
     if scale is None:
@@ -70,7 +70,7 @@ def rows(x):
 
 
 def pairs(unit):
-    """Return (format of a, format of b, scale) for a few operands that meet all formats and scales."""
+    """Return (format of a, format of b, scale) for operands that cover all formats."""
     scales = unit.scales or ((None, ("float32", unit.promotion)) if unit.promotion else (None,))
     names = unit.operands
     return [(names[i % len(names)], names[(i * 2) % len(names)], scales[i % len(scales)]) for i in range(3)]

@@ -88,7 +88,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the value of an element, by the table of jumps, when the block maximum is just above 1."""
+    """Return an element's value just above a block maximum of 1, by the table of jumps."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 
