@@ -46,9 +46,11 @@ def _one(number: ElementFormat | None, bits: int, width: int) -> str:
 def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
     """Return the sentence with which `mxnum explain` explains the right answer."""
     from mxnum.conformance.explain import explain_element
+    from mxnum.conformance.operations import OPERATIONS
     from mxnum.conformance.task import Task
 
-    task = Task("encode", claim.format, claim.source, claim.rounding, overflow=claim.overflow, sr_bits=claim.sr_bits)
+    encode = OPERATIONS["encode"]
+    task = Task(encode, claim.format, claim.source, claim.rounding, overflow=claim.overflow, sr_bits=claim.sr_bits)
     return explain_element(task, inputs["x"], inputs.get("scale", 127), inputs.get("random", 0)).sentence()
 
 

@@ -19,10 +19,10 @@ from mxnum.definition.fused_sum import align, make_finish, make_parts
 from mxnum.definition.unpack import FINITE, INFINITE, NAN
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Rounding
+from mxnum.prove.sym import run
 from mxnum.units import get, names
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 
