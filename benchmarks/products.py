@@ -18,16 +18,18 @@ TEXT = """The baseline is numpy's float32 product of matrices of the same shapes
 quantized beforehand, unless a line says otherwise. `exact` has no goal; it is measured on smaller matrices, against
 float32 products of the same size."""
 
-#: Goals of `block` at 1024 × 1024 × 1024, by the instructions for integers. By count, 16 sums over a block of 32 take
-#: 12 instructions with VNNI where float32 takes 32, and packing adds a twentieth. Vectors of float64, which E4M3 needs,
-#: have half of the lanes of float32 (2.0), and a block adds four instructions for eight sums (0.2). E5M2 has no goal.
+#: Goals of `block` at 1024 × 1024 × 1024, by the instructions for integers. By count, 16 sums over
+#: a block of 32 take 12 instructions with VNNI where float32 takes 32, and packing adds a
+#: twentieth. Vectors of float64, which E4M3 needs, have half of the lanes of float32 (2.0), and a
+#: block adds four instructions for eight sums (0.2). E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
-#: `sequential` takes the instructions of BLAS, and one for each element that is packed: 3 % more at this size. Half as
-#: much goes to four times the bytes of codes that are written and read, and to the search for NaN.
+#: `sequential` takes the instructions of BLAS, and one for each element that is packed: 3 % more at
+#: this size. Half as much goes to four times the bytes of codes that are written and read, and to
+#: the search for NaN.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 

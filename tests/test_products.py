@@ -396,7 +396,8 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
-#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on either side.
+#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on
+#: either side.
 STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
           ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
 

@@ -35,7 +35,7 @@ def read_c(
     macros: Mapping[str, int],
     include: Sequence[Path],
 ) -> Circuit:
-    """Return a function of C or C++ files, the last of which has it; `macros` are defined before."""
+    """Return a function of C or C++ files; the last file has it, `macros` are defined before."""
     text = _compiled(files, function, macros, include)
     notes = ("The code is clang's optimised LLVM IR for this machine; undefined behaviour would be refuted.",)
     return circuit_of(text, files[-1], claim, function, ports, notes)
@@ -119,7 +119,7 @@ def _elements(quantity: Quantity) -> list[str]:
 
 
 def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, int], include: Sequence[Path]) -> str:
-    """Return the LLVM IR of the files in one unit, in which the function is kept if it is static."""
+    """Return the LLVM IR of the files in one unit; a static function is kept."""
     is_cpp = files[-1].suffix in (".cpp", ".cc", ".cxx", ".hpp", ".hh", ".cuh")
     lines = [f'#include "{file.resolve()}"' for file in files]
     if function is not None:

@@ -161,7 +161,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of an output, and the condition that no others are set beyond an extension."""
+    """Return the bits of an output, and the condition that all others only extend them."""
     bits = port.quantity.bits * port.count
     if value.size() < bits:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is proved: an operation of the definition, its inputs, and what may be assumed and accepted."""
+"""What is proved: an operation of the definition, its inputs, and what may be assumed."""
 
 from __future__ import annotations
 
@@ -241,13 +241,14 @@ def _dot(claim: Claim, terms: int) -> Claim:
 
 
 def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `dot(a, b, a_scale, b_scale)`, which sums exact products of codes and rounds to float32 once.
+    """Return `dot(a, b, a_scale, b_scale)`, which sums exact products and rounds once.
 
     `a` and `b` are sequences of codes without NaN or infinity. An exact zero is +0; a scale of 0xFF
     gives NaN.
     """
     target, mantissa = FLOATS["float32"], element.mantissa_bits
-    # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1 bits.
+    # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1
+    # bits.
     width = 2 * (mantissa + element.emax - element.emin + 2) + 2
     width = max(width, target.mantissa_bits + 1)
     normalize = make_normalize(width)

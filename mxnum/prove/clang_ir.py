@@ -1,4 +1,4 @@
-"""Executes functions in LLVM IR as clang writes them: branches, floats, tables, arrays of the caller.
+"""Executes functions in LLVM IR as clang writes them: branches, floats, tables, arrays.
 
 `ir` has the meaning of integer instructions and of poison. A pointer is an object and an offset in
 bytes. Objects are constants of the module and arrays that parameters point to, of a fixed length;

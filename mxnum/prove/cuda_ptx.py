@@ -1,8 +1,8 @@
 """Reads PTX: device functions as nvcc and NVRTC write them, with branches, predicates and floats.
 
 `ptx` has the meaning of integer instructions. Branches go forward: each register has, at the
-beginning of a block, the value that it has on the way that control takes. Float operations must name
-their rounding (``.rn``), as with ``-fmad=false``, lest a tool contract them.
+beginning of a block, the value that it has on the way that control takes. Float operations must
+name their rounding (``.rn``), as with ``-fmad=false``, lest a tool contract them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ WORD = 64
 
 
 def read_dialect(function: Callable[..., Any]) -> Circuit:
-    """Return a function in the dialect of `mxnum.definition.word` as a circuit of 64-bit integers."""
+    """Return a function in the dialect of `mxnum.definition.word` as a circuit of 64 bits."""
     name = getattr(function, "__name__", "function")
     parameters = list(inspect.signature(function).parameters)
 

@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 def solve(assertions: Sequence[z3.BoolRef], symbols: Sequence[z3.BitVecRef], seconds: float) -> Answer:
-    """Look for values of the symbols that satisfy all assertions, with bitwuzla if it is installed."""
+    """Look for values that satisfy all assertions, with bitwuzla if it is installed."""
     started = time.perf_counter()
     goal = z3.Goal()
     goal.add(*assertions)

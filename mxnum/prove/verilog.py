@@ -1,4 +1,4 @@
-"""Reads Verilog and SystemVerilog with yosys: modules without state, and pipelines of fixed latency.
+"""Reads Verilog and SystemVerilog with yosys: modules without state, and pipelines.
 
 Yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
 pipeline is stepped once per cycle from an arbitrary state. Data enters at cycle 0, and anything at

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mxnum.conformance.explain_float_scale import FloatScaleSteps
 
 import mxnum as mx
 from mxnum import formats, modes, reference
 from mxnum.cli.command_explain import parsed
 from mxnum.conformance import check, make_task
-from mxnum.conformance.explain import explain_block, explain_element
+from mxnum.conformance.explain import FloatScaleSteps, explain_block, explain_element
 from mxnum.definition import by_numpy
 from mxnum.emit import explorer
 from tests.browser import DESKTOP, PHONE, needs_chromium, opened

@@ -1,4 +1,4 @@
-"""C functions are proved or refuted; the executor of LLVM IR computes what compiled code computes."""
+"""C functions are proved or refuted; the executor of LLVM IR computes as compiled code does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dot products of small elements: an adder tree is proved, and an adder that loses a bit is refuted."""
+"""Dot products of small elements: an adder tree is proved, one that loses a bit is refuted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.prove.hardware import needs_yosys, write
 
 
 def module(element, terms, lost=0):
-    """Return a module that sums fixed-point products in a tree and converts the exact sum to float32."""
+    """Return a module that sums fixed-point products in a tree and rounds the sum to float32."""
     bits, m = element.bits, element.mantissa_bits
     wide = m + 1 + element.emax - element.emin
     width = 2 * wide + 3

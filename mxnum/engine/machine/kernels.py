@@ -45,10 +45,12 @@ class Kernel:
     ) -> Any:
         """Return what loops call for arrays of these types, which is compiled now if it is not yet."""
         kinds = x, out, scales, drawn, numbers
-        if kinds not in self._found:
-            # Without compilation the function; else two words, which have to stay where they are.
-            self._found[kinds] = self.function if numba.config.DISABLE_JIT else self._words(kinds)
-        found = self._found[kinds]
+        found = self._found.get(kinds)
+        if found is None:
+            # Without compilation the function; else two words, which have to stay where they are:
+            # of two threads that compile at once, both take the words of the first.
+            made = self.function if numba.config.DISABLE_JIT else self._words(kinds)
+            found = self._found.setdefault(kinds, made)
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:

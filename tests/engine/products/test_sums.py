@@ -23,7 +23,7 @@ DEFINED = ("exact", "block", "sequential")
 
 @cache
 def float_scaled():
-    """Operands whose scales are floats, made once: numpy would make others in another environment."""
+    """Return operands whose scales are floats, made once: numpy depends on the environment."""
     return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 
