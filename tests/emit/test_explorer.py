@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
 import mxnum as mx
 from mxnum import formats, modes, reference
 from mxnum.cli.command_explain import parsed
