@@ -421,7 +421,8 @@ def _refuse_function_transforms() -> None:
     interpreters = torch._C._functorch.get_interpreter_stack() or ()
     if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
         raise RuntimeError(
-            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad, vjp and jvp are not supported."
+            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad, vjp and jvp are not "
+            "supported."
         )
     if not library.HAS_VMAP:
         raise RuntimeError(
