@@ -125,7 +125,8 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
     """Return the commands of research: the command that `arguments` name, or all."""
     lab = _group(
         "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
-        "A run stopped by Ctrl-C continues with the same command. A first look: `mxnum reproduce --quick`.\n\n"
+        "A run stopped by Ctrl-C continues with the same command. "
+        "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
     )  # fmt: skip
     for name in _named(arguments, tuple(LAB)):

@@ -41,7 +41,7 @@ def run(
     study: Study,
     runs: Runs = Path("runs"),
     results: Results = None,
-    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
+    arms: options.Arms = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
     first_seed: Annotated[
@@ -82,7 +82,7 @@ def run(
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
     with continuable(again):
         outcome = run_study(
-            chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
+            chosen, root, arms=options.arm_names(arms), seeds=seeds,
             first_seed=first, changes=_changes(changes or []), processes=processes, stack=stack, niceness=nice,
             scheduler=scheduler, machine=machine,
         )  # fmt: skip
