@@ -12,6 +12,7 @@ import numpy as np
 from mxnum.conformance.bits import fits, unpacked
 from mxnum.conformance.cases.arrays import as_memory, from_blocks, laid, to_blocks
 from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import element_codes, tensor_scales
 from mxnum.conformance.task import Columns, Task, number_of, select
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import Blocks, scales_shape
@@ -169,13 +170,37 @@ def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
     return block_columns(one.inputs, one.answers, blocks)
 
 
-def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
-    """Return all full blocks; None unless the answers for short blocks are zero."""
+def _without_tails(zeros: bool, one: Answered) -> tuple[Columns, Columns] | None:
+    """Return all full blocks; with `zeros`, None unless the answers for short blocks are zero."""
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
-    if any(column[~whole].any() for column in answers.values()):
+    if zeros and any(column[~whole].any() for column in answers.values()):
         return None
     return select(inputs, whole), select(answers, whole)
+
+
+def _previous(scales: Array) -> Array:
+    """Return the scale of the block before each block, in the order of memory.
+
+    The first block of an array keeps its own scale.
+    """
+    flat = scales.ravel()
+    return np.concatenate([flat[:1], flat[:-1]]).reshape(scales.shape)
+
+
+def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
+    """Return the cases; codes that the scale of the previous block gives count as right ones."""
+    if "codes" not in one.answers:
+        return None
+    inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
+    tensor = tensor_scales(repeated(one.tensor, number_of(inputs)))
+    numbers = inputs["x"], inputs.get("random"), tensor
+    at_previous, at_own = (
+        element_codes(task, numbers[0], scales, *numbers[1:])
+        for scales in (_previous(answers["scale"]), answers["scale"])
+    )
+    is_previous = (answers["codes"] == at_previous).all(axis=1, keepdims=True)
+    return inputs, answers | {"codes": np.where(is_previous, at_own, answers["codes"])}
 
 
 #: The arrangements, by the condition under which all answers are right.
@@ -187,13 +212,14 @@ ARRANGEMENTS: dict[str, Arranged] = {
     "codes and scales are read as written column by column": _everything_by_columns,
     "x is taken for contiguous memory from its first element on": _memory,
     "blocks lie along the other axis": _other_axis,
-    "short last blocks are left zero": _without_tails,
+    "short last blocks are left zero": partial(_without_tails, True),
+    "short last blocks are left out": partial(_without_tails, False),
 }
 
 
 def _tried(task: Task) -> dict[str, Arranged]:
     if not task.takes_codes:
-        return ARRANGEMENTS
+        return ARRANGEMENTS | {"codes are those at the scale of the previous block": partial(_at_previous_scales, task)}
 
     def in_rows(change: Change) -> Reordered:
         """Return a function that puts the codes of an array in another order within their row."""
@@ -203,6 +229,7 @@ def _tried(task: Task) -> dict[str, Arranged]:
     named = orders(task.block, task.element.bits)
     found = {name.replace("the right", "they are for the"): _reordered(codes=in_rows(change)) for name, change in named}
     return found | {
+        "they are for the scale of the previous block": _reordered(scales=_previous),
         "they are for the scales read as if they were written column by column": _reordered(scales=_by_columns),
         "they are for the scales read as swizzled": _reordered(scales=_unswizzled),
         "they are for the scales read as not swizzled": _reordered(scales=_swizzled),
@@ -215,6 +242,8 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
+    if "short last blocks are left zero" in found:  # says more than that they are left out
+        found.remove("short last blocks are left out")
     return found
 
 

@@ -61,4 +61,5 @@ def test_each_has_a_test():
         "x is taken for contiguous memory from its first element on",
         "blocks lie along the other axis",
         "short last blocks are left zero",
+        "short last blocks are left out",
     }
