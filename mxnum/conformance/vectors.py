@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import BinaryIO
@@ -60,12 +62,12 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
 
 
 def parse_lines(
-    fields: Sequence[Field], lines: Sequence[bytes], first_line: int, answers: Sequence[Field] = ()
+    fields: Sequence[Field], lines: Sequence[bytes], names: Sequence[str], answers: Sequence[Field] = ()
 ) -> Columns:
     """Return the columns that the lines hold.
 
-    `first_line` is the number of the first line, for error messages. Codes in the fields `answers`
-    may be too large: their columns are then int64.
+    `names` are the lines' names in error messages: "Line 7 of cases.txt". Codes in the fields
+    `answers` may be too large: their columns are then int64.
     """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
@@ -82,15 +84,15 @@ def parse_lines(
     for row, line in enumerate(lines):
         tokens = line.split()
         if buses and len(tokens) == total - sum(field.count - 1 for field in buses):
-            tokens = _one_by_one(tokens, fields, buses, first_line + row)
+            tokens = _one_by_one(tokens, fields, buses, names[row])
         if len(tokens) != total:
             wanted = ", ".join(f"{field.name}[{field.count}]" for field in fields)
-            raise ValueError(f"Line {first_line + row} must hold {total} numbers ({wanted}), not {len(tokens)}.")
+            raise ValueError(f"{names[row]} must hold {total} numbers ({wanted}), not {len(tokens)}.")
         at = 0
         for field in fields:
             for i in range(field.count):
                 bits = 63 if field.name in loose else field.bits
-                result[field.name][row, i] = _number(tokens[at + i], field, bits, first_line + row)
+                result[field.name][row, i] = _number(tokens[at + i], field, bits, names[row])
             at += field.count
     return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
 
@@ -123,7 +125,7 @@ def _is_number(token: bytes) -> bool:
     return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", token) is not None
 
 
-def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
+def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: str) -> list[bytes]:
     """Return the tokens of a line with each field of `buses` split into codes.
 
     A bus is one number, which holds its codes from the lowest bit on.
@@ -161,14 +163,14 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
     return result
 
 
-def _number(token: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
+def _number(token: bytes, field: Field, bits: int, line: str, said: int | None = None) -> int:
     try:
         value = int(token, 16) if _is_number(token) else -1
     except ValueError:
         value = -1
     if not 0 <= value < 1 << bits:
         wanted, shown = said or f"at most {field.bits}", token.decode(errors="replace")
-        raise ValueError(f"Line {line} must give {field.name!r} as hexadecimal digits of {wanted} bits, not {shown!r}.")
+        raise ValueError(f"{line} must give {field.name!r} as hexadecimal digits of {wanted} bits, not {shown!r}.")
     return value
 
 
@@ -176,15 +178,42 @@ class Incomplete(ValueError):
     """The answers, or the cases, end too early."""
 
 
-class Reader:
-    """Reads the header and the cases of a stream; other ``#`` lines are comments."""
+class Arriving:
+    """The lines of a pipe, which knows if a further line has arrived already."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+        self._file = stream.fileno()
+        self._lines: deque[bytes] = deque()
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the next line may be long in coming."""
+        return not self._lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        while read := os.read(self._file, 1 << 16):
+            *whole, rest = (rest + read).split(b"\n")
+            self._lines.extend(line + b"\n" for line in whole)
+            while self._lines:
+                yield self._lines.popleft()
+        if rest:
+            yield rest
+
+
+class Reader:
+    """Reads the header and the cases of a stream; other ``#`` lines are comments.
+
+    `name` is the name of the file, if it has one, for error messages.
+    """
+
+    def __init__(self, stream: BinaryIO | Arriving, name: str = "") -> None:
+        self._stream, self._name = iter(stream), name
+        self._is_waiting = (lambda: stream.is_waiting) if isinstance(stream, Arriving) else (lambda: False)
         self.header: dict[str, str] = {}
         self.line = 0
         self._next: bytes | None = None
-        for line in stream:
+        for line in self._stream:
             self.line += 1
             if not line.startswith(b"#"):
                 if line.strip():
@@ -212,15 +241,34 @@ class Reader:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
         return None if stated is None else int(stated)
 
+    def named(self, line: int) -> str:
+        """Return the name of a line for error messages."""
+        return f"Line {line} of {self._name}" if self._name else f"Line {line}"
+
+    def names(self, first: int, count: int) -> list[str]:
+        """Return the names of lines that follow each other."""
+        return [self.named(first + row) for row in range(count)]
+
+    def holds_answers(self, task: Task) -> bool:
+        """Return True if the cases hold answers, as the header or else the first case shows."""
+        if "answers" in self.header or self._next is None:
+            return self.header.get("answers", "yes") == "yes"
+        inputs = task.inputs
+        as_buses = sum(1 if field.kind == "element" else field.count for field in inputs)
+        return len(self._next.split()) not in (sum(field.count for field in inputs), as_buses)
+
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """Yield batches of lines, each with the number of its first line.
 
-        Comments and empty lines are left out.
+        Comments and empty lines are left out. A batch ends where the next line has not arrived yet.
         """
         pending: list[bytes] = []
         first, counted = self.line, False
         if self._next is not None:
             pending.append(self._next)
+            if self._is_waiting():
+                yield first, pending
+                pending = []
         for line in self._stream:
             self.line += 1
             if line.startswith(b"#") or not line.strip():
@@ -230,18 +278,18 @@ class Reader:
                 elif key in (_NAME, *HEADER):
                     shown = line.decode(errors="replace").strip()
                     raise ValueError(
-                        f"Line {self.line} must be a case or a comment, not {shown!r}: one header comes first."
+                        f"{self.named(self.line)} must be a case or a comment, not {shown!r}: one header comes first."
                     )
                 if pending:  # a new batch, so that the lines of each batch have consecutive numbers
                     yield first, pending
                     pending = []
                 continue
             if counted:
-                raise ValueError(f"Line {self.line} must be a comment, since it follows the line '# cases: ...'.")
+                raise ValueError(f"{self.named(self.line)} must be a comment: it follows the line '# cases: ...'.")
             if not pending:
                 first = self.line
             pending.append(line)
-            if len(pending) == size:
+            if len(pending) == size or self._is_waiting():
                 yield first, pending
                 pending = []
         if pending:
@@ -290,19 +338,26 @@ def write_vectors(
     return total
 
 
-def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
+def answer_vectors(
+    cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advance = lambda done: None, name: str = ""
+) -> int:
     """Write the cases of a stream with their right answers. Return the number of cases.
 
     The stream holds a header and inputs, as `verify` reads them. The output states the number of
-    cases in its header if the input does; otherwise in its last line.
+    cases in its header if the input does; otherwise in its last line. Each batch of answers is
+    flushed, so that a simulation that waits for one receives it. `name` is the name of the file for
+    error messages.
     """
-    reader = Reader(cases)
+    reader = Reader(cases, name)
     task, total = task_of(reader.header), 0
     stated = reader.header.get("cases", BELOW)
     out.write(header_lines(task, cases=stated, answers="yes"))
+    out.flush()
     for first, lines in reader.chunks():
-        inputs = _checked(parse_lines(task.inputs, lines, first), first)
+        names = reader.names(first, len(lines))
+        inputs = _checked(parse_lines(task.inputs, lines, names), names)
         out.write(format_lines((*task.inputs, *task.outputs), {**inputs, **expected(task, inputs)}))
+        out.flush()
         advance(len(lines))
         total += len(lines)
     if total == 0:
@@ -323,15 +378,17 @@ def verify(
     task: Task | None = None,
     keep: int = 5,
     advance: Advance = lambda done: None,
+    names: tuple[str, str] = ("", ""),
 ) -> Report:
     """Judge a stream of answers and return the report.
 
     Without `vectors`, the answers repeat the header of the vectors, and each line holds the fields
     of a case and its answer. With `vectors`, each line holds the answer alone. The right answers
-    are computed anew from the inputs. `accept` is as for `check`.
+    are computed anew from the inputs. `accept` is as for `check`. `names` are those of the two
+    files, for error messages.
     """
-    reader = Reader(answers)
-    given = None if vectors is None else Reader(vectors)
+    reader = Reader(answers, names[0])
+    given = None if vectors is None else Reader(vectors, names[1])
     header = (given or reader).header
     for key in header.keys() & reader.header.keys() & set(ASKED):
         if header[key] != reader.header[key]:
@@ -461,14 +518,14 @@ def _together(task: Task, reader: Reader) -> Iterator[Batch]:
     fields = (*task.inputs, *task.outputs)
     for first, written in reader.chunks():
         lines, unknown = without_unknown(fields, written, task.outputs)
-        columns = parse_lines(fields, lines, first, task.outputs)
-        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs), unknown
+        names = reader.names(first, len(lines))
+        columns = parse_lines(fields, lines, names, task.outputs)
+        yield first, _checked(_named(columns, task.inputs), names), _named(columns, task.outputs), unknown
 
 
 def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
-    with_answers = given.header.get("answers", "yes") == "yes"
-    fields = (*task.inputs, *(task.outputs if with_answers else ()))
-    cases_in = (line for _, lines in given.chunks() for line in lines)
+    fields = (*task.inputs, *(task.outputs if given.holds_answers(task) else ()))
+    cases_in = ((line, first + row) for first, lines in given.chunks() for row, line in enumerate(lines))
     answered = 0
     for first, lines in reader.chunks():
         matching = list(islice(cases_in, len(lines)))
@@ -478,22 +535,27 @@ def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
             )
         if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
             raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
-        inputs = _checked(parse_lines(fields, matching, first), first)
+        of_cases = [given.named(line) for _, line in matching]
+        inputs = _checked(parse_lines(fields, [line for line, _ in matching], of_cases), of_cases)
         lines, unknown = without_unknown(task.outputs, lines, task.outputs)
-        yield first, inputs, parse_lines(task.outputs, lines, first, task.outputs), unknown
+        names = reader.names(first, len(lines))
+        yield first, inputs, parse_lines(task.outputs, lines, names, task.outputs), unknown
         answered += len(lines)
     if left := sum(1 for _ in cases_in):
         raise Incomplete(f"There must be answers for the {answered + left} cases of the vectors, not for {answered}.")
 
 
-def _checked(inputs: Columns, first: int) -> Columns:
-    """Return the inputs. Raise ValueError if a tensor scale cannot be divided or multiplied by."""
+def _checked(inputs: Columns, names: Sequence[str]) -> Columns:
+    """Return the inputs. Raise ValueError if a tensor scale cannot be divided or multiplied by.
+
+    `names` are the names of the lines.
+    """
     tensor = tensor_scales(inputs)
     if tensor is not None:
         good = (tensor > 0) & np.isfinite(tensor) if "x" in inputs else ~np.signbit(tensor)
         wanted = "positive and finite" if "x" in inputs else "without a sign"
         for row in np.flatnonzero(~good):
-            raise ValueError(f"Line {first + row} must have a tensor scale that is {wanted}, not {tensor[row, 0]}.")
+            raise ValueError(f"{names[row]} must have a tensor scale that is {wanted}, not {tensor[row, 0]}.")
     return inputs
 
 

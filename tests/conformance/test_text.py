@@ -11,6 +11,8 @@ from mxnum.conformance.operations import OPERATIONS, make_task
 from mxnum.conformance.vectors import Reader, format_lines, parse_lines
 from tests.conformance.test_task import deciding
 
+NAMES = [f"Line {number}" for number in range(1, 21)]
+
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("fmt", "source"), [("mxfp4_e2m1", "float64"), ("mxfp6_e3m2", "bfloat16")])
@@ -25,8 +27,8 @@ def test_what_is_written_is_read(operation, fmt, source):
         columns[f.name][0] = (1 << f.bits) - 1
     lines = format_lines(fields, columns).splitlines(keepends=True)
     assert len(lines) == 20
-    fast = parse_lines(fields, lines, 1)
-    slow = parse_lines(fields, [b"  " + line.lower().replace(b"\n", b"\r\n") for line in lines], 1)
+    fast = parse_lines(fields, lines, NAMES)
+    slow = parse_lines(fields, [b"  " + line.lower().replace(b"\n", b"\r\n") for line in lines], NAMES)
     for f in fields:
         assert np.array_equal(fast[f.name], columns[f.name])
         assert np.array_equal(slow[f.name], columns[f.name])
@@ -36,7 +38,7 @@ def test_lines_are_plain():
     task = make_task("encode", "mxfp4_e2m1")
     line = format_lines((*task.inputs, *task.outputs), {"x": np.array([[0x3F800000]]), "code": np.array([[2]])})
     assert line == b"3F800000 2\n"
-    assert parse_lines((*task.inputs, *task.outputs), [b"0x3f800000 0x2"], 1)["x"].tolist() == [[0x3F800000]]
+    assert parse_lines((*task.inputs, *task.outputs), [b"0x3f800000 0x2"], NAMES)["x"].tolist() == [[0x3F800000]]
 
 
 @pytest.mark.parametrize(
@@ -54,20 +56,20 @@ def test_lines_are_plain():
 def test_what_cannot_be_read(line, message):
     task = make_task("encode", "mxfp4_e2m1")
     with pytest.raises(ValueError, match=message):
-        parse_lines((*task.inputs, *task.outputs), [line], 7)
+        parse_lines((*task.inputs, *task.outputs), [line], ["Line 7"])
 
 
 def test_answers_may_be_too_large():
     task = make_task("quantize", "mxfp4_e2m1", block=2)
     fields = (*task.inputs, *task.outputs)
     line = b"3F800000 40000000 17D A2 4\n"
-    found = parse_lines(fields, [line], 1, task.outputs)
+    found = parse_lines(fields, [line], NAMES, task.outputs)
     assert (found["scale"].tolist(), found["codes"].tolist()) == ([[0x17D]], [[0xA2, 4]])
     assert found["x"].dtype == np.uint32
     with pytest.raises(
         ValueError, match="Line 1 must give 'codes' as hexadecimal digits of at most 4 bits, not 'FFFFFFFFFFFFFFFF'"
     ):
-        parse_lines(fields, [line.replace(b"A2", b"F" * 16)], 1, task.outputs)
+        parse_lines(fields, [line.replace(b"A2", b"F" * 16)], NAMES, task.outputs)
 
 
 def test_codes_may_be_one_number():
@@ -76,12 +78,12 @@ def test_codes_may_be_one_number():
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
     as_buses = b"7f 103081 80 F3DFBF 42000000\n"
-    wanted, found = (parse_lines(fields, [line], 1, task.outputs) for line in (one_by_one, as_buses))
+    wanted, found = (parse_lines(fields, [line], NAMES, task.outputs) for line in (one_by_one, as_buses))
     assert {name: column.tolist() for name, column in found.items()} == {
         name: column.tolist() for name, column in wanted.items()
     }
     with pytest.raises(ValueError, match="must give 'b' as hexadecimal digits of 24 bits, not '1F3DFBF'"):
-        parse_lines(fields, [as_buses.replace(b"F3D", b"1F3D")], 1, task.outputs)
+        parse_lines(fields, [as_buses.replace(b"F3D", b"1F3D")], NAMES, task.outputs)
 
 
 def test_reader_keeps_line_numbers():
