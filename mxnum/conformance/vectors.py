@@ -209,7 +209,7 @@ class Reader:
 
     def __init__(self, stream: BinaryIO | Arriving, name: str = "") -> None:
         self._stream, self._name = iter(stream), name
-        self._is_waiting = (lambda: stream.is_waiting) if isinstance(stream, Arriving) else (lambda: False)
+        self._pipe = stream if isinstance(stream, Arriving) else None
         self.header: dict[str, str] = {}
         self.line = 0
         self._next: bytes | None = None
@@ -266,7 +266,7 @@ class Reader:
         first, counted = self.line, False
         if self._next is not None:
             pending.append(self._next)
-            if self._is_waiting():
+            if self._pipe and self._pipe.is_waiting:
                 yield first, pending
                 pending = []
         for line in self._stream:
@@ -289,7 +289,7 @@ class Reader:
             if not pending:
                 first = self.line
             pending.append(line)
-            if len(pending) == size or self._is_waiting():
+            if len(pending) == size or (self._pipe and self._pipe.is_waiting):
                 yield first, pending
                 pending = []
         if pending:
@@ -554,7 +554,7 @@ def _checked(inputs: Columns, names: Sequence[str]) -> Columns:
     if tensor is not None:
         good = (tensor > 0) & np.isfinite(tensor) if "x" in inputs else ~np.signbit(tensor)
         wanted = "positive and finite" if "x" in inputs else "without a sign"
-        for row in np.flatnonzero(~good):
+        for row in np.flatnonzero(~good).tolist():
             raise ValueError(f"{names[row]} must have a tensor scale that is {wanted}, not {tensor[row, 0]}.")
     return inputs
 
