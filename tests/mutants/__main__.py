@@ -175,7 +175,9 @@ def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
         folder = copy_of_repository(Path(temporary))
         records = kept or Path(temporary) / "calls"
         if not records.exists():
-            run_tests(folder, ("tests",), ("-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto"))
+            run_tests(
+                folder, ("tests",), ("-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto")
+            )
             print(f"Recorded which test calls what in {time.monotonic() - started:.0f} s.", flush=True)
         known = calls.read(records)
         for number, mistake in enumerate(drawn.draw(folder, count, seed), 1):
