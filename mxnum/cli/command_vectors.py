@@ -10,7 +10,7 @@ import typer
 
 from mxnum.cli import options
 
-Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
+Operation = Annotated[str, typer.Argument(help="encode, decode, quantize, dequantize, scale or dot.")]
 
 
 def vectors(

@@ -66,7 +66,7 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
         ("dot --scale-rule rceil", "Option --scale-rule must be left out for 'dot'; it is for quantize or scale."),
         (
             "dot --source float16",
-            "--source must be left out for 'dot'; it is for encode, quantize, dequantize or scale.",
+            "--source must be left out for 'dot'; it is for encode, decode, quantize, dequantize or scale.",
         ),
         ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),

@@ -9,12 +9,14 @@ from typing import Any
 from mxnum import errors, formats
 from mxnum.conformance.operations.dot import Dot
 from mxnum.conformance.operations.rounding import Encode, Quantize, Scale
-from mxnum.conformance.operations.values import Dequantize
+from mxnum.conformance.operations.values import Decode, Dequantize
 from mxnum.conformance.task import Operation, Task
 from mxnum.formats import FLOATS, MXFormat
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, scale_rule_of
 
-OPERATIONS: dict[str, Operation] = {each.name: each for each in (Encode(), Quantize(), Dequantize(), Scale(), Dot())}
+OPERATIONS: dict[str, Operation] = {
+    each.name: each for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot())
+}
 
 #: The keys that a header of vectors may state; other lines are comments.
 HEADER = (

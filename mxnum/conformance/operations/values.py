@@ -1,10 +1,11 @@
-"""The operations whose answers are floats; dequantize, with the mistakes that it invites."""
+"""The operations whose answers are floats; decode and dequantize, with their mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,44 @@ class Dequantize(ValueOperation):
         return f"{of_code} at scale {describe.scale_text(task, scale)}{describe.of_tensor(inputs)}"
 
 
+class Decode(ValueOperation):
+    """Turn an element code into a number, without a scale."""
+
+    name = "decode"
+    settings = ("source",)
+    takes, level_2, is_flat = ("code",), 1_000_000, True
+    type_key = "result"
+
+    def inputs(self, task: Task) -> list[Field]:
+        return [Field("code", task.element.bits, 1, "element")]
+
+    def boundaries(self, task: Task, rng: Generator) -> Columns:
+        return self.samples(task, rng, 1 << task.element.bits, 0)
+
+    def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
+        codes = np.arange(start, start + size) % (1 << task.element.bits)
+        return {"code": codes.astype(np.uint8).reshape(-1, 1)}
+
+    def possible(self, task: Task) -> tuple[str, int | None]:
+        return "element codes", task.element.bits
+
+    def expected(self, task: Task, inputs: Columns) -> Columns:
+        ones = np.full_like(inputs["code"], E8M0.bias)
+        return {"value": by_numpy.dequantize(inputs["code"], ones, task.element, E8M0, (1, 1), task.source, None)}
+
+    def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
+        return found.want["value"][:, 0], {"element code": found.inputs["code"][:, 0].astype(object)}
+
+    def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
+        inputs = self.samples(task, Generator(0), 1 << task.element.bits, 0)
+        right = right_values(task, inputs)
+        differing = ((name, answer) for name, answer in _misread(task, _one) if (answer(task, inputs) != right).any())
+        return of_field("value", differing)
+
+    def given(self, task: Task, inputs: Columns) -> str:
+        return f"code {describe.hexadecimal(int(inputs['code'][0, 0]), task.element.bits)}"
+
+
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield `(name, answer)` for each mistake in dequantized values."""
 
@@ -102,21 +141,30 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         bits = right_values(task, inputs)
         return np.where(inputs["scale"] == 0, sign_bits(bits, task.source), bits)
 
-    yield from without_subnormals(task)
+    yield from _misread(task, lambda inputs: _power(inputs["scale"].astype(np.int64)))
     yield "reading scale 0x00 as zero", with_zero
     yield from ends_of_scales_misread()
     yield "a scale that is 1 higher", partial(_at_scales, lambda s: np.where(s < 254, s + 1, s))
     yield "a scale that is 1 lower", partial(_at_scales, lambda s: np.where((s > 0) & (s < 255), s - 1, s))
     yield "no scale at all", partial(_at_scales, lambda s: np.full_like(s, E8M0.bias))
-    yield "a scale code read as a signed byte", _product(lambda s: np.ldexp(1.0, s.astype(np.int8) - E8M0.bias))
-    yield "halving all values", _product(lambda s: _power(s) / 2)
-    yield "doubling all values", _product(lambda s: _power(s) * 2)
-    yield "reading scale 0xFF as infinity", _product(lambda s: np.where(s == E8M0.nan_code, np.inf, _power(s)))
-    yield "a scale code as the exponent bits of a float32 (0x00 is zero, 0xFF infinity)", _product(_exponent_bits)
+    yield "a scale code read as a signed byte", _of_scale(lambda s: np.ldexp(1.0, s.astype(np.int8) - E8M0.bias))
+    yield "reading scale 0xFF as infinity", _of_scale(lambda s: np.where(s == E8M0.nan_code, np.inf, _power(s)))
+    yield "a scale code as the exponent bits of a float32 (0x00 is zero, 0xFF infinity)", _of_scale(_exponent_bits)
+
+
+def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in the values of codes, which a factor multiplies."""
+
+    def times(other: float) -> Answer:
+        return _product(lambda inputs: factor(inputs) * other)
+
+    yield from without_subnormals(task)
+    yield "halving all values", times(0.5)
+    yield "doubling all values", times(2)
     yield "losing all signs", lambda task, inputs: magnitude_bits(right_values(task, inputs), task.source)
     if task.element.integer:
-        yield "codes read as unsigned", _product(_power, lambda code, sign: code)
-        in_signs = _product(_power, lambda code, sign: np.where(code < sign, code, -1.0 * (code - sign)))
+        yield "codes read as unsigned", _product(factor, lambda code, sign: code)
+        in_signs = _product(factor, lambda code, sign: np.where(code < sign, code, -1.0 * (code - sign)))
         yield "sign and magnitude in place of two's complement", in_signs
 
 
@@ -133,11 +181,15 @@ def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
 
-def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
-    """Return `answer(task, inputs)`, which multiplies codes by factors of their scales.
+def _of_scale(factor: Callable[[Array], Array]) -> Answer:
+    """Return the answer that multiplies codes by factors of their scale codes."""
+    return _product(lambda inputs: factor(inputs["scale"].astype(np.int64)))
 
-    `factor` makes the factors of the scale codes. `integer(code, sign)` reads the integer of a
-    code; without it, codes have their right values.
+
+def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], Array] | None = None) -> Answer:
+    """Return `answer(task, inputs)`, which multiplies the values of codes by a factor.
+
+    `integer(code, sign)` reads the integer of a code; without it, codes have their right values.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:
@@ -146,10 +198,14 @@ def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], A
             values = np.array(e.values())[code]
             if integer is not None:
                 values = np.ldexp(integer(code, 1 << (e.bits - 1)), -e.mantissa_bits)
-            values = values * factor(inputs["scale"].astype(np.int64))
+            values = values * factor(inputs)
             return with_one_nan(values.astype(numpy_dtype(task.source)), task.source)
 
     return answer
+
+
+def _one(inputs: Columns) -> float:
+    return 1.0
 
 
 def _power(scale: Array) -> Array:

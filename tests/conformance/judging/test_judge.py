@@ -26,7 +26,7 @@ def labels(task, answers, inputs):
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
-@pytest.mark.parametrize("operation", ["encode", "quantize", "scale", "dequantize", "dot"])
+@pytest.mark.parametrize("operation", ["encode", "decode", "quantize", "scale", "dequantize", "dot"])
 def test_right_answers_have_no_label(operation, fmt):
     task = make_task(operation, fmt)
     inputs = batch(task)
