@@ -76,11 +76,20 @@ class Generator:
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
         """Return random integers in low..high inclusive.
 
-        The modulo bias is below 2**-32 for the ranges used here.
+        The probabilities of n <= 2**32 integers differ by at most n / 2**32 of each.
         """
-        count = int(np.prod(shape))
-        raw = self._generator.random_raw(count) >> np.uint64(11)
-        return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
+        count, values = int(np.prod(shape)), np.uint64(high - low + 1)
+        raw = self._generator.random_raw(count)
+        if high - low < 1 << 32:
+            raw >>= np.uint64(32)
+            raw *= values
+            raw >>= np.uint64(32)
+        else:
+            raw >>= np.uint64(1)
+            raw %= values
+        found: Array = raw.view(np.int64).reshape(shape)
+        found += low
+        return found
 
     def choice(self, values: Array, shape: int | tuple[int, ...]) -> Array:
         """Return random values out of `values`, all with equal probability."""
@@ -100,7 +109,11 @@ class Generator:
     def bell(self, shape: tuple[int, ...]) -> Array:
         """Return bell-shaped numbers of mean 0 and variance about 1.
 
-        Each is a sum of twelve uniform numbers.
+        Each is a sum of twelve uniform numbers of 21 bits, three from each word.
         """
-        total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
-        return (total - 6.0 * (1 << 20)) / (1 << 20)
+        raw = self._generator.random_raw(4 * int(np.prod(shape))).reshape(4, *shape)
+        total = np.zeros(shape, np.uint64)
+        for word in raw:
+            for shift in (0, 21, 42):
+                total += (word >> np.uint64(shift)) & np.uint64((1 << 21) - 1)
+        return (total.astype(np.float64) - 6.0 * ((1 << 21) - 1)) / (1 << 21)

@@ -130,7 +130,7 @@ WRONG = {
     "noise, then truncation": (kernels.noise_and_truncation, {"Shares": "Normal results go away from zero too rarely"}),
     "noise, then to nearest": (
         kernels.noise_and_nearest,
-        {"Codes": "of the way from 2 .0x4. to 3 .0x5.: got 1.5 .0x3.", "Moved": "^-?[24] becomes"},
+        {"Codes": "at 1/32 of the way from -2 .0xC. to -3 .0xD.: got -1.5 .0xB.", "Moved": "^-?[24] becomes", "Shares": "1 of 45"},
     ),
     "a seed in float32": (
         kernels.drawing(lambda seed, s: kernels.uniform(int(np.float32(seed)), s)),
