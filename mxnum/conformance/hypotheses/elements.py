@@ -43,6 +43,10 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
         if task.rounding == Rounding.RNE:
             for where, mode in _TIES.items():
                 yield f"rounding to nearest with ties {where}", partial(_with_ties, mode)
+            if not task.element.integer:
+                away = _with(rounding=Rounding.RNA)
+                for where, answer in (("away", away), *((w, partial(_with_ties, mode)) for w, mode in _TIES.items())):
+                    yield f"ties between subnormals {where}", partial(_where_subnormal, answer)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table
         for step, where in ((1, "low"), (-1, "high")):
@@ -64,6 +68,12 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.element.bits < 8:
         yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
     yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
+
+
+def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:
+    """Return the answers of `answer` where the quotient is below the normal elements."""
+    quotients = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    return np.where(quotients < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
 
 
 def _with(**modes: object) -> Answer:

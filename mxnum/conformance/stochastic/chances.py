@@ -273,7 +273,11 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
     if found:
         return found
     p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
-    return [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]
+    for r in BITS if sr_bits is None else (sr_bits,):
+        # A word of 0 never goes away: the others do so more often than 2**r equally likely words.
+        if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
+            found.append(f"random words of {r} bits that are never 0")
+    return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]
 
 
 def _bits_text(bits: list[int]) -> str:

@@ -158,6 +158,22 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
+#: The least period of a generator whose shares are judged in spite of it.
+LEAST_PERIOD = 1024
+
+
+def period(within: Sequence[Echo]) -> int:
+    """Return the period of draws that repeat, if that alone explains their dependence, or 0.
+
+    `within` are the dependences between the draws of one call.
+    """
+    distances = sorted(echo.distance for echo in within)
+    repeats = distances and all(echo.share == 1 for echo in within)
+    if not repeats or distances[0] < LEAST_PERIOD or any(distance % distances[0] for distance in distances):
+        return 0
+    return distances[0]
+
+
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
     """Compare fair draws: elements of a with the elements of b at some distance."""
     together = _correlation(a, b, distances.stop)[distances.start :]

@@ -240,7 +240,8 @@ class Trial:
     def independence(self, length: int, power: float, level: float) -> bool:
         """Return True if calls repeat with one seed and all other draws are independent.
 
-        Problems are added to the report.
+        Problems are added to the report. A generator with a period of many draws, which no other
+        dependence shows, counts as independent: its shares can be judged.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
@@ -274,6 +275,10 @@ class Trial:
             )
         # If draws within a call depend on each other, or calls are equal, comparing two calls adds
         # nothing.
+        if period := statistics.period(within):
+            text = f"The draws repeat with a period of {period} elements."
+            add_problem(self.report, "Dependent draws", text)
+            return len(self.report.problems) == before + 1
         told = within or len(self.report.problems) > before
         for echo in (within if told else found)[:3]:
             add_problem(self.report, "Dependent draws", echo.text(block))

@@ -31,10 +31,13 @@ def uniform(seed, shape):
     return np.random.default_rng(seed).random(shape)
 
 
-def with_bits(bits, seed, x, whole=np.floor):
-    """Round as the library does, with `bits` bits of the fraction and of a random number."""
+def with_bits(bits, seed, x, whole=np.floor, least=0):
+    """Round as the library does, with `bits` bits of the fraction and of a random number.
+
+    The random number is at least `least`.
+    """
     below, delta = fractions(x)
-    random = np.random.default_rng(seed).integers(0, 1 << bits, x.shape)
+    random = np.random.default_rng(seed).integers(least, 1 << bits, x.shape)
     return signed(below + (whole(delta * (1 << bits)) + random >= 1 << bits), x)
 
 
@@ -76,6 +79,23 @@ def generator_of_period_256(seed, shape):
         cycle[i] = state
     words[:] = np.resize(cycle, shape)
     return words / 256
+
+
+def lfsr():
+    """Return an encoder whose register of 12 bits runs on from call to call."""
+    cycle, state = np.empty(4095), 1
+    for i in range(4095):
+        cycle[i] = state / 4096
+        for _ in range(16):
+            state = state >> 1 | ((state ^ state >> 1 ^ state >> 2 ^ state >> 8) & 1) << 11
+    assert len(set(cycle)) == 4095
+    at = [0]
+
+    def encoder(x):
+        first, at[0] = at[0], at[0] + x.size
+        return rounded(x, cycle[np.arange(first, at[0]) % 4095].reshape(x.shape))
+
+    return encoder
 
 
 def shift_register(seed, shape):

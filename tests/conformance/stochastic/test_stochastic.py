@@ -127,10 +127,15 @@ WRONG = {
         lambda x, seed: kernels.with_bits(4, seed, x, np.ceil),
         {"Shares": "", "fits": "those of 4 random bits, the fraction rounded up"},
     ),
+    "words that are never 0": (
+        lambda x, seed: kernels.with_bits(4, seed, x, least=1),
+        {"Shares": "", "fits": "those of random words of 4 bits that are never 0"},
+    ),
+    "a free-running LFSR": (kernels.lfsr(), {"Dependent draws": "repeat with a period of 4095 elements"}),
     "noise, then truncation": (kernels.noise_and_truncation, {"Shares": "Normal results go away from zero too rarely"}),
     "noise, then to nearest": (
         kernels.noise_and_nearest,
-        {"Codes": "at 1/32 of the way from -2 .0xC. to -3 .0xD.: got -1.5 .0xB.", "Moved": "^-?[24] becomes", "Shares": "1 of 45"},
+        {"Codes": "from -2 .0xC. to -3 .0xD.: got -1.5 .0xB.", "Moved": "^-?[24] becomes", "Shares": "1 of 45"},
     ),
     "a seed in float32": (
         kernels.drawing(lambda seed, s: kernels.uniform(int(np.float32(seed)), s)),
