@@ -75,7 +75,9 @@ def changed(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",)) -> tuple[bool, str]:
+def run_tests(
+    folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
+) -> tuple[bool, str]:
     """Return True if these tests pass in a copy of the repository, and the first failing test."""
     settings = {
         "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
@@ -84,10 +86,10 @@ def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x"
     command = [sys.executable, "-m", "pytest", *options, "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     try:
         done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=LIMIT
+            command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return False, f"::no end within {LIMIT} s"
+        return False, f"::no end within {limit} s"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     crashed = re.search(r'^  File "(?:[^"]*/)?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
     if crashed and done.returncode < 0:
@@ -175,9 +177,8 @@ def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
         folder = copy_of_repository(Path(temporary))
         records = kept or Path(temporary) / "calls"
         if not records.exists():
-            run_tests(
-                folder, ("tests",), ("-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto")
-            )
+            recording = "-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto"
+            run_tests(folder, drawn.RECORDED, recording, None)
             print(f"Recorded which test calls what in {time.monotonic() - started:.0f} s.", flush=True)
         known = calls.read(records)
         for number, mistake in enumerate(drawn.draw(folder, count, seed), 1):

@@ -46,11 +46,12 @@ class Recorder:
 
     def _recorded(self, name: str) -> Iterator[None]:
         self._current = set()
-        threading.setprofile(self._note)
-        sys.setprofile(self._note)
+        # A trace function that returns None is called for calls alone, not for lines.
+        threading.settrace(self._note)
+        sys.settrace(self._note)
         yield
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None ends it, as sys.setprofile says
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]  # None ends it, as for sys.settrace
         self._by_test[name] |= {
             f"{code.co_filename.removeprefix(LIBRARY)}:{code.co_firstlineno}"
             for code in self._current

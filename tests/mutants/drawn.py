@@ -17,6 +17,15 @@ from tests.mutants.calls import Calls
 
 #: What mistakes are drawn from.
 ROOMS = ("engine", "array", "ops.py", "torch", "interop", "conformance", "analysis", "lab/studies/statistics.py")
+#: The tests that may notice these mistakes.
+RECORDED = (
+    *(f"tests/{room}" for room in ("analysis", "array", "conformance", "engine", "interop", "torch")),
+    *(
+        f"tests/test_{name}.py"
+        for name in ("errors", "float_scales", "linear", "modes", "ops", "products", "rotations")
+    ),
+    "tests/lab/studies/test_statistics.py",
+)
 #: The tests that a mistake meets first, those that call the fewest functions, and then the rest.
 FEW, MANY = 40, 400
 
