@@ -121,7 +121,9 @@ def _asked(options: argparse.Namespace) -> list[str]:
             raise ValueError(f"Argument 'QUESTION' must be one of {list(known)}, not {name!r}.")
     if options.cuda and "cuda" not in known:
         raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
-    asked = set(options.questions or _default_questions()) | ({"cuda"} if options.cuda else set())
+    asked = set(options.questions or _default_questions()) | (
+        {"cuda", "cuda_speed"} & set(known) if options.cuda else set()
+    )
     for name in asked:  # raises errors about missing requirements before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]

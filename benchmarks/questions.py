@@ -19,11 +19,12 @@ from benchmarks.record import Measurement, Table
 
 #: The questions in the order in which they are asked. One whose module does not exist is left out.
 NAMES = (
-    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda", "earlier",
+    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda",
+    "cuda_speed", "earlier",
 )  # fmt: skip
 
 #: Questions that are asked only by name.
-ON_REQUEST = ("cuda", "earlier")
+ON_REQUEST = ("cuda", "cuda_speed", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
 

@@ -72,6 +72,7 @@ def language_model(
     processes: options.Processes = None,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
+    machine: Annotated[str, typer.Option(help="cpu, or cuda: trained on a GPU.")] = "cpu",
     operands: Annotated[
         bool, typer.Option("--operands", help="Keep what the linear layers multiply at the end of each run.")
     ] = False,
@@ -91,7 +92,8 @@ def language_model(
     from mxnum.lab.studies import studies
 
     study = studies.read(config, "language_model")
-    how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "keep_operands": operands}
+    how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "machine": machine}
+    how["keep_operands"] = operands
     outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     for failure in outcome.failed:
         typer.echo(f"Failed: {failure}; the same command tries again.", err=True)

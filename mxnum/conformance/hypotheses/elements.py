@@ -44,8 +44,9 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
             for where, mode in _TIES.items():
                 yield f"rounding to nearest with ties {where}", partial(_with_ties, mode)
             if not task.element.integer:
-                away = _with(rounding=Rounding.RNA)
-                for where, answer in (("away", away), *((w, partial(_with_ties, mode)) for w, mode in _TIES.items())):
+                others: dict[str, Answer] = {"away": _with(rounding=Rounding.RNA)}
+                others |= {where: partial(_with_ties, mode) for where, mode in _TIES.items()}
+                for where, answer in others.items():
                     yield f"ties between subnormals {where}", partial(_where_subnormal, answer)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table

@@ -193,8 +193,11 @@ def train(
     checkpoint_every: int = 500,
     checkpoint_seconds: float = 120,
     report: Callable[[int, float], None] | None = None,
+    device: str = "cpu",
 ) -> Run:
-    """Train on one thread; the trajectory is the same bit for bit, interrupted or not.
+    """Train; on the CPU the trajectory is the same bit for bit, interrupted or not.
+
+    Training on the CPU takes one thread.
 
     Seeds are paired: the initial weights and the batches depend on the seed and on the setting's
     source and shape, not on what is rounded.
@@ -209,10 +212,12 @@ def train(
         interruption, and to continue from if it exists. It is deleted at the end.
     report
         Called after each step with the number of steps and the loss.
+    device
+        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, and are the same.
     """
     source, run = source_of(setting), Run(seed, setting)
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
-    model = run.model = Decoder(setting, source.vocabulary, seed)
+    model = run.model = Decoder(setting, source.vocabulary, seed).to(device)
     emulation = emulated(model, setting, seed)
     measured_steps = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
     watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # an emulation counts steps from 1
@@ -222,7 +227,7 @@ def train(
     def batch(what: int, index: int) -> Tensor:
         random = generator(seed, [what, index])
         symbols = source.batch(random, setting.sequences, setting.context + 1, held_out=what == EVALUATION)
-        return torch.from_numpy(symbols)
+        return torch.from_numpy(symbols).to(device)
 
     saved, around = time.monotonic(), mxt.rounding_by(centring) if setting.centred else nullcontext()
     with one_thread(), around, Interruptions() as interruptions:
@@ -274,6 +279,7 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
     symbols = torch.from_numpy(source.batch(random, setting.sequences, setting.context + 1, held_out=True))
+    symbols = symbols.to(next(model.parameters()).device)
 
     def loss() -> Tensor:
         return functional.cross_entropy(model(symbols[:, :-1]).flatten(0, 1), symbols[:, 1:].flatten())
@@ -334,7 +340,7 @@ def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
 def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
     """Continue a run that was just made with the same setting and seed."""
     assert run.model is not None
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, weights_only=True, map_location=next(run.model.parameters()).device)
     about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it
     if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
@@ -345,4 +351,4 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     optimizer.load_state_dict(state["optimizer"])
     emulation.load_state_dict(state["emulation"])
     run.losses, run.measured_at = state["losses"], state["measured_at"]
-    run.measured = {name: list(values.numpy()) for name, values in state["measured"].items()}
+    run.measured = {name: list(values.cpu().numpy()) for name, values in state["measured"].items()}

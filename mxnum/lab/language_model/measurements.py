@@ -57,12 +57,12 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
-    shares = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64)[1::2]
+    shares = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64, device=probability.device)[1::2]
     weights = head.weight.detach().double()
     common = weights.mean(0)
     seen: dict[str, Any] = {
-        "probability": torch.quantile(probability, shares).numpy(),
-        "common_weight": np.float64(common.norm() / (weights - common).square().sum(1).mean().sqrt()),
+        "probability": torch.quantile(probability, shares).cpu().numpy(),
+        "common_weight": np.float64((common.norm() / (weights - common).square().sum(1).mean().sqrt()).item()),
     }
     if not operand.is_mx:
         return seen
@@ -70,13 +70,13 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
     for name, axis in (("beyond_max", 1), ("beyond_max_tokens", 0)):
         q = mx.quantize(gradient, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
         beyond = gradient.abs() > _largest(q)
-        seen[name] = np.float64(beyond.gather(1, targets[:, None]).double().mean())
+        seen[name] = np.float64(beyond.gather(1, targets[:, None]).double().mean().item())
         if axis == 1:
             rounded: Tensor = q.dequantize(torch.float64)
             size = -target.mean()
-            seen["gradient_bias"] = np.float64(rounded.gather(1, targets[:, None]).mean() / target.mean() - 1)
-            seen["gradient_sum"] = np.float64(rounded.sum(1).mean() / size)
-            seen["overflowing_blocks"] = np.float64(_any_of_block(beyond, operand).double().mean())
+            seen["gradient_bias"] = np.float64((rounded.gather(1, targets[:, None]).mean() / target.mean() - 1).item())
+            seen["gradient_sum"] = np.float64((rounded.sum(1).mean() / size).item())
+            seen["overflowing_blocks"] = np.float64(_any_of_block(beyond, operand).double().mean().item())
     return seen
 
 
@@ -90,7 +90,7 @@ def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def keep(name: str, x: Tensor) -> None:
-        found[name] = x.detach().flatten(0, -2).numpy().copy()
+        found[name] = x.detach().flatten(0, -2).cpu().numpy().copy()
 
     def see(name: str, x: Tensor, y: Tensor) -> None:
         keep(f"activations/{name}", x)

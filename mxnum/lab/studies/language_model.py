@@ -17,6 +17,7 @@ from mxnum.lab import storage
 from mxnum.lab.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import Markov, source_of
+from mxnum.lab.mlp.machine import check as check_machine
 from mxnum.lab.studies import report
 from mxnum.lab.studies.statistics import mean_interval, sign_flip
 from mxnum.lab.studies.study import Model, Study
@@ -37,7 +38,9 @@ class _LanguageModel(Model):
     first_seed, measure_every = 1, 50
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        errors.require(machine == "cpu", "machine", "'cpu' for language models", machine)
+        errors.require(machine in ("cpu", "cuda"), "machine", "'cpu' or 'cuda' for language models", machine)
+        if here and machine == "cuda":
+            check_machine(machine)
         errors.require(stack == 1, "stack", "1 for language models, which train one seed at a time", stack)
         for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
             errors.require(Path(text).is_file(), "text", "a file that is there", text)
@@ -48,6 +51,7 @@ class _LanguageModel(Model):
         run = train(
             task.configuration, seed, measure_every=task.measure_every,
             checkpoint=task.directory / f"checkpoint-{seed}.pt", report=lambda step, loss: tell(step),
+            device=task.machine,
         )  # fmt: skip
         if task.keeps_operands:
             storage.write_arrays(task.directory / f"seed-{seed}-operands.npz", operands_at_the_end(run))

@@ -270,7 +270,9 @@ def test_a_text_that_is_not_there_is_said_before_anything_runs(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("how", "told"), [({"machine": "cuda"}, "'machine' must be 'cpu'"), ({"stack": 2}, "'stack'")])
+@pytest.mark.parametrize(
+    ("how", "told"), [({"machine": "amx"}, "'machine' must be 'cpu' or 'cuda'"), ({"stack": 2}, "'stack'")]
+)
 def test_what_language_models_cannot_do_is_said_before_anything_runs(how, told, study, tmp_path):
     with pytest.raises(ValueError, match=f"^Argument {told}"):
         run_study(study, tmp_path / "runs", **how)

@@ -170,7 +170,9 @@ def test_first_seed_and_horizon(tmp_path):
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-SETTINGS = sorted(studies.FILES.glob("mlp/*.toml"))
+#: Studies whose settings are fixed, and which no GPU was there to run.
+WAITING = ("paper-pairs",)
+SETTINGS = sorted(path for path in studies.FILES.glob("mlp/*.toml") if path.stem not in WAITING)
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
