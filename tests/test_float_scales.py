@@ -242,7 +242,7 @@ REFUSED = {
     "not a number": (lambda: mx.quantize(X, "nvfp4", tensor_scale=float("nan")), "'tensor_scale' must be positive and finite, not nan."),
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),
-    "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be of no axes, or of 2"),
+    "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be without axes, or of 2"),
     "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out where blocks span rows"),
     "a sign": (lambda: mx.quantize(X, "nvfp4", scales=np.full((4, 4), 0x80, np.uint8)), "'scales' must be without a sign bit, not 128 at index (0, 0)"),
     "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),

@@ -99,8 +99,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ('{"weight_map": []}', "weight_map is a list, not a table"),
         # Regression: files in other folders were read, and file names that are numbers gave other
         # errors.
-        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is no file of its folder"),
-        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is no file of its folder"),
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not a file of its folder"),
+        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not a file of its folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
         (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
     ]:

@@ -155,9 +155,9 @@ CRAFTED = [
     (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot have an array of the shape of 'x'"),
     (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot have an array of the shape of 'x'"),
     (file_of({"x": entry("F4", [4], 0, 3)}, bytes(3)), "shape of 'x' does not fit"),
-    (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not where others end, at 8"),
+    (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not at 8, where"),
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
-    (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not where others end, at 0"),
+    (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
     (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
     # The safetensors library raises for these files, and so must this reader.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
