@@ -84,7 +84,7 @@ WRONG = [
     (lambda x: (quantize(x)[0], quantize(x)[1].T), r"\(5, 32\), .*must be of shape \(5, 1\), not \(1, 5\)"),
     (lambda x: (quantize(x)[0].T, quantize(x)[1]), r"must be of shape \(5, 32\) .*, not \(32, 5\)"),
     (lambda x: (quantize(x)[0].astype(float), quantize(x)[1]), "must be an array of integers or float4_e2m1fn"),
-    (lambda x: None, r"must give \(codes, scales\), not NoneType"),
+    (lambda x: None, r"must return \(codes, scales\), not NoneType"),
 ]
 
 

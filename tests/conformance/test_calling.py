@@ -90,5 +90,5 @@ def test_what_fits():
 def test_a_quantizer_gives_two_things():
     assert both([1, 2]) == (1, 2)
     for wrong in (None, (1, 2, 3), {"codes": 1, "scales": 2}, np.zeros((2, 4))):
-        with pytest.raises(TypeError, match=r"must give \(codes, scales\), not"):
+        with pytest.raises(TypeError, match=r"must return \(codes, scales\), not"):
             both(wrong)

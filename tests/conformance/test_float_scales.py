@@ -458,7 +458,10 @@ def test_the_reason_is_told():
         "and 352 (0x7B), at 1/2 - 4.69e-07 of the gap; nearest takes the nearer one: 320 (0x7A)."
     )
     assert "a tie, which goes to the even code: 320" in explain_scale(task, bits(2016), 1.0).sentence()
-    assert "is beyond the largest scale, which is taken: 448 (0x7E)" in explain_scale(task, bits(2689), 1.0).sentence()
+    assert (
+        "is beyond the largest scale, so the scale is the largest: 448 (0x7E)"
+        in explain_scale(task, bits(2689), 1.0).sentence()
+    )
     assert "= 448 is a scale; is the largest scale: 448" in explain_scale(task, bits(2688), 1.0).sentence()
     assert explain_scale(task, bits(0, 0), 1.0).sentence() == "no nonzero finite element: the scale is 0."
     assert "element 1 is inf, so the block is NaN: code 0x7F" in explain_scale(task, bits(1, np.inf), 1.0).rule

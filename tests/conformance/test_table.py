@@ -54,4 +54,4 @@ def test_the_page_says_what_is_not_installed(monkeypatch):
     assert text.startswith("# Conformance of other libraries")
     assert "## ml_dtypes" in text
     monkeypatch.setattr(libraries, "version", lambda library: None)
-    assert "It was not installed where this page was made." in page_of(["torch"])
+    assert "This library was not installed on the machine that made this page." in page_of(["torch"])

@@ -103,9 +103,9 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
     [
         (b"# rounding: rtz\n# rounding: rna\n3F800000 2\n", "have one line '# rounding: ...', not 'rtz' and 'rna'."),
         (b"# rounding = rtz\n3F800000 2\n", "must have a line '# rounding: rtz', not '# rounding = rtz'."),
-        (b"3F800000 2\n# rounding: rtz\n", "Line 7 must be a case or a comment, not '# rounding: rtz': one"),
+        (b"3F800000 2\n# rounding: rtz\n", "Line 7 must be a case or a comment, not '# rounding: rtz': the header"),
         (b"3F800000 2\n# rounding=rtz\n", "must have a line '# rounding: rtz', not '# rounding=rtz'."),
-        (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': one"),
+        (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': the"),
     ],
 )  # fmt: skip
 def test_what_a_header_states_counts_or_is_refused(lines, message):

@@ -1,4 +1,4 @@
-"""The operations whose answers are floats; dequantize, with the mistakes that it invites."""
+"""Operations whose answers are floats: the base class, and dequantize with its likely mistakes."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) -> Array:
-    """Return the right values at changed scales (of both operands in dots)."""
+    """Return a function that gives the right values at changed scales, of both operands in dots."""
     names = {"scale", "a_scale", "b_scale"} & set(inputs)
     others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
     return right_values(task, {**inputs, **others})
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each misreading of the smallest scale code or NaN."""
+    """Yield `(name, answer)` for each mistake in reading the smallest scale code or NaN."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
@@ -136,8 +136,8 @@ def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
 def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
     """Return `answer(task, inputs)`, which multiplies codes by factors of their scales.
 
-    `factor` makes the factors of the scale codes. `integer(code, sign)` reads the integer of a
-    code; without it, codes have their right values.
+    `factor` returns the factors for scale codes. `integer(code, sign)` returns the integer that a
+    code is read as; without `integer`, codes have their right values.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:

@@ -52,7 +52,7 @@ def test_infinity_that_does_not_saturate_is_named():
     report = judged(flips, "encode")
     assert report.problems == {
         "Nothing to draw": [
-            "2 of 36 cases in which nothing is to be drawn are wrong.",
+            "2 of 36 cases with one right answer are wrong.",
             "inf: got 4 (0x6), want 6 (0x7).",
             "-inf: got -4 (0xE), want -6 (0xF).",
         ]
