@@ -1,4 +1,4 @@
-"""On a GPU: the same bits as the CPU, and each kernel beside the device's own copy."""
+"""Check that a GPU gives the bits of the CPU, and time each kernel as a multiple of a copy."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: The number of elements from which kernels, not Python, take most of the time.
+#: The number of elements above which kernels take most of the time, and not Python.
 LARGE = 1 << 28
-#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
-#: written.
+#: Bytes that quantizing moves for each element: it reads a float32, and writes a code of one byte
+#: and 1/32 of a scale.
 _CODES = 5 + 1 / 32
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
@@ -59,7 +59,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield the device's properties, whether its bits are right, and how fast it is."""
+    """Yield the cells: the device's properties, comparisons of its bits, and times."""
     require()
     yield from _device(session)
     yield from _libraries(session)
@@ -83,7 +83,7 @@ def _device(session: Session) -> Cells:
         }
     before = session.known(DEVICE, "name", "device")
     if before is not None and before.text != found["name"]:
-        raise RuntimeError(f"What was interrupted ran on another device, {before.text}: leave out --resume.")
+        raise RuntimeError(f"The interrupted run was on another device, {before.text}: leave out --resume.")
     for row, text in found.items():
         yield DEVICE, Measurement(row, "device", text=text)
 
@@ -98,14 +98,16 @@ def _suite(session: Session) -> Cells:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        # Warnings of drivers must not be errors.
+        # Do not turn warnings of drivers into errors.
         options = ["-q", "-p", "no:benchmark", "-W", "default"]
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
             return Measurement(_TESTS, "passed", failed=f"not done after {_PATIENCE} s")
-        last = (done.stdout.strip().splitlines() or [done.stderr.strip() or "nothing was said"])[-1].strip("= ")
+        last = (done.stdout.strip().splitlines() or [done.stderr.strip() or "the process printed nothing"])[-1].strip(
+            "= "
+        )
         failed = done.returncode != 0
         return Measurement(_TESTS, "passed", text="" if failed else last, failed=last if failed else "")
 
@@ -130,9 +132,9 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 
 
 def _equality(session: Session) -> Cells:
-    """Compare every format with the CPU.
+    """Compare the bits of every format with the CPU.
 
-    On a GPU each comparison runs in a process of its own, since it compiles its own kernels.
+    On a GPU each comparison runs in a process of its own, since each compiles its own kernels.
     """
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
@@ -159,16 +161,18 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 
 @contextmanager
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """Yield a function that starts a function in another process and returns a wait for its result.
+    """Yield `start(function, ...)`, which runs a function in another process.
 
-    In the simulator the function runs in this process.
+    `start` returns a function that waits for the result. In the simulator the function runs in this
+    process.
     """
     from numba.cuda.core import config
 
     if config.ENABLE_CUDASIM:
         yield lambda run: run
         return
-    # One process for each cell: after an error of CUDA a process cannot use the GPU any more.
+    # Each cell has a process of its own, since after an error of CUDA a process can no longer use
+    # the GPU.
     pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         yield lambda run: pool.submit(run).result
@@ -177,7 +181,7 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
 
 
 def _processes() -> int:
-    """Return the number of worker processes; each needs up to three gigabytes, on host and GPU."""
+    """Return the number of worker processes; each needs 3 GB on the host and on the GPU."""
     return max(1, min(14, (os.cpu_count() or 1) - 2))
 
 
@@ -197,8 +201,8 @@ def _speed(session: Session) -> Cells:
 def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return the numbers on the GPU, a result array of the same size, and a function that copies.
 
-    CuPy's arrays are taken where it finds a GPU, since their memory comes from a pool. numba asks
-    the driver for memory at each call and gives it back in batches, for which everything waits.
+    Arrays are those of CuPy if it finds a GPU, since their memory comes from a pool. numba asks the
+    driver for memory at each call and frees memory in batches, which blocks all other work.
     """
     from numba import cuda
 
@@ -208,14 +212,14 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
         there = cupy.asarray(x)
         out = cupy.empty_like(there)
         return there, out, partial(out.data.copy_from_device_async, there.data, there.nbytes)
-    except Exception:  # not installed, or without a GPU, as in the simulator
+    except Exception:  # CuPy is not installed, or finds no GPU, as in the simulator
         there = cuda.to_device(x)
         out = cuda.device_array(x.shape, np.float32)
         return there, out, partial(out.copy_to_device, there)
 
 
 def _torchao(x: Any, column: str) -> Case:
-    """Return the conversion to codes by torchao's kernels, compiled by PyTorch."""
+    """Return a case for torchao's conversion to codes, compiled by PyTorch."""
     row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
     try:
         import torch
@@ -228,7 +232,7 @@ def _torchao(x: Any, column: str) -> Case:
 
 
 def _queued(call: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that starts several calls, then waits."""
+    """Return a function that queues several calls and then waits for all of them."""
     from numba import cuda
 
     def run() -> None:
