@@ -22,7 +22,7 @@ WIDE = "e4m3:block=128,scale=float32"
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_cases_without_compilation(seed):
-    """Check random cases of all modes, layouts and types without numba, which is slow to compile."""
+    """Check random cases of all modes, layouts and types without numba, to save time."""
     code = f"from tests.float_scale_cases import run_cases; run_cases({seed}, 150)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(

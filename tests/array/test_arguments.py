@@ -1,4 +1,4 @@
-"""Tests of arguments that are arrays; test_errors has the messages."""
+"""Tests of arguments that are arrays; tests/test_errors.py checks the messages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TASK = make_task("quantize", "mxfp4_e2m1")
 
 
 def test_what_was_answered_is_not_shared():
-    """A kernel may return the same array at each call, so answers must be copied."""
+    """Check that answers are copied, because a kernel may return the same array in each call."""
     task = make_task("encode", "mxfp4_e2m1")
     inputs = {name: column[:5] for name, column in next(cases(task)).items()}
     before = inputs["x"].copy()

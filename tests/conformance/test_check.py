@@ -40,7 +40,7 @@ def test_the_library_itself(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
 def test_dot_products_under_float_scales(fmt):
-    """One kernel of numpy is right; the other takes the first scale of a row for all blocks."""
+    """Check a right kernel, and one that uses the first scale of a row for all blocks."""
     blocks = mx.formats.get(fmt)
 
     def dot(a, a_scales, b, b_scales, of=slice(None)):
@@ -66,7 +66,7 @@ def test_stochastic():
 
 
 def test_the_classic_mistake_is_shrunk_to_the_number_below_a_power_of_two():
-    """A floating log2 gives 3 for 7.9999995."""
+    """Check that the smallest failing input of a float32 log2 is a number below a power of two."""
 
     def quantize(x):
         q = mx.quantize(x, "mxfp8_e4m3")
@@ -95,7 +95,7 @@ def test_ties_away_are_shrunk_to_a_tie():
 
 
 def test_without_hypothesis_the_report_says_that_the_search_needs_it(monkeypatch):
-    # Regression: without hypothesis, the line was missing silently.
+    # Regression: without hypothesis, the report silently had no line about the smallest input.
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(
@@ -135,7 +135,7 @@ def test_a_value_of_the_wrong_type():
 
 
 def test_why_the_smallest_input_is_missing(monkeypatch):
-    """Without hypothesis, or with a kernel that needs many cases, the report gives the reason."""
+    """Check that the report says why no smallest input was found."""
 
     def many_only(x):
         assert len(x) > 1000, "too few"

@@ -1,4 +1,4 @@
-"""Arrays of JAX come in, and answers are arrays of JAX."""
+"""Tests that functions accept arrays of JAX and return arrays of JAX."""
 
 from __future__ import annotations
 

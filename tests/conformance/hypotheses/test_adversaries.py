@@ -1,4 +1,4 @@
-"""Kernels that are subtly wrong, each with its verdict, and odd kernels that must pass.
+"""Tests that subtly wrong kernels get the right verdict, and that odd but right kernels pass.
 
 The wrong kernels have wrong numbers, shapes, types, widths or orders, or write into their
 arguments.
@@ -59,7 +59,7 @@ def drawn(x, words, **modes):
 
 
 def changed(kernel, change):
-    """Return a quantizer whose codes and scales are changed afterwards."""
+    """Return a quantizer whose right codes and scales are then changed."""
     return lambda *arguments: change(*kernel(*arguments))
 
 
@@ -104,7 +104,7 @@ def signed(codes, of_scales):
 
 
 def normal(codes):
-    """Return codes of E2M1 with ±0.5 replaced by zero."""
+    """Return E2M1 codes in which ±0.5 is replaced by zero."""
     return np.where(codes & 6, codes, codes & 8)
 
 
@@ -127,7 +127,7 @@ def compared_otherwise(rule, fraction, step):
 
 
 def from_five(x):
-    """Round 5 to 6: a comparison with >= instead of >."""
+    """Round 5 to 6, as a kernel does that compares with >= instead of >."""
     codes, of_scales = blocks(x)
     y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
     return np.where(y == 5, codes | 1, codes), of_scales
@@ -176,7 +176,7 @@ def scaled(y, of_scales):
 def times(codes, factors):
     """Multiply values of E2M1 by factors.
 
-    The product is NaN where a scale is NaN, or infinite while the element is zero.
+    A product is NaN if the scale is NaN, or if the scale is infinite and the element zero.
     """
     with np.errstate(all="ignore"):
         return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)
@@ -192,7 +192,7 @@ def pairwise(a, a_scales, b, b_scales):
 
 
 def in_order(dtype, a, a_scales, b, b_scales):
-    """Return sums of products in one type, with each step rounded to it."""
+    """Return sums of products in which each step is rounded to one type."""
     table = np.array(mx.formats.element("e2m1").values())
     with np.errstate(all="ignore"):
         left, right = (
@@ -219,7 +219,7 @@ def in_blocks(a, a_scales, b, b_scales):
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
-#: The mistake, the kernel, what the kernel claims, and the verdict.
+#: Cases: the mistake, the kernel, the modes that the kernel claims, and the verdict.
 WRONG = [
     # Bits, types and shapes
     ("upper nibble", lambda x: e2m1(x) | 0xA0, E2M1, "right codes with other bits above.*0xA4, which does not fit in 4"),
@@ -364,7 +364,7 @@ KERNELS = {"encode": e2m1, "quantize": blocks, "scale": scales, "dequantize": va
 
 @pytest.mark.parametrize("operation", KERNELS)
 def test_a_kernel_that_writes_into_its_arguments_is_judged_by_what_it_gives(operation):
-    """A kernel must not change the right answers by writing into its arguments."""
+    """Check that a kernel that writes into its arguments does not change the right answers."""
     task = {"operation": operation, "format": "mxfp4_e2m1", "shrink": False}
 
     def wipe(*arguments):

@@ -62,7 +62,7 @@ def test_groups_are_joined():
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 def test_a_maximum_that_misses_one_place_is_named(operation):
-    # Regression: the report named positions for wrong codes alone.
+    # Regression: the report named indices for wrong codes, but not for wrong scales.
     def kernel(x):
         seen = x.copy()
         seen[:, 14] = 0

@@ -13,7 +13,7 @@ from mxnum.conformance.stochastic.trial import judge_codes, judge_scales, judge_
 
 
 def judged(change, operation="quantize", accept=None, **modes):
-    """Return the report on a function whose codes and scales are right except for `change`."""
+    """Return the report on a function whose right codes and scales are altered by `change`."""
     task = make_task(operation, "mxfp4_e2m1", **modes)
 
     def function(x):
@@ -75,7 +75,7 @@ def test_wrong_scales_are_said_once():
 
 
 def test_what_is_no_code_is_said_to_be_none():
-    """Answers may be integers of any type; those that fit no code are counted separately."""
+    """Check that answers that are not codes, in any integer type, are reported as such."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
     # Regression: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code
     # 1.

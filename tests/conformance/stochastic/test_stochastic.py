@@ -29,7 +29,7 @@ def unseeded(x, generator=np.random.default_rng(7)):
 
 
 def by_floor(x, seed):
-    """Round up or down instead of away or toward zero, which is just as right."""
+    """Round up or down instead of away from or toward zero, which is right, too."""
     below, delta = kernels.fractions(x)
     up = np.where(np.signbit(x), 1 - delta, delta) > 1 - kernels.uniform(seed, x.shape)
     return kernels.signed(below + (up != np.signbit(x)) * (delta > 0), x)
@@ -92,7 +92,7 @@ def test_a_lost_minus_zero_is_a_choice():
     assert check_stochastic(without_minus_zero, **E2M1, bias=1 / 16, strict=True, accept="minus_zero").is_equal
 
 
-#: The mistake, the kernel, and the required text of the report by heading, for all headings.
+#: For each mistake: the kernel, and the text that the report must have under each heading.
 WRONG = {
     "1 - p": (
         kernels.plain(lambda d, x: 1 - d * (d > 0)),
