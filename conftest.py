@@ -1,4 +1,4 @@
-"""Configuration that tests and proofs share: tiers, reports of skips, garbage, scheduling."""
+"""Configuration of tests and proofs: tiers, reports of skips, garbage collection, scheduling."""
 
 import gc
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 
 pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled", "tests.browser"]
 
-# Compilers and collected tests make millions of objects that stay alive. Fewer garbage collections
-# save a twelfth of a run.
+# Compilers and collected tests make millions of objects that stay alive. Collecting garbage less
+# often saves a twelfth of the time of a run.
 gc.set_threshold(100_000, 50, 50)
 
 
@@ -21,7 +21,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return a scheduler that gives each worker neighbouring tests.
 
-    Neighbouring tests run the same loops, so that one worker compiles each loop.
+    Neighbouring tests run the same loops, so only one worker has to compile each loop.
     """
     if config.getoption("dist") != "load":
         return None

@@ -1,4 +1,4 @@
-"""Measurements that need a fresh process: first calls, and memory."""
+"""Measurements that need a fresh process: the time of first calls, and memory."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _first_calls() -> dict[str, Callable[[Any, Any], object]]:
     }
 
 
-#: The function that each line calls, by the name of the line.
+#: For each line of the table: the function whose first call is timed.
 FIRST_CALLS = _first_calls()
 
 
 def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str, float]:
-    """Return the seconds of imports one after the other, then of a first call.
+    """Return the seconds of successive imports, and of a first call after them.
 
-    `hidden` is an installed package that must look as if it were not.
+    The package `hidden` is made to look as if it were not installed.
     """
     if hidden is not None:
         sys.modules[hidden] = None  # type: ignore[assignment]
@@ -80,7 +80,8 @@ def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str
     return {lap: b - a for lap, a, b in zip(laps, times, times[1:], strict=False)}
 
 
-#: By the name of a line: how x is made from float32 values, and the function that is called.
+#: For each line of the table: a function that makes x from float32 values, and the function whose
+#: memory is measured.
 MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "quantize": (lambda x: x, lambda mx, x: mx.quantize(x, "mxfp8_e4m3")),
     "fake_quantize": (lambda x: x, lambda mx, x: mx.fake_quantize(x, "mxfp8_e4m3")),
@@ -99,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used beyond input and results, by tracemalloc and by the system."""
+    """Return the MiB used beyond input and results, as tracemalloc and the system count them."""
     import tracemalloc
 
     import mxnum as mx
@@ -115,7 +116,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak that the system has recorded
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20
@@ -125,7 +126,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
 
 
 def _status(field: str) -> int:
-    """Return the bytes in a field of the system's account of this process."""
+    """Return the bytes that a field of /proc/self/status states."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines[field].split()[0]) * 1024
 

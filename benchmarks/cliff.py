@@ -1,4 +1,4 @@
-"""Uncommon settings, each timed as a multiple of the common case, to find outliers."""
+"""Time uncommon settings as multiples of the common case, to find outliers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Function = Callable[[], object]
 LIMIT = 15.0
 DRAWN = 30
 
-#: The lines that have rows of their own in the tables.
+#: The common settings, each of which has a row of its own in the tables.
 COMMON = {
     *(f"rounding {rounding}" for rounding in ("rna", "rtz", "rtp", "rtn", "rto", "sr, seed=", "sr, random_bits=")),
     *(f"scale_rule {rule}" for rule in ("ceil", "even", "rceil")),
@@ -43,7 +43,7 @@ E3M4 = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bi
 E2M2 = mx.MXFormat(mx.ElementFormat("e2m2", exponent_bits=2, mantissa_bits=2, bias=1), block=32, name="user e2m2 x 32")
 INT6 = mx.MXFormat(mx.formats.element("int6:"), block=64, name="user int6 x 64")
 
-#: Formats beside the OCP ones, and the format whose common case they are compared with.
+#: Formats that are not in OCP MX, with the format whose common case is the baseline.
 OTHERS: dict[str | mx.MXFormat, str] = {
     "mxfp4_e3m0": "mxfp4_e2m1",
     "mxint4": "mxint8",
@@ -52,13 +52,13 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are
-#: compared with.
+#: Widths of integers that no OCP format has, and the OCP format that is the baseline, packed as
+#: well.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield functions as tables, choices as lines, formats as columns."""
+    """Yield the cells: a table for each function, a line for each choice, formats as columns."""
     one_thread()
     session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
     for size in session.sizes_or((1 << 20,), (1 << 16,)):
@@ -66,7 +66,7 @@ def measure(session: Session) -> Cells:
 
 
 def summed_up(cells: Cells, size: str) -> Cells:
-    """Yield common cells unchanged, and one line a table for all others."""
+    """Yield cells of common settings unchanged, and one line that sums up the other cells."""
     rest: dict[str, list[Measurement]] = {}
     for table, measurement in cells:
         if measurement.row in COMMON:
@@ -113,7 +113,7 @@ def _quantizing(function: Callable[..., object], x: Array, names: tuple[str, ...
 
 
 def _in_every_type(x: Array) -> dict[str, Array]:
-    """Return the same numbers in the types other than float32, by their names."""
+    """Return the same numbers in each type except float32, by the type's name."""
     return {name: x.astype(dtype) for name, dtype in TYPES.items()}
 
 
@@ -181,7 +181,7 @@ def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function
     yield "decode", q.dequantize, partial(mx.decode, q.codes, element)
 
 
-#: Types of input beside float32.
+#: Types of the input other than float32.
 TYPES: dict[str, Any] = {"float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 #: The lines of a quick run.
@@ -193,7 +193,7 @@ QUICK = (
 
 
 def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield a line's name, an array, and the keywords."""
+    """Yield for each line its name, an array, and keywords of the function."""
     rng = np.random.default_rng(seed + 1)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
@@ -250,7 +250,7 @@ def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield lines of values that the common case does not have."""
+    """Yield lines with values that do not occur in the common case."""
     flat = x.ravel()
     yield "zeros", np.zeros_like(x), {}
     yield "subnormal numbers", x * np.float32(1e-40), {}
@@ -264,7 +264,7 @@ def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _combinations(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield random combinations of settings, to find slow ones that nobody thought of."""
+    """Yield random combinations of settings, to find slow combinations that no line lists."""
     rng = np.random.default_rng(seed + 2)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
 
@@ -326,6 +326,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """Return most of `x` in rows whose length is no multiple of a block or a byte."""
+    """Return most of `x`, in rows whose codes fill neither whole blocks nor whole bytes."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

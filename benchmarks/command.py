@@ -1,4 +1,4 @@
-"""The command: runs the questions, shows progress, saves, prints, plots, writes the page."""
+"""The command: run the questions, show progress, save results, draw plots, write the page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from benchmarks.record import Answer, Result
 RESULTS = machine.ROOT / "benchmarks" / "results"
 PAGE = machine.ROOT / "docs" / "benchmarks.md"
 
-#: The saved results from which the page of the docs is made; those that do not exist are left out.
+#: The saved results from which the page of the docs is made, if they exist.
 PAGE_PARTS = ("results.json", "torch.json", "cuda.json")
 
-#: Seconds between two savings of a result within a question.
+#: Seconds after which the result of a question is saved again.
 SAVE_EVERY = 10.0
 
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse_size(text: str) -> int:
     """Return the number of elements in a text: ``4096``, ``2^24``, ``64K`` or ``16M``.
 
-    K, M and G are binary multiples.
+    K, M and G mean 2**10, 2**20 and 2**30.
     """
     try:
         if "^" in text:
@@ -98,15 +98,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
     parser.add_argument("--seed", type=int, default=1, help="of the input data (default: 1)")
     parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")
-    parser.add_argument("--resume", action="store_true", help="keep what an interrupted run has measured")
+    parser.add_argument("--resume", action="store_true", help="keep the measurements of an interrupted run")
     parser.add_argument(
         "--render",
         nargs="?",
         const="",
         metavar="FILE",
-        help="measure nothing: plots and page from a saved result, or the page of the docs from what is saved",
+        help="measure nothing: make plots and page from a saved result, or the page of the docs from all saved results",
     )
-    parser.add_argument("--cuda", action="store_true", help="ask what is measured on a GPU as well")
+    parser.add_argument("--cuda", action="store_true", help="also run the question that measures a GPU")
     return parser
 
 
@@ -130,7 +130,7 @@ def _asked(options: argparse.Namespace) -> list[str]:
 
 
 def _stem(asked: list[str], session: Session) -> str:
-    """Return the file name to save under; only a full run is `results`."""
+    """Return the file name for the result: `results` for a run of all questions."""
     if session.quick:
         return "quick"
     if set(asked) >= set(_default_questions()):
@@ -161,7 +161,7 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 def _take_earlier(result: Result, path: Path) -> None:
     """Keep the answers of an earlier run of the same sources, machine and settings.
 
-    A question that the earlier run did not finish keeps the cells that were measured.
+    A question that the earlier run did not finish continues with the cells that it measured.
     """
     if not path.exists():
         return
@@ -207,7 +207,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
                     saved = monotonic()
             answer.finished = True
         except KeyboardInterrupt:
-            print("\ninterrupted; what was measured is kept, --resume goes on", file=sys.stderr)
+            print("\ninterrupted; measurements are kept, and --resume continues", file=sys.stderr)
             return True
         finally:
             progress.end()
@@ -219,7 +219,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """Progress of a question: one changing line on a terminal, else a line every 30 seconds."""
+    """The progress of a question: one changing line on a terminal, else a line every 30 seconds."""
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -229,7 +229,7 @@ class _Progress:
         print(head, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def show(self, what: str) -> None:
-        """Show what was measured last."""
+        """Show the last measurement."""
         self.count += 1
         if self.live:
             line = f"{self.head} {self.count}: {what}"
@@ -248,8 +248,8 @@ class _Progress:
 def _publish(result: Result, path: Path) -> None:
     """Draw plots and write the page of results.
 
-    The page lies beside the saved result. If the result is one of `PAGE_PARTS`, the page of the
-    docs is written instead.
+    The page is saved in the folder of the result. If the result is one of `PAGE_PARTS`, the page of
+    the docs is written instead.
     """
     paths = _plot_paths(result, path)
     drawn = {}
@@ -262,7 +262,7 @@ def _publish(result: Result, path: Path) -> None:
                 if plots.draw(table, measurements, plot):
                     drawn[answer.name, table.key] = plot
     for old in path.parent.glob(f"{path.stem}_*.svg"):
-        if old not in drawn.values():  # left by an earlier run
+        if old not in drawn.values():  # remove a plot of an earlier run
             old.unlink()
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE
@@ -275,7 +275,7 @@ def _publish(result: Result, path: Path) -> None:
 
 
 def write_docs_page(folder: Path, target: Path) -> None:
-    """Write the page of the docs from the saved results and their plots, each question once."""
+    """Write the page of the docs from the saved results and plots, with each question once."""
     parts: list[page.Part] = []
     answered: set[str] = set()
     for path in (folder / name for name in PAGE_PARTS):
@@ -287,7 +287,7 @@ def write_docs_page(folder: Path, target: Path) -> None:
 
 
 def _plot_paths(result: Result, path: Path) -> dict[tuple[str, str], Path]:
-    """Return the path for the plot of each table, also of tables that are not drawn."""
+    """Return the path of each table's plot, also for tables that have no plot."""
     return {
         (answer.name, key): path.with_name(f"{path.stem}_{answer.name}_{key}.svg")
         for answer in result.answers

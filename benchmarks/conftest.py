@@ -1,4 +1,4 @@
-"""Does for the pytest-benchmark cases what `python -m benchmarks` does before numpy is loaded."""
+"""Limit libraries to one thread before numpy is loaded, as `python -m benchmarks` does."""
 
 import benchmarks
 

@@ -1,4 +1,4 @@
-"""The common case: the six OCP formats, blocks of 32 along rows of float32, to nearest even."""
+"""Time the common case: six OCP formats, blocks of 32 along rows of float32, to nearest even."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
 exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
 
-#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an
-#: element.
+#: The goal for each line, for arrays in DRAM and in the second-level cache. Goals of packed codes
+#: depend on the bits of an element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -29,14 +29,14 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 4 bits": 0.62,
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
-#: In the second-level cache, by count: a block of 32 takes 36 vector instructions, two a cycle,
-#: while a copy moves 256 bytes in about 9 cycles (2.0), and the call takes as long as the copy of
-#: 64K elements (1.2).
+#: The goal in the second-level cache is counted. A block of 32 takes 36 vector instructions, two a
+#: cycle, while a copy moves the same 256 bytes in about 9 cycles: 2.0 times. The fixed cost of a
+#: call is that of copying 64K elements: 1.2 times.
 GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 
 def measure(session: Session) -> Cells:
-    """Yield a table a size: conversions as lines, formats as columns."""
+    """Yield the cells: a table for each size, a line for each conversion, formats as columns."""
     one_thread()
     for size in session.sizes_or((DRAM, L2), (1 << 20, L2)):
         x = normal(size, session.seed)

@@ -66,7 +66,7 @@ def device_of(session: Session) -> Cells:
         }
     before = session.known(DEVICE, "name", "device")
     if before is not None and before.text != found["name"]:
-        raise RuntimeError(f"What was interrupted ran on another device, {before.text}: leave out --resume.")
+        raise RuntimeError(f"The interrupted run was on another device, {before.text}: leave out --resume.")
     for row, text in found.items():
         yield DEVICE, Measurement(row, "device", text=text)
 
@@ -78,14 +78,16 @@ def _suite(session: Session) -> Cells:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        # Warnings of drivers must not be errors.
+        # Do not turn warnings of drivers into errors.
         options = ["-q", "-p", "no:benchmark", "-W", "default"]
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
             return Measurement(_TESTS, "passed", failed=f"not done after {_PATIENCE} s")
-        last = (done.stdout.strip().splitlines() or [done.stderr.strip() or "nothing was said"])[-1].strip("= ")
+        last = (done.stdout.strip().splitlines() or [done.stderr.strip() or "the process printed nothing"])[-1].strip(
+            "= "
+        )
         failed = done.returncode != 0
         return Measurement(_TESTS, "passed", text="" if failed else last, failed=last if failed else "")
 
@@ -110,9 +112,9 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 
 
 def _equality(session: Session) -> Cells:
-    """Compare every format with the CPU.
+    """Compare the bits of every format with the CPU.
 
-    On a GPU each comparison runs in a process of its own, since it compiles its own kernels.
+    On a GPU each comparison runs in a process of its own, since each compiles its own kernels.
     """
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
@@ -139,16 +141,18 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 
 @contextmanager
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """Yield a function that starts a function in another process and returns a wait for its result.
+    """Yield `start(function, ...)`, which runs a function in another process.
 
-    In the simulator the function runs in this process.
+    `start` returns a function that waits for the result. In the simulator the function runs in this
+    process.
     """
     from numba.cuda.core import config
 
     if config.ENABLE_CUDASIM:
         yield lambda run: run
         return
-    # One process for each cell: after an error of CUDA a process cannot use the GPU any more.
+    # Each cell has a process of its own, since after an error of CUDA a process can no longer use
+    # the GPU.
     pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         yield lambda run: pool.submit(run).result
@@ -157,5 +161,5 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
 
 
 def _processes() -> int:
-    """Return the number of worker processes; each needs up to three gigabytes, on host and GPU."""
+    """Return the number of worker processes; each needs 3 GB on the host and on the GPU."""
     return max(1, min(14, (os.cpu_count() or 1) - 2))

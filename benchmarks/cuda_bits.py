@@ -1,4 +1,4 @@
-"""Comparisons of the bits of a GPU with those of the CPU; each can run in a process of its own."""
+"""Compare the bits of a GPU with those of the CPU; a comparison can run in its own process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from benchmarks import data
 from mxnum import formats
 
 SCALES = (0, 1, 90, 127, 128, 170, 253, 254)
-#: An iterator over (count of numbers, their description, result of the GPU, result of the CPU).
+#: An iterator of (number of numbers, description, result of the GPU, result of the CPU).
 Pairs = Iterator[tuple[int, str, Any, Any]]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One cell: a kind of comparison in a format."""
+    """A comparison, one cell of a table: a kind of comparison, and a format."""
 
     kind: str
     format: str
-    #: Random numbers for each combination, and patterns of a sweep.
+    #: The count of random numbers for each combination, and of bit patterns in a sweep.
     count: int
     patterns: int
     seed: int
 
     def run(self) -> tuple[int, str]:
-        """Return how many numbers were compared, and what differs, in words, or ""."""
+        """Return the count of compared numbers, and a description of the differences or ""."""
         compared = 0
         for count, what, got, want in KINDS[self.kind](self):
             if not _are_equal(got, want):
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
-    """Yield all comparisons, those that take longest first."""
+    """Yield all comparisons; those that take longest come first."""
     for kind in KINDS:
         for name in formats.names():
             if kind == "random" or formats.get(name).scale.power_of_two:
@@ -68,7 +68,7 @@ def _are_equal(got: Any, want: Any) -> bool:
 
 
 def _random(given: Comparison) -> Pairs:
-    """Compare random bits in blocks of like magnitude, each rounding, type and layout in turn."""
+    """Compare random numbers in blocks of similar magnitudes, with every rounding."""
     place = formats.names().index(given.format)
     powers = formats.get(given.format).scale.power_of_two
     layouts: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"block_shape": (4, 8)}, {"block_size": 100})
@@ -91,9 +91,9 @@ def _random(given: Comparison) -> Pairs:
 
 
 def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Any:
-    """Return numbers of neighbouring magnitudes in each row, with random bit patterns among them.
+    """Return rows of numbers with similar magnitudes, and random bit patterns among them.
 
-    So there are a NaN, an infinity or a subnormal number anywhere.
+    The random patterns include NaNs, infinities and subnormal numbers.
     """
     fmt = formats.FLOATS[dtype]
     as_dtype = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
@@ -179,7 +179,7 @@ KINDS: dict[str, Callable[[Comparison], Pairs]] = {
 
 @dataclass(frozen=True)
 class Library:
-    """One library: how arrays get to a GPU (perhaps on a stream) and back, and new streams."""
+    """A library: functions that copy arrays to a GPU and back, and make streams."""
 
     kind: type
     there: Callable[[Any, Any], Any]
@@ -230,9 +230,9 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """Compare arrays of a library; return as `Comparison.run` does.
+    """Compare arrays of a library, and return the same as `Comparison.run`.
 
-    Raise ImportError where the library is not installed or finds no GPU.
+    Raise ImportError if the library is not installed or finds no GPU.
     """
     package, make = LIBRARIES[name]
     if importlib.util.find_spec(package) is None:

@@ -1,4 +1,4 @@
-"""Input data: seeded, the same for every question, and named by its number of elements."""
+"""Make the input data: seeded, equal for all questions, and named by the number of elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAM, L2 = 1 << 24, 1 << 16
 def shape(size: int) -> tuple[int, int]:
     """Return the shape of a matrix of that many elements.
 
-    It is as square as rows of whole blocks of 32 allow.
+    The matrix is as square as possible with whole blocks of 32 in a row.
     """
     rows = 1 << ((size.bit_length() - 1) // 2)
     while size % (32 * rows):
@@ -45,6 +45,6 @@ def size_name(size: int) -> str:
 def one_thread() -> None:
     """Limit mxnum to one thread.
 
-    `benchmarks.__main__` limits the libraries that read their environment.
+    `benchmarks.__main__` limits the libraries that read the number of threads from the environment.
     """
     numba.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The common settings beside an earlier version of the sources, each version in its own process."""
+"""Compare the speed of an earlier version of the sources, each version in its own process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ over that of the other, of several pairs of processes, since where a process fin
 a line says otherwise: float32, E4M3, blocks of 32 along rows, rounding to nearest even, floor scales."""
 
 Function = Callable[[], object]
-#: The number of pairs of processes, and the largest number of elements for which each call makes
+#: The number of pairs of processes, and the largest number of elements for which a call makes
 #: new arrays.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: Goals: one for the common set, and others for lines that may cost more.
+#: The goal of most lines, and the goals of lines that may cost more.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
-#: Keywords of quantizing by a line's name, for lines that need no more.
+#: For each line that needs nothing else: the keywords of the quantizing function.
 _OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"format": name} for name in OCP},
     **{f"blocks of {size}": {"block_size": size} for size in (16, 64, 128)},
@@ -48,7 +48,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "packed, 4 bits": {"format": "mxfp4_e2m1", "packed": True},
     "packed, 6 bits": {"format": "mxfp6_e2m3", "packed": True},
 }
-#: By a line's name: a function that returns the same numbers in another type or layout.
+#: For each line: a function that returns the same numbers in another type or layout.
 _ARRAYS: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda x: x.astype(ml_dtypes.bfloat16),
     "float64": lambda x: x.astype(np.float64),
@@ -62,12 +62,12 @@ _FEWER = (
     *OCP, "columns, blocks of 32", "tiles 32 × 32", "rounding rtz", "rounding sr, seed=", "bfloat16", "Fortran order",
     "packed, 4 bits",
 )  # fmt: skip
-#: The lines that are measured, by the number of elements.
+#: The lines that are measured for each number of elements.
 _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (_E4M3,)}
 
 
 def functions(size: int, line: str, seed: int) -> dict[str, Function]:
-    """Return the functions to time, by the column that shows them.
+    """Return the functions to time, by the name of the column.
 
     `line` names the settings, or the type or layout of the input.
     """
@@ -81,8 +81,8 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
     q, dtype = mx.quantize(x, **options), x.dtype.name
     of_codes: dict[str, Any] = {}
     into: dict[str, Any] = {}
-    # Large results are written to the same arrays: new pages of memory can cost as much as the
-    # loops.
+    # Large results are always written to the same arrays, since new pages of memory can cost as
+    # much as the loops.
     if size > SMALL:
         of_codes, into = {"out": q}, {"out": np.empty_like(x)}
     found: dict[str, Function] = {"quantize": partial(mx.quantize, x, **options, **of_codes)}
@@ -105,7 +105,7 @@ def _normal(size: int, seed: int) -> Array:
 
 
 def require() -> None:
-    """Raise ValueError unless there is another version."""
+    """Raise ValueError unless the checkout of another version is given."""
     place = Path(os.environ.get(_PLACE, ""))
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
         raise ValueError(f"The question 'earlier' needs {_PLACE}, the path of a checkout: git worktree add PATH COMMIT")
@@ -159,7 +159,7 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer questions in the process of a version.
 
-    A question prepares a line and returns its columns, or times calls of one of them.
+    A question either prepares a line, whose columns are the answer, or times calls of one column.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
@@ -182,7 +182,7 @@ def serve(checkout: str) -> None:
 
 
 def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session) -> Cells:
-    """Measure a line of the table."""
+    """Yield the cells of a line of the table."""
     found: dict[str, list[float]] = {}
     try:
         for _ in range(1 if session.quick else PAIRS):
@@ -202,7 +202,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
     """Return the ratios of the times of both versions, one for each round.
 
-    Rounds alternate the order of the versions and take some milliseconds each.
+    The order of the versions alternates from round to round. A round takes some milliseconds.
     """
     earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))

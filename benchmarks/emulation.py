@@ -1,7 +1,8 @@
-"""MX emulated with tensor operations, after the algorithm published with the microxcaling library.
+"""Emulate MX with tensor operations, by the algorithm published with the microxcaling library.
 
-It is a yardstick, written for the comparison: a shared exponent by a floating logarithm, elements
-scaled by it, each rounded by its own exponent, and scaled back, all in float32 on whole tensors.
+This emulation is a baseline, written for the comparison. It finds the shared exponent with a
+float32 logarithm, scales the elements, rounds each by its own exponent, and scales back. Each step
+is a float32 operation on whole tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ BLOCK = 32
 
 
 def fake_quantize(x: Any, element: ElementFormat, rounding: str) -> Any:
-    """Return the quantized values of a contiguous torch tensor whose last axis whole blocks fill.
+    """Return the quantized values of a contiguous torch tensor with whole blocks in its last axis.
 
     `rounding` is "nearest" or "even".
     """

@@ -1,4 +1,4 @@
-"""The conditions of a measurement: machine, versions, state of the sources, and other load."""
+"""Describe the conditions of a measurement: machine, versions, commit, other load."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def describe() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with ``+`` where they differ from it.
+    """Return the commit of the sources, followed by ``+`` if files differ from it.
 
-    It is "" outside a checkout.
+    Return "" outside a checkout.
     """
     head = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--", "mxnum", "benchmarks/*.py")
@@ -45,14 +45,14 @@ def commit() -> str:
 
 
 def available_bytes() -> int | None:
-    """Return the memory that can be had without swapping; None where the system does not say."""
+    """Return the memory that is available without swapping; None if the system does not say."""
     kibibytes = _meminfo("MemAvailable")
     return None if kibibytes is None else kibibytes * 1024
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Processor time of the whole machine and of this program, in seconds, since they started."""
+    """Processor time of the machine and of this program, in seconds since each was started."""
 
     total: float
     busy: float
@@ -61,7 +61,7 @@ class Clock:
 
 
 def clock() -> Clock | None:
-    """Return the times now; None where the system does not say."""
+    """Return the current processor times; None if the system does not say."""
     try:
         with open("/proc/stat") as file:
             fields = [int(field) for field in file.readline().split()[1:9]]
@@ -76,10 +76,7 @@ def clock() -> Clock | None:
 
 
 def quietness(start: Clock | None, end: Clock | None) -> dict[str, float]:
-    """Return the shares of the processors' time that others took between two times.
-
-    The others are other programs, and the hypervisor.
-    """
+    """Return the shares of processor time of other programs and the hypervisor."""
     if start is None or end is None or end.total <= start.total:
         return {}
     total = end.total - start.total

@@ -1,4 +1,4 @@
-"""NVFP4 by the exact definition and in the arithmetic of software stacks, beside their packages."""
+"""Time NVFP4, exact and in the arithmetic of software stacks, and the stacks' own packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield times against a copy, then times of packages against our own."""
+    """Yield times as multiples of a copy, then times of packages as multiples of mxnum's."""
     one_thread()
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
         x = normal(size, session.seed)

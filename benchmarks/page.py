@@ -1,4 +1,4 @@
-"""The page of results in the docs, made from a saved result and from nothing else."""
+"""Write the page of results in the docs, from a saved result alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: If other programs take more than this share of the processors' time, the numbers are a smoke
-#: test.
+#: If other programs take more than this share of the processors' time, the page calls the numbers a
+#: smoke test.
 LOADED = 0.05
 
 HEAD = """# Benchmarks
@@ -27,12 +27,12 @@ No results are recorded yet: `python -m benchmarks` measures and writes this pag
 """
 
 
-#: A result, and by question and table the paths of the plots that exist.
+#: A result, and the paths of the plots that exist, by question and table.
 Part = tuple[Result, Mapping[tuple[str, str], Path]]
 
 
 def write(parts: Sequence[Part], target: Path) -> None:
-    """Write the page; plots are referred to by their paths relative to it."""
+    """Write the page; it refers to plots by their paths relative to the page."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text(parts, target.parent), encoding="utf-8")
 
@@ -78,7 +78,7 @@ def _machine(result: Result) -> str:
 
 
 def _goals(result: Result) -> str:
-    """Return a table of how many measurements have a goal and miss it."""
+    """Return a table that counts the measurements with a goal, and those that miss it."""
     lines = ["| Question | measured | with a goal | that miss it | failed |", "| --- | ---: | ---: | ---: | ---: |"]
     for answer in result.answers:
         found = list(answer.measurements())
@@ -90,20 +90,20 @@ def _goals(result: Result) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """Return what a reader must know before believing a number."""
+    """Return the warnings that a reader needs before reading numbers."""
     found = []
     others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
     if not result.quietness:
-        found.append("This system does not say whether anything else ran at the time.")
+        found.append("This system does not say whether other programs ran at the same time.")
     elif others > LOADED or stolen > LOADED:
         found.append(
             f"**A smoke test, not a measurement**: while this ran, other programs took {others:.0%} of the processors' "
             f"time and the hypervisor {stolen:.0%}."
         )
     if not result.is_finished:
-        found.append("The run was interrupted: some questions are missing or not finished.")
+        found.append("The run was interrupted, so some questions are missing or not finished.")
     if result.settings["quick"]:
-        found.append("A quick run: few rounds, small arrays.")
+        found.append("This was a quick run, with few rounds and small arrays.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Other libraries, side by side: float32 to MX and back, and whether they agree."""
+"""Compare other libraries: the time of float32 to MX and back, and the values."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ difference is not in itself an error: ties away from zero is another mode, and w
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 
-#: The number of elements that are compared.
+#: The number of elements whose values are compared.
 SAMPLE = 1 << 16
 
 Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield times, then values."""
+    """Yield the cells with times, then the cells with differing values."""
     one_thread()
     peers = {name: dict(_peers(name)) for name in ELEMENTS}
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
@@ -98,9 +98,9 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield a line's name with a function, the reason to skip it, and a divisor of the length.
+    """Yield for each line its name, a function, a reason to skip it, and a divisor.
 
-    The function is given that part of the array.
+    The function gets 1/divisor of the array.
     """
     torch = _missing("torch")
     yield "mxnum, fake_quantize", (lambda x: mx.fake_quantize(x, name), "", 1)
@@ -120,7 +120,7 @@ def _missing(package: str) -> str:
 
 
 def _scales(x: Array, name: str) -> tuple[Array, Array]:
-    """Return the array in blocks of 32, and each block's power of two by the floor rule."""
+    """Return the array in blocks of 32, and the power of two of each block by the floor rule."""
     blocks = x.reshape(-1, 32)
     _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
     emax = mx.formats.get(name).element.emax

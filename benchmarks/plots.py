@@ -1,4 +1,4 @@
-"""A plot for each table, from the saved measurements."""
+"""Draw a plot for each table from the saved measurements."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from benchmarks.record import Measurement, Table
 from mxnum.output import palette
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart, each with a marker of its
-#: own.
+#: The colours of Okabe and Ito, which colour-blind readers can tell apart, each with its own
+#: marker.
 STYLES = (
     (palette.BLUE, "o"), (palette.VERMILION, "s"), (palette.GREEN, "^"), (palette.PURPLE, "D"), (palette.SKY, "v"),
     (palette.ORANGE, "P"), (palette.BLACK, "X"), ("#999999", "*"),
 )  # fmt: skip
 
 
-#: Tables with more lines than this are drawn smaller.
+#: Plots of tables with more lines than this are drawn smaller.
 MANY = 40
 
 
 def draw(table: Table, measurements: list[Measurement], path: Path) -> bool:
-    """Write an SVG of a table if it has something to show; return True if it had."""
+    """Write an SVG of a table; return False if the table has nothing to draw."""
     shown = [m for m in measurements if m.median]
     if table.plot == "none" or not shown:
         return False
@@ -59,7 +59,7 @@ def _spread(m: Measurement) -> tuple[float, float, float]:
 
 
 def _dots(axis: Any, shown: list[Measurement]) -> None:
-    """Draw a line a row, a marker a column, whiskers over the quartiles, a tick at each goal."""
+    """Draw a row as a line with a marker for each column, whiskers at quartiles, ticks at goals."""
     rows = list(dict.fromkeys(m.row for m in shown))
     columns = _columns(shown)
     step = 0.7 / max(1, len(columns))
@@ -87,7 +87,7 @@ def _dots(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _curve(axis: Any, shown: list[Measurement]) -> None:
-    """Draw a line a column over the sizes, with the quartiles shaded."""
+    """Draw each column as a curve over the sizes, with the quartiles shaded."""
     for i, (column, cells) in enumerate(_columns(shown).items()):
         colour, marker = STYLES[i % len(STYLES)]
         xs = [m.x for m in cells]
@@ -102,7 +102,7 @@ def _curve(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Label an axis 1, 2, 5, 10 instead of powers of ten; 1, 10, 100 where there are many."""
+    """Label an axis 1, 2, 5, 10 instead of by powers of ten; if it is long, 1, 10, 100."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_data_interval()

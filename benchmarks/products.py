@@ -1,4 +1,4 @@
-"""Products of matrices with a defined accumulation, and a linear layer, against float32 BLAS."""
+"""Time matrix products with a defined accumulation, and a linear layer, against float32 BLAS."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ TEXT = """The baseline is numpy's float32 product of matrices of the same shapes
 quantized beforehand, unless a line says otherwise. `exact` has no goal; it is measured on smaller matrices, against
 float32 products of the same size."""
 
-#: Goals of `block` at 1024 × 1024 × 1024, by the instructions for integers. By count, 16 sums over
-#: a block of 32 take 12 instructions with VNNI where float32 takes 32, and packing adds a
-#: twentieth. Vectors of float64, which E4M3 needs, have half of the lanes of float32 (2.0), and a
-#: block adds four instructions for eight sums (0.2). E5M2 has no goal.
+#: Goals of `block` at 1024 × 1024 × 1024, by the processor's instructions for integers. The goals
+#: come from counting instructions: with VNNI, 16 sums over a block of 32 take 12 instructions,
+#: where float32 takes 32, and packing adds a twentieth. Vectors of float64, which E4M3 needs, have
+#: half as many lanes as float32 (2.0), and each block adds four instructions for eight sums (0.2).
+#: E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
-#: `sequential` takes the instructions of BLAS, and one for each element that is packed: 3 % more at
-#: this size. Half as much goes to four times the bytes of codes that are written and read, and to
-#: the search for NaN.
+#: `sequential` takes the instructions of BLAS, and one instruction for each element that is packed:
+#: 3 % more at this size. Another 1.5 % goes to writing and reading float32 numbers, which have four
+#: times the bytes of codes, and to the search for NaN.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 
 def measure(session: Session) -> Cells:
-    """Yield matrices, vectors, a layer."""
+    """Yield the cells for products of matrices, products of vectors, and a layer."""
     one_thread()
     edge, small = (256, 64) if session.quick else (1024, 192)
     yield from _matrices(edge, ("block", "sequential", "blas"), session)
@@ -45,7 +46,7 @@ def measure(session: Session) -> Cells:
 
 
 def _pairs(quick: bool) -> tuple[tuple[str, str | None], ...]:
-    """Return the formats of the two operands; None stands for float32."""
+    """Return pairs of formats of the two operands; None means float32."""
     same = tuple((name, name) for name in (*OCP, "mxint4", "nvfp4"))
     mixed = (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp8_e4m3", None))
     return (same[0], same[4], mixed[0]) if quick else same + mixed
@@ -98,7 +99,7 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
     yield from session.compare(table, sgemm, Case("np.copyto of both instead", "total", copy))
 
 
-#: Shapes of the operands: lengths that are no multiples of a tile, few rows, long sums, batches.
+#: Shapes of the operands: lengths that do not fill tiles, few rows, long sums, batches.
 SHAPES = (
     ((1000, 1013), (1013, 999)),
     ((1, 1024), (1024, 1024)),
@@ -159,7 +160,7 @@ def _layer(edge: int, session: Session) -> Cells:
 
 
 def _six_quantizations(function: Any, arrays: tuple[Array, ...], name: str) -> None:
-    """Quantize each operand along each of its axes: every product sums along another one."""
+    """Quantize each operand along both axes, since each product sums along another axis."""
     for array in arrays:
         function(array, name, axis=1)
         function(array, name, axis=0)

@@ -1,8 +1,8 @@
-"""The questions, and the session that each of them measures with.
+"""Define the questions, and the session with which each question measures.
 
-A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared with
-what, and a function ``measure(session)`` that yields a table and a measurement at a time. To add
-one, write the module and name it in `NAMES`.
+A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared, and a
+function ``measure(session)``, which yields pairs of a table and a measurement. To add a question,
+write its module and name it in `NAMES`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 from benchmarks import timing
 from benchmarks.record import Measurement, Table
 
-#: The questions in the order in which they are asked. One whose module does not exist is left out.
+#: The questions in the order in which they run; questions without a module are left out.
 NAMES = (
     "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda",
     "cuda_speed", "earlier",
@@ -30,27 +30,27 @@ Cells = Iterator[tuple[Table, Measurement]]
 
 
 class Question(Protocol):
-    """The interface of a question's module."""
+    """The interface of a module that is a question."""
 
     TITLE: str
     TEXT: str
 
     def measure(self, session: Session) -> Cells:
-        """Yield tables and measurements, one at a time.
+        """Yield pairs of a table and a measurement, one at a time.
 
-        An interrupted run so keeps those before.
+        An interrupted run keeps the measurements that were yielded.
         """
 
 
 @dataclass(frozen=True)
 class Case:
-    """Something to time against a baseline: one cell of a table."""
+    """A function to time against a baseline, for one cell of a table."""
 
     row: str
     column: str
-    #: None if it cannot be run, for the reason in `skipped`.
+    #: None if the case cannot run, for the reason in `skipped`.
     run: Callable[[], object] | None
-    #: The share of the baseline's work that the case does.
+    #: The work of the case, as a share of the baseline's work.
     share: float = 1.0
     limit: float | None = None
     skipped: str = ""
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    """The settings of a run: how thorough it is."""
+    """The settings of a run, which say how thorough it is."""
 
     quick: bool = False
     #: Element counts to use in place of a question's own.
@@ -69,34 +69,34 @@ class Session:
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3
-    #: The measurements that an interrupted run has of this question, by table, row and column.
+    #: The measurements of an interrupted run for this question, by table, row and column.
     earlier: Mapping[tuple[str, str, str], Measurement] = field(default_factory=dict)
 
     @classmethod
     def quickly(cls, sizes: tuple[int, ...] | None = None, seed: int = 1) -> Session:
-        """Return the settings of a smoke test: a few rounds each."""
+        """Return the settings of a smoke test, which has few rounds."""
         return cls(quick=True, sizes=sizes, seed=seed, rounds=5, seconds=0.1, least=2)
 
     def sizes_or(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the sizes to measure at."""
+        """Return the sizes given by the user, or else those of a full or quick run."""
         return self.sizes or (quick if self.quick else full)
 
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
-        """Compare each case with the baseline.
+        """Yield the ratio of each case's time to the baseline's.
 
-        An error in one is recorded and does not end the others.
+        An error in one case is recorded, and the following cases still run.
         """
         for case in cases:
             yield self.cell(table, case.row, case.column, partial(self._measured, baseline, case))
 
     def known(self, table: Table, row: str, column: str) -> Measurement | None:
-        """Return what an interrupted run has measured, or None."""
+        """Return the measurement of a cell by an interrupted run, or None."""
         return self.earlier.get((table.key, row, column))
 
     def cell(
         self, table: Table, row: str, column: str, measure: Callable[[], Measurement]
     ) -> tuple[Table, Measurement]:
-        """Return a cell, measured unless it is known."""
+        """Return a cell; measure it only if no interrupted run has."""
         return table, self.known(table, row, column) or measure()
 
     def _measured(self, baseline: timing.Function, case: Case) -> Measurement:

@@ -1,4 +1,4 @@
-"""The record of a run: measurements by table, tables by question, written and read as JSON."""
+"""The record of a run, written and read as JSON: questions have tables, and tables measurements."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ LAYOUT = 1
 
 @dataclass(frozen=True)
 class Table:
-    """A table of measurements, and how it is drawn."""
+    """A table of measurements, and the kind of its plot."""
 
     key: str
     title: str
-    #: The unit of the numbers, for a heading and an axis.
+    #: The unit of the numbers, which a heading and an axis show.
     unit: str
-    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over
-    #: `Measurement.x`. ``none``.
+    #: ``dots``: a line for each row, with a marker for each column. ``curve``: a curve for each
+    #: column over `Measurement.x`. ``none``: no plot.
     plot: str = "dots"
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One cell: a median with quartiles, or a text, or the reason why there is nothing."""
+    """One cell: a median with quartiles, a text, or the reason why nothing was measured."""
 
     row: str
     column: str
@@ -35,33 +35,33 @@ class Measurement:
     low: float | None = None
     high: float | None = None
     repetitions: int = 0
-    #: The goal: at most this.
+    #: The goal: the median should be at most this number.
     limit: float | None = None
-    #: The result, where it is no number.
+    #: The result, if it is not a number.
     text: str = ""
-    #: The reason why it was not measured.
+    #: The reason why nothing was measured.
     skipped: str = ""
-    #: The error it ended with.
+    #: The error with which the measurement ended.
     failed: str = ""
-    #: Its position on the horizontal axis of a curve.
+    #: The position of the measurement on the horizontal axis of a curve.
     x: float | None = None
 
     @property
     def is_above_limit(self) -> bool:
-        """True if it misses its goal."""
+        """True if the measurement misses its goal."""
         return self.limit is not None and self.median is not None and self.median > self.limit
 
 
 @dataclass
 class Answer:
-    """Everything measured for one question."""
+    """All measurements for one question."""
 
     name: str
     title: str
     text: str
     tables: dict[str, tuple[Table, list[Measurement]]] = field(default_factory=dict)
     finished: bool = False
-    #: The duration, so that the next run can be planned.
+    #: The duration of the question, to plan the next run.
     seconds: float = 0.0
 
     def add(self, table: Table, measurement: Measurement) -> None:
@@ -85,7 +85,7 @@ class Result:
     machine: dict[str, Any]
     settings: dict[str, Any]
     answers: list[Answer] = field(default_factory=list)
-    #: Shares of the processors' time that others took, see `machine.quietness`.
+    #: Shares of the processors' time that other programs took; see `machine.quietness`.
     quietness: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -105,7 +105,7 @@ class Result:
 
 
 def save(result: Result, path: Path) -> None:
-    """Write a result; the file is replaced in one step."""
+    """Write a result; an existing file is replaced in one step."""
     layout = {
         "benchmarks": LAYOUT,
         "finished": result.is_finished,
@@ -156,9 +156,9 @@ def load(path: Path) -> Result:
 
 
 def _compact(measurement: Measurement) -> dict[str, Any]:
-    """Return the fields of a measurement that hold something.
+    """Return the fields of a measurement that are not empty.
 
-    Numbers have five digits, which is more than they are good for.
+    Numbers are rounded to five digits, which is more than their accuracy.
     """
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value
@@ -168,7 +168,7 @@ def _compact(measurement: Measurement) -> dict[str, Any]:
 
 
 def _lines(layout: dict[str, Any]) -> str:
-    """Return JSON with one measurement a line, so that two results can be compared line by line."""
+    """Return JSON with one measurement per line, so that results can be compared by line."""
     cells: list[str] = []
     for question in layout["questions"]:
         for table in question["tables"]:

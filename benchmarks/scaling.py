@@ -1,4 +1,4 @@
-"""From one block to gigabytes: the cost of a call and of an element, and the memory it takes."""
+"""Measure the cost of a call and of an element from one block to gigabytes, and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "mxfp8_e4m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield time by size, the fixed cost, memory."""
+    """Yield the cells: time by size, the fixed cost of a call, and memory."""
     one_thread()
     yield from _by_size(session)
     yield from _fixed(session)
@@ -49,8 +49,8 @@ def _by_size(session: Session) -> Cells:
     for size in session.sizes_or(FULL, QUICK):
         row = size_name(size)
         free = machine.available_bytes()
-        if free is not None and 14 * size > free:  # x, out, codes, new codes, and a reserve
-            reason = "more memory than there is"
+        if free is not None and 14 * size > free:  # the bytes of x, out, codes and new codes, and a reserve
+            reason = "more memory than the machine has"
             for table in (flat, beside):
                 for column in reference:
                     yield table, Measurement(row, column, skipped=reason, x=size)

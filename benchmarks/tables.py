@@ -1,4 +1,4 @@
-"""Measurements as tables of text, for the terminal and for the page of the docs."""
+"""Write measurements as tables of text, for the terminal and for the page of the docs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Grid = list[list[str]]
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with three digits, which is more than a noisy machine is good for."""
+    """Return a number as text with three digits, which is more than the accuracy of timing."""
     if value == int(value) and abs(value) < 1000:
         return str(int(value))
     if abs(value) >= 100:
@@ -20,7 +20,7 @@ def number(value: float, digits: int = 3) -> str:
 def cell(measurement: Measurement, mark: str = "*") -> str:
     """Return ``1.02 (0.99–1.1)``: the median and the quartiles.
 
-    A mark surrounds a median above its goal.
+    A median above its goal is marked.
     """
     m = measurement
     if m.skipped or m.failed or m.median is None:
@@ -34,13 +34,13 @@ def cell(measurement: Measurement, mark: str = "*") -> str:
 
 
 def _beyond(median: float, limit: float) -> str:
-    """Return a median above its goal, with enough digits to show that it is."""
+    """Return a median above its goal, with enough digits to show that it exceeds the goal."""
     texts = (number(median, digits) for digits in range(3, 9))
     return next((text for text in texts if text != number(limit)), number(median))
 
 
 def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
-    """Return a heading and a line a row; the last column holds the goals, if there are any."""
+    """Return a heading and a line for each row; the last column has the goals, if there are any."""
     rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
     cells = {(m.row, m.column): m for m in measurements}
     goals = {row: _goal([m for m in measurements if m.row == row]) for row in rows}
@@ -63,7 +63,7 @@ def _goal(row: list[Measurement]) -> str:
 
 
 def remarks(measurements: list[Measurement]) -> list[str]:
-    """Return remarks that do not fit into cells: misses, gaps, errors."""
+    """Return remarks that do not fit into cells: missed goals, skipped cases, errors."""
     found = []
     limited = [m for m in measurements if m.limit is not None and m.median is not None]
     above = [m for m in limited if m.is_above_limit]

@@ -1,8 +1,8 @@
-"""pytest-benchmark cases for developers: how long the parts take while they are being changed.
+"""Cases for pytest-benchmark, with which developers time the functions that they change.
 
-``python -m pytest benchmarks`` runs them; the default test command does not. Times are for
-comparing two states of the sources on one machine (``--benchmark-autosave``,
-``--benchmark-compare``); nothing here asserts one.
+``python -m pytest benchmarks`` runs these cases; plain ``pytest`` does not. Compare the times of
+two states of the sources on one machine (``--benchmark-autosave``, ``--benchmark-compare``). No
+test asserts a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several threads: the speed they gain, and a check that every bit stays the same."""
+"""Measure the speed that several threads gain, and check that every bit stays the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rows that end in short blocks."""
 
 
 def measure(session: Session) -> Cells:
-    """Yield each function at each number of threads."""
+    """Yield the cells: each function with each number of threads, then comparisons of bits."""
     most: int = numba.config.NUMBA_NUM_THREADS
     powers = [1 << power for power in range(1, most.bit_length()) if 1 << power < most]
     counts = [*powers, most] if most > 1 else []
@@ -31,7 +31,7 @@ def measure(session: Session) -> Cells:
         if counts:
             yield from _times(table, normal(size, session.seed), counts, session)
         else:
-            yield table, Measurement("any", "2 threads", skipped="one core only, or NUMBA_NUM_THREADS=1")
+            yield table, Measurement("any", "2 threads", skipped="there is one core only, or NUMBA_NUM_THREADS=1")
     if counts:
         yield from _sameness(counts, session)
     numba.set_num_threads(most)
@@ -70,7 +70,7 @@ def _by_keyword(x: Array, count: int) -> object:
 
 
 def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
-    """Yield a line's name, and a function of the number of threads."""
+    """Yield for each line its name and a function of the number of threads."""
     q, a = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(x[:512], "mxfp8_e4m3")
     wide = x.astype(np.float64)
     calls: dict[str, Callable[[], object]] = {

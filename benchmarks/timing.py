@@ -1,7 +1,9 @@
-"""Ratios of times: two functions alternate in one process, so that what slows one slows the other.
+"""Measure ratios of times of two functions, which alternate in one process.
 
-Machines are noisy and differ, so no time is reported by itself. A round runs both functions, in
-alternating order, and gives one ratio; the median of the ratios and their quartiles are kept.
+Other load on the machine then slows both functions alike.
+
+A time alone is not reported, since machines differ and are noisy. A round runs both functions, in
+alternating order, and gives one ratio. The result is the median of the ratios and their quartiles.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: The least time of one timing: it makes as many calls as that takes. Shorter timings would measure
-#: the clock and the call.
+#: The shortest time that is measured. A timing makes as many calls as this takes, since a shorter
+#: time would mostly be that of the clock and the call.
 SHORTEST_NS = 1_000_000
-#: The baseline takes at least a quarter of the function's time, up to this.
+#: The baseline is timed for a quarter of the function's time, but at most for this long.
 LONGEST_BASELINE_NS = 50_000_000
 
 
@@ -43,7 +45,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def timed(function: Function, calls: int = 1) -> int:
-    """Return the nanoseconds for that many calls."""
+    """Return the nanoseconds that `calls` calls take."""
     start = perf_counter_ns()
     for _ in range(calls):
         function()
@@ -51,10 +53,10 @@ def timed(function: Function, calls: int = 1) -> int:
 
 
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
-    """Return the time of `function` over that of `baseline`, once a round.
+    """Return the time of `function` divided by that of `baseline`, for each round.
 
-    There are `least` to `rounds` rounds: no further one is begun after `seconds`. A first call of
-    each is not counted: it may compile.
+    There are `least` to `rounds` rounds; after `seconds` no further round begins. The first call of
+    each function may compile, so it is not timed.
     """
     baseline()
     function()
@@ -83,7 +85,7 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
 def _timed(function: Function, calls: int, is_short: bool) -> int:
     """Return the nanoseconds for a number of calls.
 
-    If calls are short, one more runs before them: it takes the caches back from the other function.
+    If calls are short, an extra call runs first, to bring the function's data back into the caches.
     """
     if is_short:
         function()

@@ -1,4 +1,4 @@
-"""Emulated training in PyTorch: the cost of a step beside one of float32."""
+"""Time a step of emulated training in PyTorch as a multiple of a float32 step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROWS = {"linear": "Linear 1024 × 4096, 2,048 tokens", "transformer": "transfor
 
 
 def measure(session: Session) -> Cells:
-    """Yield each model with each recipe."""
+    """Yield the cells: each model with each recipe."""
     table = Table("torch_step", "A training step", "× the step in float32")
     try:
         import torch
@@ -67,7 +67,7 @@ def measure(session: Session) -> Cells:
         mxt.emulate(model, "mxfp8_e4m3", filter=lambda name, module: False)
         yield from session.compare(table, baseline, Case(row, "left alone", _step(model, x), limit=1.05))
         theirs = _microxcaling(torch, x) if name == "linear" else None
-        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "its modules are other ones"
+        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "it has no modules for this model"
         for cell in session.compare(table, baseline, Case(row, "microxcaling", theirs, skipped=skipped)):
             yield cell
             added = cell[1].median

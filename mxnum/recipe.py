@@ -1,4 +1,4 @@
-"""Recipes: the tensors that training rounds, and how. Every program that trains reads them."""
+"""Recipes: which tensors training rounds, and how. Every training program of mxnum reads them."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ class Operand:
     mxfp4_e2m1 rceil
     """
 
-    #: An MX format, "bfloat16", or None.
+    #: An MX format, "bfloat16", or None for no rounding.
     format: str | None = None
-    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the
-    #: released code, which takes its maximum over the wrong axis.
+    #: A rule for the format's scales, or None for the format's default rule. "released_bump" is the
+    #: bump of the code that the authors of arXiv 2506.20752 released, which takes its maximum over
+    #: the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
     #: The length of a block; None for the format's own.
     block_size: int | None = None
-    #: How the error e = Q(x) - x of gamma and beta is applied, in `mxnum.lab.mlp` alone. The value
-    #: used is, for "quantize": x + e; "random_sign": x + e, where e has a fresh random sign for
-    #: each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e, where
-    #: e is permuted among the features at each step; "clamp": x cut off where the format saturates,
-    #: and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
+    #: How the error e = Q(x) - x of gamma and beta is applied; only `mxnum.lab.mlp` reads this. The
+    #: value that replaces x is, for "quantize": x + e; "random_sign": x + e, where e has a fresh
+    #: random sign for each element and step (no bias, the same size); "one_sided": x - |e|;
+    #: "shuffle": x + e, where e is permuted among the features at each step; "clamp": x cut off
+    #: where the format saturates, and not rounded; "grid": x rounded to a multiple of `step`,
+    #: without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: True gives the error the root mean square, layer by layer, that the floor rule's error has in
-    #: the same format, to nearest. "clamp" then cuts where its error has that size; other errors
-    #: are scaled.
+    #: If True, the error gets, layer by layer, the root mean square of the error of the floor rule
+    #: in the same format with rounding to nearest. Errors are scaled to that size; "clamp" cuts off
+    #: at the magnitude where its error has that size.
     matched: bool = False
     #: The rows and columns of tiles that share a scale, instead of blocks along the summed axis.
-    #: Both products of a weight then use the same numbers.
+    #: With tiles, the forward and the backward product of a weight use the same rounded numbers.
     block_shape: tuple[int, int] | None = None
     #: None, or "hadamard": blocks of 16 along the summed axis are first multiplied by an orthogonal
     #: matrix. Both operands of a product use the same matrix, so the exact product does not change.
@@ -103,7 +105,7 @@ class Operand:
 
     @property
     def mx_format(self) -> MXFormat:
-        """The MX format as an object. Raises ValueError for float32 and bfloat16."""
+        """The MX format as an object; reading it raises ValueError for float32 and bfloat16."""
         if self.format in (None, "bfloat16"):
             raise ValueError(f"Operand {str(self)!r} has no MX format.")
         return formats.get(self.format)
@@ -114,7 +116,7 @@ class Operand:
         return self.format not in (None, "bfloat16") and self.error != "grid"
 
     def keywords(self, axis: int) -> dict[str, Any]:
-        """Return the keywords of `mxnum.quantize` for blocks along that axis."""
+        """Return keywords with which `mxnum.quantize` rounds this operand in blocks along `axis`."""
         options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
@@ -136,7 +138,7 @@ class Operand:
 def plain(operand: Operand) -> str | dict[str, Any]:
     """Return the value that `Operand.of` reads back as this operand.
 
-    It is "float32", the name of a format if nothing else is set, or a dictionary.
+    The value is "float32", or the name of a format if nothing else is set, or a dictionary.
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:
@@ -150,7 +152,7 @@ BFLOAT16 = Operand("bfloat16")
 
 @dataclass(frozen=True)
 class Recipe:
-    """The tensors that training rounds, and how. The default is float32 throughout.
+    """A recipe: which tensors training rounds, and how. The default is float32 throughout.
 
     A matrix product takes its operands quantized along the axis that is summed: weights and
     activations along the input features in the forward pass; activations and output gradients along
@@ -170,20 +172,21 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: Output gradients in the product that gives the input's gradient. They are rounded alike in
-    #: the product that gives the weight's gradient, unless `gradients_for_weights` is given.
+    #: Output gradients in the product that gives the input's gradient. The product that gives the
+    #: weight's gradient rounds output gradients in the same way, unless `gradients_for_weights` is
+    #: given.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
     vector: Literal["float32", "bfloat16"] = "float32"
-    #: The rounding of `vector`: "rne", or "rna" as in the released code.
+    #: The rounding of `vector`: "rne", or "rna" as in the code released with arXiv 2506.20752.
     vector_rounding: Literal["rne", "rna"] = "rne"
     #: True if `vector` rounds the input and output of the activation.
     round_activation: bool = True
-    #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
+    #: Output gradients in the product that gives the weight's gradient. None: as in `gradients`.
     gradients_for_weights: Operand | None = None
-    #: The matrix unit that adds products; None for sums of torch. `accumulate` of the caller comes
-    #: first. Only `mxnum.torch` reads this and `unit_backward`.
+    #: The matrix unit whose sums of products are emulated; None for torch's own sums. The caller's
+    #: argument `accumulate` overrides it. Only `mxnum.torch` reads `unit` and `unit_backward`.
     unit: str | None = None
     #: The matrix unit of the two products of the backward pass; None for `unit`.
     unit_backward: str | None = None
@@ -219,8 +222,8 @@ class Recipe:
         """Return a recipe with one format for weights, activations and gradients, in both passes.
 
         `layer_norm` is the operand for gamma and beta ("float32" does not round them); by default
-        they are in the format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in
-        `format`. Other keywords are those of `Operand`.
+        gamma and beta have the same format. With ``vector="bfloat16"``, "float32" means bfloat16 in
+        `format` and `layer_norm`. Other keywords are those of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -231,7 +234,7 @@ class Recipe:
     def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
         """Return a recipe that papers or vendors use; see `names`.
 
-        `format` replaces the format that they use.
+        `format` replaces the format of that recipe.
         """
         entry = NAMED[errors.choose("name", name, tuple(NAMED))]
         return entry.make(entry.format if format is None else format)
@@ -264,7 +267,7 @@ class Recipe:
         return cls.uniform(value, layer_norm=FLOAT32)
 
     def but(self, **changes: Any) -> Recipe:
-        """Return a copy with other values.
+        """Return a copy of the recipe with other values of some fields.
 
         >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
         'mxfp8_e5m2'
@@ -272,16 +275,16 @@ class Recipe:
         return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """Return the recipe with a backward pass in float32, or in bfloat16 with `vector`."""
+        """Return the recipe with a backward pass in float32, or in bfloat16 if `vector` is bfloat16."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
     def weights_only(self) -> Recipe:
-        """Return a recipe that rounds the weights of products as here, and nothing else."""
+        """Return a recipe that rounds the weights of products as this one does, and nothing else."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
-        """Describe the recipe in one line; operands that are alike are named together.
+        """Describe the recipe in one line, in which operands with equal rounding are named together.
 
         >>> print(Recipe.named("bfloat16"))
         bfloat16; vector operations in bfloat16
@@ -305,16 +308,16 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from float32, as JSON and TOML store them.
 
-        An operand with nothing but a format is the format's name.
+        An operand that sets nothing but a format is stored as the format's name.
         """
         unusual = _unusual(self, Recipe())
         return {name: plain(value) if isinstance(value, Operand) else value for name, value in unusual.items()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
-        """Return the recipe that a table of `to_dict` describes.
+        """Return the recipe that a table from `to_dict` describes.
 
-        Operands are names of formats or tables; ``uniform`` sets all operands.
+        The table has a format's name or a table for each operand; ``uniform`` sets all operands.
 
         >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
         mxfp8_e4m3; gamma, beta float32
@@ -354,7 +357,7 @@ Format = str | MXFormat
 
 
 class Named(NamedTuple):
-    """A recipe as a function of its format, made when a caller asks for it."""
+    """A named recipe, as a function that makes it for a format."""
 
     make: Callable[[Format], Recipe]
     #: The format that the source uses.
@@ -387,14 +390,15 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     return Recipe(weights, along, weights, turned, stochastic, gradients_for_weights=turned_too)
 
 
-#: Tiles that span every tensor: one scale for each.
+#: The shape of a tile so large that each tensor is one tile with one scale.
 _WHOLE = (1 << 30, 1 << 30)
 
 
 def _hopper_fp8(format: Format) -> Recipe:
     """Make the recipe of FP8 with a scale for each tensor, on Hopper.
 
-    Gradients are E5M2. The backward products promote, as use_split_accumulator does.
+    Gradients are E5M2. The products of the backward pass add partial sums in float32, as
+    TransformerEngine's use_split_accumulator does.
     """
     of_gradients = "e5m2:scale=float32" if format == _FP8 else format
     forward, backward = (Operand.of({"format": f, "block_shape": _WHOLE}) for f in (format, of_gradients))
@@ -405,7 +409,7 @@ def _hopper_fp8(format: Format) -> Recipe:
 def _deepseek_v3(format: Format) -> Recipe:
     """Make DeepSeek-V3's recipe, with scales for 1 x 128 and 128 x 128 elements.
 
-    Activations and gradients have 1 x 128, weights 128 x 128 elements a scale.
+    Activations and gradients have a scale for each 1 x 128 elements, weights for each 128 x 128.
     """
     weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
     return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
@@ -417,12 +421,12 @@ NAMED = {
     "bfloat16": Named(
         lambda _: Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16"),
         "mxfp8_e4m3",
-        "Operands and results of products, and vector operations, in bfloat16: the baseline of arXiv 2506.20752.",
+        "Operands and results of products, and vector operations, are in bfloat16: the baseline of arXiv 2506.20752.",
     ),
     "uniform": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16"),
         "mxfp8_e4m3",
-        "Everything in one format, layer norm too, and vector operations in bfloat16: arXiv 2506.20752.",
+        "All operands, layer norm included, are in one format, and vector operations in bfloat16: arXiv 2506.20752.",
     ),
     "forward only": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16").forward_only(),
@@ -432,12 +436,12 @@ NAMED = {
     "bfloat16 activations": Named(
         lambda format: Recipe(Operand.of(format), weights_backward=Operand.of(format), vector="bfloat16"),
         "mxfp8_e4m3",
-        "The second mitigation of arXiv 2506.20752: activations, gradients and layer norm in bfloat16.",
+        "The second mitigation of arXiv 2506.20752: activations, gradients and layer norm are in bfloat16.",
     ),
     "weights only": Named(
         lambda format: Recipe.uniform(format).weights_only(),
         "mxfp4_e2m1",
-        "Weights alone, as stored by formats for inference (gpt-oss: MXFP4 weights).",
+        "Only weights are rounded, as in formats for inference (gpt-oss has MXFP4 weights).",
     ),
     "microxcaling": Named(
         _microxcaling,

@@ -14,12 +14,12 @@ from proofs import ledger
 from proofs.runner import Collection, check_all, choose, collect
 from proofs.theorem import Outcome, Theorem
 
-#: Seconds between two writings of the ledger in a run.
+#: Seconds after which a run writes the ledger again.
 SAVED_EVERY = 120.0
 
 
 class Progress:
-    """Progress shown on the terminal: failures at once, otherwise one line that is updated."""
+    """The progress on the terminal: a line for each failure, and one line that is updated."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -79,7 +79,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None, get: Callable[[], Collection] = collect) -> int:
     """Check theorems and return the exit status.
 
-    It is 0 if all are proved, 1 if any is not, 2 for arguments that make no sense.
+    The exit status is 0 if all theorems are proved, 1 if any is not, 2 for wrong arguments.
     """
     options = parse(arguments)
     collection = get()

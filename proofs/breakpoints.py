@@ -1,8 +1,8 @@
-"""Check kernels at every breakpoint of their exact reference, for every scale code.
+"""Check kernels at every breakpoint of the exact reference, for every scale code.
 
-Between two neighbouring breakpoints the reference is constant. A kernel that is monotone and right
-at both ends of such a stretch is right on all of it. So, with the monotonicity theorem, a few
-hundred inputs per scale stand for all of them.
+Between two neighbouring breakpoints the reference is constant. A monotone kernel that is right at
+both ends of such an interval is right in the whole interval. Monotonicity is a theorem, so a few
+hundred inputs for each scale suffice.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Words at the ends, the half and the middle of the range; the third has bits above the thirty that
-#: count.
+#: Random words at the ends, the half and the middle of the range; the third has bits above the
+#: thirty that are used.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 
 def landmarks(source: Float) -> list[int]:
-    """Return the magnitudes where a type changes its nature.
+    """Return the special magnitudes of a type.
 
-    They are zero, subnormal and normal extremes, infinity and NaNs.
+    These are zero, the smallest and largest subnormal and normal numbers, infinity and NaNs.
     """
     normal = 1 << source.fraction_bits
     return [
@@ -34,7 +34,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """Return an array [scale, i] of magnitude patterns: around every breakpoint, and landmarks."""
+    """Return an array [scale, i] of magnitude patterns: at and near breakpoints, and landmarks."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]
@@ -59,7 +59,7 @@ def check_encode(
     unsigned = [row.astype(f"u{float_type.bits // 8}") for row in magnitudes]
     unsigned[1] |= unsigned[1].dtype.type(float_type.sign_bit)
     patterns = np.concatenate(unsigned, axis=1)
-    # The 256th scale code is NaN: code 0 whatever the input.
+    # The 256th scale code is NaN, which gives code 0 for every input.
     patterns = np.concatenate([patterns, patterns[:1]])
     right = np.concatenate([right, np.zeros_like(right[:1])])
     rows = loops.encode_rows(machine, source, element, rounding, overflow, random)

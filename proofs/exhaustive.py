@@ -1,15 +1,16 @@
-"""The loops of the definition against exact rationals, for every float32 pattern.
+"""Check the loops of the definition against exact rationals, for every float32 pattern.
 
-Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types
-under every scale code and on every code of the decoders; the float32 loops, compiled as users get
-them, at the same breakpoints. Full tier: the compiled loops over all 2**32 float32 patterns, all
-16-bit patterns under all scales, all codes, and the float64 breakpoints.
+The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
+types under every scale code, and on every code that is decoded. It also runs the float32 loops,
+compiled as users get them, at the same breakpoints. The full tier runs the compiled loops over all
+2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
+breakpoints.
 
     python -m proofs --tier full --only sweep/
 
-runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records
-what has finished. A theorem about a loop is recorded with the loop's source too: a change to it
-makes the ledger stale.
+runs the sweeps alone. An interrupted sweep continues where it stopped; `sweeps.json` records the
+sweeps that have finished. The record of a theorem about a loop includes the loop's source, so a
+change to the loop makes the record stale.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
-#: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
+#: Scale codes that are swept for rne in addition to 127: the ends, and the neighbours of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits
-#: must not count.
+#: Random words of the stochastic sweeps: the ends, the half, and a word from the middle whose
+#: two top bits must be ignored.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -44,8 +45,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. That fast loops compute the same is a theorem about their
-#: formulations, and tested.
+#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, say that
+#: fast loops compute the same.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -75,7 +76,7 @@ def overflows(element: str) -> tuple[str, ...]:
 
 
 def encodings() -> Iterator[tuple[str, str, str]]:
-    """Yield (element, rounding, overflow), rne first."""
+    """Yield (element, rounding, overflow); rne comes first."""
     for rounding in ROUNDINGS:
         for element in ELEMENTS:
             for overflow in overflows(element):
@@ -88,7 +89,7 @@ def subnormal_scale(element: str) -> int:
 
 
 def theorems() -> list[Theorem]:
-    """Return the fast checks, then the sweeps in the order in which they are worth running."""
+    """Return the fast checks, and then the sweeps, the most useful sweeps first."""
     return [*_breakpoint_theorems(), *_decode_theorems("definition"), *_scale_theorems(), *sweep_theorems()]
 
 
@@ -131,7 +132,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Another bit count would compile the same alignment again.
+    # Loops are checked for 30 random bits only: another number of bits would need another
+    # compilation, and differs only in the alignment of the word.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
@@ -155,7 +157,7 @@ def _encode_theorem(
 def _check_once(
     name: str, checks: tuple[Callable[[], tuple[int, str]], ...], recorded_loop: Callable[[], Any] | None
 ) -> Outcome:
-    """Run all of the checks, and record the outcome where the loop to be hashed is given."""
+    """Run all checks; if `recorded_loop` is given, record the outcome with the loop's hash."""
     started = time.perf_counter()
     count, problem = 0, ""
     for check in checks:
@@ -247,7 +249,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and the loop."""
+        """Return a function that encodes consecutive patterns, and the compiled loop in it."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -288,7 +290,7 @@ class ScaleTask:
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
-    """Yield (task, scalar kernel, statement), the most wanted first."""
+    """Yield (task, scalar kernel, statement), the most useful task first."""
     first_word = {True: SWEPT_WORDS[0], False: None}
     for element, rounding, overflow in encodings():
         yield _encode_task(element, rounding, overflow, random=first_word[rounding == "sr"])
@@ -323,7 +325,7 @@ def _sweep_theorem(task: EncodeTask | ScaleTask, kernel: Callable[..., Any], sta
 
 
 def check_sweep(task: EncodeTask | ScaleTask) -> Outcome:
-    """Run or continue a sweep, and enter it in the record."""
+    """Run or continue a sweep, and record it when it has finished."""
     state = sweeps.run(task.sweep())
     sweeps.add_to_record(task.name, state)
     if state.first_mismatch is not None:

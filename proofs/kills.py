@@ -1,11 +1,11 @@
-"""Find by trial which theorems notice which mutants. A theorem that notices none proves little.
+"""Find by trial which theorems notice which mutants; a theorem that notices none proves little.
 
     python -m proofs.kills [--only PATTERN]
 
 plants each mutant in turn in every module that uses the changed factories, states the theorems
 anew, and checks those about the kernel that the mutant is tried on. A theorem notices a mutant if
-it cannot be proved of it: refuted, or left open by a solver that meets a wrong kernel. The result
-is `kills.json`, which the ledger reads.
+the solver refutes it for the mutant, or cannot prove it. The result is `kills.json`, which the
+ledger reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORD = Path(__file__).with_name("kills.json")
 
 
 def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
-    """Return the mutants that each theorem family notices; an empty list casts doubt on the family.
+    """Return the mutants that each family of theorems notices; a list may be empty.
 
     A family is the first part of a theorem's name.
     """
@@ -46,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Plant the mutant and return one theorem per family that fails about the mutant's kernel."""
+    """Plant the mutant, and return a theorem of each family that fails for its kernel."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -60,9 +60,9 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Plant the mutant in every module that uses it, for one block.
+    """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    These are the modules of the scalar definition and of the theorems.
+    These are modules of the scalar definition and of the theorems.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -88,16 +88,16 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Import everything that stating theorems imports.
+    """Import all modules that stating theorems imports.
 
-    A module first imported while a mutant is planted would keep the mutant.
+    A module that is first imported while a mutant is planted would keep the mutant.
     """
     for _ in _stated():
         pass
 
 
 def _stated() -> Iterator[Theorem]:
-    """Yield the fast theorems of `proofs.theorems`, stated now."""
+    """Yield the fast theorems of `proofs.theorems`, stated anew."""
     for module in pkgutil.iter_modules(proofs.theorems.__path__):
         for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
             if theorem.tier == "fast":
@@ -109,13 +109,13 @@ def _family(theorem: Theorem) -> str:
 
 
 def read() -> dict[str, list[str]]:
-    """Return the last recorded result."""
+    """Return the recorded result of the last run."""
     found: dict[str, list[str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try all mutants, or print what a selection gives; return 1 if a family notices nothing."""
+    """Try all mutants, or print results of a selection; return 1 if a family notices nothing."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"

@@ -1,8 +1,8 @@
-"""The ledger: what was proved, about which code, by which solver, on which assumptions.
+"""The ledger: what was proved, about which code, by which solver, with which assumptions.
 
 ``ledger.json`` records the last outcome of every theorem beside a hash of its text and of the code
-it is about; ``LEDGER.md`` is rendered from it. A record whose hashes no longer fit is stale, and a
-test fails on it.
+it is about; ``LEDGER.md`` is rendered from these records. A record whose hashes no longer fit is
+stale, and a test fails for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proofs.theorem import Outcome, Theorem
 RECORD = Path(__file__).with_name("ledger.json")
 KILLS = Path(__file__).with_name("kills.json")
 PAGE = Path(__file__).with_name("LEDGER.md")
-#: Packages whose version a verdict depends on.
+#: Packages whose versions a verdict depends on.
 TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "numba-cuda")
 
 TRUSTED = (
@@ -90,15 +90,15 @@ def versions() -> dict[str, str]:
 
 
 def same_tools(recorded: dict[str, str]) -> bool:
-    """Return True if the recorded tools are those installed.
+    """Return True if the recorded versions of tools are the installed ones.
 
-    A tool that is absent here does not count: theorems about PTX alone need it.
+    A tool that is not installed is ignored, since only theorems about PTX need it.
     """
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
 
 def text_hash(theorem: Theorem) -> str:
-    """Return a hash of what the theorem says: name, sentence, hypotheses, kernels."""
+    """Return a hash of the theorem's text: its name, statement, hypotheses and kernels."""
     return _digest([theorem.name, theorem.statement, *map(str, theorem.hypotheses), "|", *map(str, theorem.kernels)])
 
 
@@ -127,7 +127,7 @@ def _fingerprint(value: Any) -> str:
     for name, inner in sorted([*closure, *used], key=lambda item: item[0]):
         inner = _plain(inner)
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
-        if is_code and inner is value:  # a recursive function is hashed already
+        if is_code and inner is value:  # a recursive function, which is being hashed
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes that code uses, in functions inside it too."""
+    """Yield the names of globals and attributes in code and in the functions inside it."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -150,7 +150,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True if `repr` fully describes a value: number, name, format, or table of these."""
+    """Return True if `repr` describes a value fully: a number, name, format, or table of these."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
@@ -159,7 +159,7 @@ def _is_constant(value: Any) -> bool:
 def _text(value: Any) -> str:
     """Return the `repr` of a constant, with fingerprints for functions in a tuple.
 
-    The `repr` of a function would have its address.
+    The `repr` of a function would contain the function's address.
     """
     if isinstance(value, tuple) and any(isinstance(each, FunctionType) for each in value):
         return _digest([_fingerprint(each) for each in value])
@@ -205,15 +205,12 @@ def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
 
 
 def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
-    """Return True if a record is about the present text and code of a theorem."""
+    """Return True if a record is about the current text and code of a theorem."""
     return bool(record["text"] == text_hash(theorem) and record["code"] == code_hash(theorem.functions))
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Return the theorems without a record of a proof of their present code and text.
-
-    The record must be by the installed tools.
-    """
+    """Return theorems whose current code and text have no record of a proof by installed tools."""
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
 
@@ -225,7 +222,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record these outcomes, drop stale records, and rewrite the page."""
+    """Record these outcomes, drop stale records, and write the page anew."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
@@ -268,7 +265,7 @@ def mutants_noticed() -> dict[str, list[str]]:
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """Return the text of the page, from the present theorems and the recorded outcomes."""
+    """Return the text of the page, made from the current theorems and the recorded outcomes."""
     lines = [
         "# Ledger of proofs",
         "",

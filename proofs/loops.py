@@ -1,7 +1,7 @@
 """Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
-The function object costs no compilation. It is the very object that the theorems are about,
-executed in the word that its intermediates are proved to fit.
+A function object needs no compilation. It is the object that the theorems are about. It runs on
+words in which, by the safety theorems, all its intermediate results fit.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba looks at the age of a loop's own file only. Without this, a loop compiled before a change
-    in another module, say in the generator of random words, would be checked instead of the present
-    one.
+    numba compares only the age of the file that has the loop. Without a folder of its own, a check
+    would use a loop that was compiled before a change in another module, such as the generator of
+    random words.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]
@@ -65,7 +65,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """Return the compiled array loop of the definition, which redoes what faster loops leave."""
+    """Return the compiled array loop of the definition, which redoes what fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = NO_DRAW if random is None else draw_from_words(random.bits)
     return marked.convert(formulation.quantizing(*modes), draw, None)
@@ -78,14 +78,14 @@ def source_of(loop: Any) -> Callable[..., Any]:
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """Return the random words of an encoding loop: one repeated word, or 0 where it reads none."""
+    """Return the random words of an encoding loop: one repeated word, or 0 if it reads no words."""
     return 0 if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
 
 
 def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
-    """Run a loop of `marked.convert` over rows of patterns, each of them one marked block."""
+    """Run a loop of `marked.convert` over rows of patterns; each row is one marked block."""
     count, length = patterns.shape
-    shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
+    shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # each panel is one block
     loop(
         patterns.reshape(-1),
         out.reshape(-1),
@@ -163,7 +163,9 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
 
 
 def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
-    """Return the compiled loop over marked blocks, and the numbers that state rule and element."""
+    """Return the compiled loop that finds the scales of marked blocks, and its array `numbers`.
+
+    The array encodes the scale rule and the element."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
     return marked.find_scales(definition, FLOATS[source]), definition.numbers
 

@@ -1,8 +1,8 @@
 """Collect theorems and check them in worker processes.
 
 A theorem's check is a closure and cannot be sent to another process. So each worker collects the
-theorems itself and receives names. A worker that dies or takes too long costs the theorem it was
-checking, never the others.
+theorems itself and receives names. If a worker dies or takes too long, only the theorem that it was
+checking fails.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any
 import proofs.theorems
 from proofs.theorem import Outcome, Theorem
 
-#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not
+#: Modules outside `proofs.theorems` that state theorems and may need packages that are not
 #: installed.
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: Limits for the sample, as multiples of the median: the time of the quickest theorem of a family,
-#: and of others of it.
+#: Limits of time for the sample, as multiples of the median: for the quickest theorem of a
+#: family, and for its other theorems.
 QUICK_FAMILY, QUICK = 10.0, 1.0
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The theorems by name, and the modules that could not state theirs with the reason why."""
+    """The theorems by name, and for each module that could not state its theorems the reason."""
 
     theorems: dict[str, Theorem]
     skipped: dict[str, str]
@@ -64,7 +64,7 @@ def collect() -> Collection:
 
 
 def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -> list[Theorem]:
-    """Return the theorems of a tier that match a glob or contain a string.
+    """Return the theorems of a tier whose names match a glob or contain a string.
 
     The tier "full" includes "fast".
     """
@@ -77,11 +77,11 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Return the quickest theorem of each family, and others until each part of a name occurs.
+    """Return theorems of each family, the quickest first, until each part of a name occurs.
 
-    Each run of the tests thus proves every element, rounding and source of a family again. The
-    ledger records proofs of all other theorems about the present code. Families whose quickest
-    theorem takes long are left to the ledger.
+    Each run of the tests thus proves every element, rounding and source of a family again. A family
+    whose quickest theorem takes long is left out. The ledger has proofs of all theorems about the
+    current code.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0
@@ -100,7 +100,7 @@ def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) 
 
 
 def check(theorem: Theorem) -> Outcome:
-    """Return the theorem's outcome; an exception in its procedure is an outcome too."""
+    """Return the theorem's outcome; an exception in its check becomes an outcome "error"."""
     started = time.perf_counter()
     try:
         return theorem.check()
@@ -129,7 +129,7 @@ class _Worker:
     def begin(self, theorem: Theorem) -> None:
         """Begin to check a theorem."""
         self.theorem, self.started = theorem, time.perf_counter()
-        with suppress(OSError):  # the next wait notices a dead process
+        with suppress(OSError):  # the process may be dead, which the next wait notices
             self.connection.send(theorem.name)
 
     def end(self) -> None:
@@ -147,9 +147,9 @@ def check_all(
     get: Callable[[], Collection] = collect,
     limits: Mapping[str, float] = HARD_LIMIT,
 ) -> dict[str, Outcome]:
-    """Return outcomes by name. Theorems expected to take longest start first.
+    """Return outcomes by name; theorems that take longest start first.
 
-    `get` is how a worker finds theorems by name.
+    A worker calls `get` to collect the theorems by name.
     """
     expected = expected_seconds or {}
     queue = sorted(theorems, key=lambda theorem: expected.get(theorem.name, 1e9))

@@ -1,8 +1,8 @@
-"""Runs an array loop over every bit pattern: resumable, with progress and a record of what was run.
+"""Run an array loop over every bit pattern, with saved progress and a record of finished sweeps.
 
-The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. It holds a key
-over the kernel's source, the reference and the versions; with any of them changed the sweep starts
-over. Finished sweeps are also written to ``proofs/sweeps.json``, which is committed.
+The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. The file holds
+a hash of the kernel's source, the reference and the versions of tools; if one of these changes, the
+sweep starts over. Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from proofs.specs.runs import Array, Runs
 
 STATES = Path(__file__).parent / ".cache" / "sweeps"
 RECORD = Path(__file__).parent / "sweeps.json"
-#: Patterns per call of the loop: input and output stay in the second-level cache.
+#: Patterns per call of the loop, few enough for input and output to stay in the second-level cache.
 CHUNK = 1 << 17
-#: Seconds between two savings of the state.
+#: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: A source file younger than this may differ from what this process has loaded.
+#: A source file that is younger than this time may differ from the code that this process loaded.
 STARTED = time.time()
 
-#: `evaluate(patterns, results)`: takes bit patterns as signed integers, and fills in the results.
+#: `evaluate(patterns, results)` reads bit patterns as signed integers, and writes the results.
 Evaluate = Callable[[Array, Array], None]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A compiled loop, and the reference for each of the patterns 0, 1, 2, ... of its input."""
+    """A sweep: a compiled loop, and the reference for the patterns 0, 1, 2, ... of its input."""
 
     name: str
-    #: The input as a signed integer type; patterns are counted as unsigned ones.
+    #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: Compiles the loop; returns a function that calls it on consecutive patterns, and the loop
-    #: itself, to be hashed.
+    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop
+    #: itself for the hash.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
 
 @dataclass(frozen=True)
 class State:
-    """How far a sweep has come. `first_mismatch` is (pattern, expected, got)."""
+    """The progress of a sweep; `first_mismatch` is (pattern, expected, got)."""
 
     key: str
     kernel_hash: str
@@ -77,7 +77,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that the machine code of a loop depends on beside its source."""
+    """Return the versions of tools that, with its source, determine a loop's machine code."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -88,10 +88,10 @@ def versions() -> dict[str, str]:
 
 
 def kernel_hash(function: Any) -> str:
-    """Return a hash over a function's source, its factory constants, and the mxnum code it calls.
+    """Return a hash of a function's source, factory constants, and the mxnum code that it calls.
 
-    Comments, docstrings and code that it does not reach do not count. A compiled loop counts with
-    its compile options.
+    Comments, docstrings and code that the function does not reach are not hashed. For a compiled
+    loop the compile options are hashed, too.
     """
     texts: list[str] = []
     seen: set[int] = set()
@@ -117,7 +117,9 @@ def kernel_hash(function: Any) -> str:
 def _code_text(function: FunctionType | Callable[..., Any]) -> str:
     file = inspect.getfile(function)
     if os.path.getmtime(file) > STARTED:
-        raise RuntimeError(f"{os.path.basename(file)} has changed since it was loaded: what runs is not what it says")
+        raise RuntimeError(
+            f"{os.path.basename(file)} has changed since it was loaded: the loaded code differs from the file"
+        )
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None and len(node.body) > 1:
@@ -128,7 +130,7 @@ def _code_text(function: FunctionType | Callable[..., Any]) -> str:
 def run(sweep: Sweep) -> State:
     """Run the sweep to its end and return its state.
 
-    It continues from the state on disk if that belongs to the same kernel, reference and versions.
+    The sweep continues from the state on disk if kernel, reference and versions are the same.
     """
     runs = sweep.reference()
     evaluate, loop = sweep.prepare()
@@ -167,7 +169,7 @@ def _fresh(runs: Runs, kernel: str) -> State:
 
 
 def _compared(state: State, runs: Runs, results: Array) -> State:
-    """Return the state after the results of the next patterns."""
+    """Return the state after a comparison of the results for the next patterns."""
     run = int(np.searchsorted(runs.starts, state.next, side="right")) - 1
     mismatches, place, expected = count_mismatches(results, state.next, runs.starts, runs.values, run)
     first = state.first_mismatch
@@ -180,9 +182,9 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 
 @numba.njit(cache=True)
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
-    """Return (how many results differ from their run, index of the first, what was expected there).
+    """Return (number of mismatches, index of the first one, expected result there).
 
-    `results` belong to the patterns from `first`, which lies in run number `run`.
+    `results[0]` belongs to the pattern `first`, which lies in run number `run` of the reference.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0
@@ -211,7 +213,7 @@ def _load(path: Path) -> State | None:
         first = fields.pop("first_mismatch")
         return State(**fields, first_mismatch=None if first is None else tuple(first))
     except (OSError, ValueError, TypeError, KeyError):
-        return None  # no state, or one of another layout: start over
+        return None  # no state, or a state of an older layout: start over
 
 
 def _save(path: Path, state: State) -> None:
@@ -219,7 +221,7 @@ def _save(path: Path, state: State) -> None:
 
 
 def _write(path: Path, content: Any) -> None:
-    """Replace the file in one step, so that an interruption leaves the old one or the new one."""
+    """Replace the file in one step, so that an interruption leaves the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
@@ -229,14 +231,14 @@ def _write(path: Path, content: Any) -> None:
 def read_record(path: Path | None = None) -> dict[str, dict[str, Any]]:
     """Return the finished sweeps by name.
 
-    Each entry has inputs, mismatches, seconds, date, versions, kernel_hash.
+    Each entry has the keys inputs, mismatches, seconds, date, versions and kernel_hash.
     """
     path = path or RECORD
     return {entry["name"]: entry for entry in json.loads(path.read_text())["sweeps"]} if path.exists() else {}
 
 
 def add_to_record(name: str, state: State, path: Path | None = None) -> None:
-    """Record a finished sweep, replacing its earlier entry."""
+    """Record a finished sweep in place of its earlier entry."""
     path = path or RECORD
     with _alone(path):
         entries = read_record(path)
@@ -254,7 +256,7 @@ def add_to_record(name: str, state: State, path: Path | None = None) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the file against other processes for one block; several may finish a sweep at once."""
+    """Lock the record in a `with` statement: several processes may finish sweeps at once."""
     lock = STATES / f"{path.name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:

@@ -1,6 +1,6 @@
-"""The symbolic element stands for every format of at most eight bits.
+"""Tests that the symbolic element stands for every format of at most eight bits.
 
-Theorems about it can fail.
+They also check that a theorem about the symbolic element can fail.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proofs.theorems import any_format
 
 
 def formats():
-    """Yield an element of every shape of at most eight bits, with some biases."""
+    """Yield element formats of at most eight bits: every division into fields, some biases."""
     for exponent_bits, mantissa_bits, specials in product(range(1, 8), range(7), ("none", "nan", "ieee")):
         for bias in (-1023, -3, 0, (1 << (exponent_bits - 1)) - 1, 1023):
             try:
@@ -42,7 +42,7 @@ def test_every_format_is_one_of_a_kind(specials_met):
     for fmt in [*ELEMENTS.values(), *formats()]:
         kind = kind_of(fmt, specials_met)
         if specials_met and fmt.specials == "none":
-            continue  # every mode saturates if no code is above the largest number
+            continue  # if no code is above the largest number, every overflow mode saturates
         key = fmt.mantissa_bits, kind
         assert kind in kinds(fmt.mantissa_bits, specials_met), fmt
         assert stands_for(symbolic.setdefault(key, any_element(*key)), fmt), fmt

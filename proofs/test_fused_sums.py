@@ -1,4 +1,4 @@
-"""Mistakes in fused sums are noticed."""
+"""Tests that the theorems about fused sums notice mistakes."""
 
 import pytest
 

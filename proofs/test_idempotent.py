@@ -1,4 +1,6 @@
-"""Cases in which quantizing twice is not quantizing once, which the theorems must leave out."""
+"""Tests of cases in which quantizing twice differs from quantizing once.
+
+The theorems must exclude these cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger is about the present theorems, code and solvers."""
+"""Tests that the ledger is about the current theorems, code and solvers."""
 
 from collections.abc import Callable
 from functools import cache
@@ -53,7 +53,7 @@ def test_the_page_is_rendered_from_the_records() -> None:
     assert ledger.PAGE.read_text() == ledger.render(collect().theorems.values(), ledger.read()), HOW
 
 
-# --- Changes that make a record stale
+# --- Changes that make a record stale.
 
 
 def make_kernel(constant: int, helper: Callable[..., Any]) -> Callable[..., Any]:

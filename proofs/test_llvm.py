@@ -1,4 +1,4 @@
-"""Tests of the executor of LLVM IR against LLVM itself, and against wrongly translated kernels."""
+"""Tests that the executor of LLVM IR agrees with LLVM and refutes wrongly translated kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc") -> str:
-    """Return a function of numba's calling convention that stores %r, extended, as its result."""
+    """Return the text of a function with numba's calling convention that returns %r, extended."""
     parameters = ", ".join(f"i{width} %{name}" for name in arguments)
     extend = "" if result == "i64" else f"  %wide = sext {result} %r to i64\n"
     stored = "%r" if result == "i64" else "%wide"
@@ -40,7 +40,7 @@ def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc"
 def executed(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., int | None]:
     """Return a function that executes a module's @f on concrete values.
 
-    None stands for poison or undefined behaviour.
+    It returns None for poison or undefined behaviour.
     """
     symbols = [z3.BitVec(name, width) for name in arguments]
     execution = ir.execute(ir.parse(text, "f"), symbols)
@@ -48,7 +48,7 @@ def executed(text: str, width: int = 8, arguments: str = "abc") -> Callable[...,
 
 
 def native(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., int]:
-    """Return a function that calls the same module, compiled by LLVM without optimisation."""
+    """Return a function that calls the module's @f, compiled by LLVM without optimisation."""
     llvm_binding.initialize_native_target()
     llvm_binding.initialize_native_asmprinter()
     machine = llvm_binding.Target.from_default_triple().create_target_machine(opt=0)
@@ -59,7 +59,7 @@ def native(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., i
     function = prototype(engine.get_function_address("f"))
 
     def call(*values: int) -> int:
-        assert engine is not None  # keeps the code alive
+        assert engine is not None  # the engine owns the compiled code, so keep a reference to it
         result = ctypes.c_int64()
         assert function(ctypes.addressof(result), None, *values) == 0
         return result.value
@@ -127,7 +127,7 @@ def test_every_instruction_does_what_llvm_does(name: str) -> None:
     assert compared >= 100
 
 
-#: Instruction, a, b, and whether the result is poison.
+#: Each case has an instruction, the values of a and b, and True if the result is poison.
 POISON = [
     ("%r = add nsw i8 %a, %b", 100, 27, False),
     ("%r = add nsw i8 %a, %b", 100, 28, True),
@@ -168,7 +168,7 @@ POISON = [
     ("%r = call range(i8 0, 4) i8 @llvm.umin.i8(i8 %a, i8 %b)", 3, 9, False),
     ("%r = call range(i8 0, 4) i8 @llvm.umin.i8(i8 %a, i8 %b)", 4, 9, True),
     ("%r = call range(i8 -1, 2) i8 @llvm.umin.i8(i8 %a, i8 %b)", -1, -1, False),
-    # Poison spreads, but not through the arm that is not taken, nor through freeze.
+    # Poison does not spread through freeze, nor from the operand of `select` that is not chosen.
     ("%t = add nsw i8 %a, %b\n  %r = and i8 %t, 0", 127, 1, True),
     ("%t = add nsw i8 %a, %b\n  %p = icmp eq i8 %b, 0\n  %r = select i1 %p, i8 %t, i8 7", 127, 1, False),
     ("%t = add nsw i8 %a, %b\n  %p = icmp eq i8 %b, 1\n  %r = select i1 %p, i8 %t, i8 7", 127, 1, True),
@@ -176,7 +176,7 @@ POISON = [
     ("%t = add nsw i8 %a, %b\n  %u = freeze i8 %t\n  %r = and i8 %u, 0", 127, 1, False),
     ("%r = and i8 undef, 0", 0, 0, True),
     ("%r = and i8 %a, poison", 0, 0, True),
-    # Undefined behaviour counts wherever control reaches it.
+    # Undefined behaviour matters only if control reaches it.
     ("%p = icmp eq i8 %a, 3\n  call void @llvm.assume(i1 %p)\n  %r = add i8 %a, %b", 3, 1, False),
     ("%p = icmp eq i8 %a, 3\n  call void @llvm.assume(i1 %p)\n  %r = add i8 %a, %b", 4, 1, True),
     ("%p = icmp eq i8 %a, 3\n  br i1 %p, label %x, label %y\nx:\n  unreachable\ny:\n  %r = add i8 %a, %b", 4, 1, False),
@@ -267,7 +267,7 @@ def test_random_programs_are_mostly_defined() -> None:
     assert 0.6 < sum(answer is not None for answer in answers) / len(answers) < 1
 
 
-numpy: Any = np  # numpy's type overloads do not know the types that numba infers
+numpy: Any = np  # hide the type from mypy, which does not know the types that numba infers
 
 
 def casts(a: Any, b: Any, c: Any) -> Any:
@@ -296,7 +296,7 @@ def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(f
 
 
 def encoder(rounding: Rounding) -> Kernel:
-    """Return the encoder from float32 to e2m1 in a rounding, as the loops call it."""
+    """Return the encoder from float32 to e2m1 with that rounding, as the loops call it."""
     (found,) = [
         kernel
         for family in translation.families()
@@ -322,7 +322,7 @@ def test_a_kernel_that_is_compiled_wrongly_is_refuted_with_a_witness() -> None:
 
 
 def changed(pattern: str, replacement: str) -> translation.Machine:
-    """Return a machine that miscompiles: it replaces the first match in the kernel's IR."""
+    """Return a machine that translates wrongly, by replacing the first match in the kernel's IR."""
 
     def machine(function: Any, types: tuple[str, ...], arguments: Iterable[z3.BitVecRef]) -> Execution:
         text, name = llvm.compile_to_ir(function, types)
@@ -340,7 +340,7 @@ def changed(pattern: str, replacement: str) -> translation.Machine:
         (r"icmp eq i8 %arg.scale, -1", "icmp eq i8 %arg.scale, -2"),
         (r", 2147483647", ", 2147483646"),
         (r"zext i8 %arg.scale", "sext i8 %arg.scale"),
-        # These cases have one flag too many: the values are right, but poison is possible.
+        # In these cases an extra flag makes poison possible, although the values are right.
         (r"sub nsw i64 (%\S+), (%\S+)", r"sub nuw nsw i64 \1, \2"),
         (r"= lshr i64", "= lshr exact i64"),
         (r"zext i8 %arg.scale", "zext nneg i8 %arg.scale"),

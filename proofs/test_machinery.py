@@ -1,4 +1,4 @@
-"""Tests of the machinery of proofs: words, solvers, runner, exit status and literal tables."""
+"""Tests of the tools for proofs: words, solvers, runner, exit status and literal tables."""
 
 import os
 import random
@@ -219,7 +219,7 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        # A new process needs seconds before it computes anything.
+        # The limit is long, because a new process needs seconds to start.
         limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )

@@ -1,4 +1,4 @@
-"""Tests that the theorem on block sums notices a bound that does not hold."""
+"""Tests that the theorem about block sums fails if one of its bounds does not hold."""
 
 from dataclasses import replace
 

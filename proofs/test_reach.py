@@ -1,4 +1,4 @@
-"""Theorems notice mistakes planted in the code that feeds the fast formulations."""
+"""Tests that theorems notice mistakes in code that calls the fast formulations."""
 
 from __future__ import annotations
 

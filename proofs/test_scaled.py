@@ -1,4 +1,4 @@
-"""The theorems about the CUDA formulation refute wrong functions and uncovered elements."""
+"""Tests that theorems about the CUDA formulation refute wrong functions and unsuitable elements."""
 
 from __future__ import annotations
 

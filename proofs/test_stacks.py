@@ -1,4 +1,4 @@
-"""Tests of the premises of theorems on stacks: constants, and functions run on solver floats."""
+"""Tests of the premises of theorems about stacks: constants, and functions run on solver floats."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_numbers_of_two_types_do_not_meet() -> None:
 
 
 def test_a_quotient_of_integers_is_asked_in_the_words_of_the_standard() -> None:
-    """z3 writes division by a nonzero term in a word of its own, which no other solver knows."""
+    """Check that bitwuzla can answer a question with z3's own division operator, bvudiv_i."""
     x = z3.BitVec("x", 8)
     question = z3.Then("simplify", "simplify")(z3.And(z3.UGT(x, 3), z3.UDiv(200, x) == 60))[0]
     goal = z3.Goal()

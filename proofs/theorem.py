@@ -1,4 +1,4 @@
-"""Theorems and outcomes, as the runner, the tests and the ledger know them."""
+"""Define theorems and outcomes for the runner, the tests and the ledger."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ Tier = Literal["fast", "full"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of checking a theorem. Anything but "proved" is a failure, "unknown" included."""
+    """The outcome of checking a theorem; every verdict but "proved" is a failure."""
 
     verdict: Verdict
-    #: The solver that answered: "z3", "bitwuzla", "z3+bitwuzla" where both agree, "sweep" for an
+    #: The solver that answered: "z3", "bitwuzla", "z3+bitwuzla" if both agree, or "sweep" for an
     #: exhaustive check.
     solver: str
     seconds: float
-    #: A witness for a refutation, a count for a sweep, the message of an error.
+    #: The witness of a refutation, the count of a sweep, or the message of an error.
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """A statement about named kernels and the procedure that checks it."""
+    """A theorem: a statement about named kernels, and the procedure that checks it."""
 
-    #: Slash-separated and unique, for ``--only``: "encode/float32/e4m3/rne/saturate".
+    #: A unique name with parts separated by slashes, such as "encode/float32/e4m3/rne/saturate".
     name: str
-    #: One sentence that a numerics engineer understands; it covers every kernel of its family.
+    #: A sentence that a numerics engineer understands, which holds for every kernel of the family.
     statement: str
-    #: Names of the function objects it is about.
+    #: Names of the function objects that the theorem is about.
     kernels: tuple[str, ...]
-    #: Runs in a worker process; must not depend on global state.
+    #: The procedure, which runs in a worker process and must not depend on global state.
     check: Callable[[], Outcome] = field(repr=False)
     #: The assumptions in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
     hypotheses: tuple[str, ...] = ()

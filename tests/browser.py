@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages, and what is watched while a page is open."""
+"""Open pages in a headless Chromium, and record their errors and requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not in
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Yield a browser that asks for nothing by itself."""
+    """Yield a browser that makes no requests of its own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     with playwright.sync_playwright() as started:
@@ -27,7 +27,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def opened(browser: Any, address: str, faults: list[str], **settings: Any) -> Iterator[Any]:
-    """Yield an opened page; add its errors and its requests beyond files to `faults`."""
+    """Yield an opened page; add its errors, and its requests other than for files, to `faults`."""
     page = browser.new_page(**settings)
     page.on("console", lambda line: faults.append(f"console: {line.text}") if line.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(f"script: {error}"))

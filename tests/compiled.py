@@ -1,9 +1,7 @@
-"""Report what tests compile, which is most of their cost: ``pytest --compiled``.
+"""Report what tests compile, which is most of their time: ``pytest --compiled``.
 
-The list begins with the tests that compile longest.
-
-Loops that were on disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to measure a
-first run.
+The report begins with the tests that compile longest. Loops that are stored on disk are not
+counted. Set NUMBA_CACHE_DIR to an empty folder to measure a first run.
 """
 
 from __future__ import annotations
@@ -28,16 +26,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Compiled:
-    """Counts what numba compiles in each test.
+    """A pytest plugin that counts the functions that numba compiles in each test.
 
-    Test reports carry the counts to the main process.
+    The counts of worker processes reach the main process in test reports.
     """
 
     def __init__(self) -> None:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Counts a function that is compiled for another function as part of it."""
+            """Counts compilations; a compilation within another one counts as part of it."""
 
             depth, count, seconds, started = 0, 0, 0.0, 0.0
 
@@ -52,7 +50,7 @@ class Compiled:
 
         self.listener = Listener()
         event.register("numba:compile", self.listener)
-        #: (seconds, loops, cases) by test function.
+        #: The (seconds, loops, cases) of each test function.
         self.found: dict[str, tuple[float, int, int]] = {}
 
     @pytest.hookimpl(wrapper=True)

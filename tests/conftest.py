@@ -1,8 +1,8 @@
-"""Test configuration: reproducible hypothesis runs, and one BLAS thread per worker."""
+"""Configure the tests: reproducible hypothesis runs, and one BLAS thread for each worker."""
 
 import os
 
-# Set before numpy loads, because threads of several workers would wait for each other.
+# This must be set before numpy loads. BLAS threads of several workers would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings

@@ -1,6 +1,6 @@
 """Covering arrays: a few cases in which every pair of choices occurs, instead of all products.
 
-Mistakes depend on one choice or on a pair of choices, hardly ever on five:
+A mistake usually depends on one choice or on a pair of choices, hardly ever on five. So
 
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
     def test_something(fmt, rounding, overflow): ...
@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 SEED = 20260101
-#: The number of possible cases up to which all are compared. Of more cases, a random sample of this
-#: size is compared first.
+#: If there are more possible cases than this, a random sample of this size is searched first.
 LOOKED_AT = 4096
 
 Case = dict[str, Any]
@@ -30,17 +29,17 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Covering:
-    """A selection of cases, and the combinations that occur in it."""
+    """A selection of cases, and the combinations of choices that must occur in it."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Groups of choices; all combinations of their values occur in some case.
+    #: Groups of names of choices. Every combination of values of a group occurs in some case.
     together: tuple[tuple[str, ...], ...]
-    #: Every possible case, as the index of each of its values among the choices.
+    #: Every possible case, as the indices of its values in `choices`.
     possible: Rows
     #: The numbers of the selected cases.
     chosen: tuple[int, ...]
-    #: For a choice whose kinds are combined in place of its values: the number of the kind of each
-    #: value.
+    #: For a choice whose values have kinds, which are combined in place of the values: the number
+    #: of the kind of each value.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -59,12 +58,12 @@ class Covering:
         return map(self.case, self.chosen)
 
     def case(self, number: int) -> Case:
-        """Return a possible case by its number."""
+        """Return the possible case with that number."""
         places = self.possible[number].tolist()
         return {name: values[place] for (name, values), place in zip(self.choices.items(), places, strict=True)}
 
     def missing(self, chosen: Iterable[int] | None = None) -> int:
-        """Return the number of combinations that occur in possible cases but in no selected one."""
+        """Return the number of combinations that occur in possible but in no selected cases."""
         meetings = self.meetings()
         rows = list(self.chosen if chosen is None else chosen)
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
@@ -90,7 +89,7 @@ class Covering:
 
     @property
     def parametrize_in_tiers(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator that runs a test on the selected cases, in the full tier on all."""
+        """A decorator that runs a test on the selected cases, and in the full tier on all cases."""
         return self._parametrize(range(len(self.possible)))
 
     def _parametrize(self, numbers: Iterable[int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -112,11 +111,11 @@ def covering(
 ) -> Covering:
     """Return cases in which every `strength` values of different choices occur together.
 
-    Only combinations that some possible case has count; `where` returns True for a possible case.
-    Pairs in `apart` need not occur together, for example because another test covers them and
-    compiling each pair is slow. If `kinds` maps a value to its kind, the kinds are combined with
-    other choices instead of the values; each value still occurs. The cases are the same in every
-    run.
+    `where` returns True for a possible case; combinations that occur in no possible case are
+    ignored. Pairs of choices in `apart` need not occur together, for example because another test
+    covers them and compiling each pair is slow. If `kinds` has a function from a value of a choice
+    to its kind, each kind meets the values of other choices, and each value occurs at least once.
+    The cases are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -142,9 +141,10 @@ def covering(
 
 
 def _greedy(meetings: Rows) -> list[int]:
-    """Return rows that together have every number.
+    """Return rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most new numbers, and of several the first in random order.
+    Each step takes the row with the most new numbers. If several rows have as many, it takes the
+    first in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

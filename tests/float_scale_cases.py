@@ -1,4 +1,4 @@
-"""Random cases of scales that are floats: the library against the reference, bit for bit."""
+"""Random cases of scales that are floats, in which the library must equal the reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def same(a, b):
 def numbers(rng, shape, dtype):
     """Return numbers of a random kind.
 
-    The kinds are normal, spread over binades, halves and ties, any bits, and mostly zeros.
+    The kinds are normal numbers, numbers spread over binades, halves and ties, random bits, and
+    mostly zeros.
     """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):
@@ -89,7 +90,7 @@ def case(rng):
 
 
 def tensor_scale(rng, shape, blocks):
-    """Return keywords for a tensor scale: found for the array or for rows, or given."""
+    """Return keywords for a tensor scale, which is found for the array or for rows, or given."""
     kind = rng.integers(4)
     if kind == 1 and shape and all(block == 1 for block in blocks[:-1]):
         return {"tensor_scale": "row"}
@@ -102,14 +103,14 @@ def tensor_scale(rng, shape, blocks):
 
 
 def scales(rng, scale, shape):
-    """Return any scales without a sign, special ones among them."""
+    """Return random scales without a sign, among them special scales."""
     width = min(scale.bits, scale.number.bits - 1)
     codes = rng.integers(0, 1 << width, size=shape).astype(f"u{scale.bits // 8}")
     return codes.view(scale_dtype(scale))
 
 
 def laid_out(rng, x):
-    """Return the same array with its memory in a random order."""
+    """Return the same array with the axes in a random order in memory."""
     kind = rng.integers(3) if x.ndim else 0
     if kind == 1:
         return np.asfortranarray(x)
@@ -119,7 +120,7 @@ def laid_out(rng, x):
 def check(x, name, layout, blocks, options, rng, dtype=None):
     """Assert that quantizing, decoding and both at once equal the reference.
 
-    The decoded type is `dtype`, or else random.
+    The type of the decoded values is `dtype`, or random if `dtype` is None.
     """
     told = (name, x.dtype, x.shape, layout, {k: v for k, v in options.items() if k != "random_bits"})
     want = reference.quantize(x, name, blocks=blocks, **options)
@@ -140,7 +141,7 @@ def check(x, name, layout, blocks, options, rng, dtype=None):
 
 
 def made_by_the_reference(x, name, **options):
-    """Return an MX array made by the reference, so that nothing is compiled."""
+    """Return an MX array made by the reference, which compiles nothing."""
     made = reference.quantize(x, name, **options)
     return mx.MXArray.from_parts(made.codes, made.scales, name, tensor_scale=made.tensor_scale)
 

@@ -1,6 +1,6 @@
-"""The public names of mxnum with their signatures, as docs/reference/public-names.txt lists them.
+"""List the public names of mxnum with signatures, as docs/reference/public-names.txt has them.
 
-`python -m tests.public_names --record` writes that file; torch and hypothesis have to be installed.
+`python -m tests.public_names --record` writes that file. It needs torch and hypothesis.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import mxnum
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/public-names.txt"
-#: Modules that a user imports; all others are private, whatever their names.
+#: The public modules; all other modules are private, even without an underscore.
 MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
@@ -33,12 +33,12 @@ MODULES = [
     ),
     *("mxnum.lab.mlp", "mxnum.lab.language_model", "mxnum.lab.theory", "mxnum.lab.theory.figures", "mxnum.lab.claims"),
 ]
-#: The package that a module needs to be loaded.
+#: The optional package that a module needs.
 NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.lab.language_model": "torch"}
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the names in `__all__`, or else those that a module defines without an underscore."""
+    """Return the names in `__all__`, or else the names without underscore that a module defines."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return list(listed)
@@ -50,7 +50,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def lines_of(module_name: str) -> list[str]:
-    """Return the names of a module, one a line, with signatures and the members of classes."""
+    """Return a line for each name of a module, with its signature, and for members of classes."""
     module = importlib.import_module(module_name)
     found: list[str] = []
     for name in sorted(public_names(module)):
@@ -76,7 +76,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(cls: type) -> list[str]:
-    """Return the public members of a class that classes of this package define."""
+    """Return the public members of a class, unless a class outside the package defines them."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] == "mxnum":
@@ -84,7 +84,7 @@ def _members(cls: type) -> list[str]:
     fields = set(getattr(cls, "__dataclass_fields__", {})) | set(getattr(cls, "_fields", ()))
     found = []
     for name, member in sorted(members.items()):
-        if name.startswith("_") or name in fields:  # the constructor's signature has those
+        if name.startswith("_") or name in fields:  # fields are in the constructor's signature
             continue
         if isinstance(member, property | functools.cached_property):
             found.append(name)
@@ -94,17 +94,17 @@ def _members(cls: type) -> list[str]:
 
 
 def _signature(of: Any) -> str:
-    """Return names, order, kinds and defaults of the parameters; mypy checks annotations."""
+    """Return the parameters with kinds and defaults, without annotations, which mypy checks."""
     try:
         signature = inspect.signature(of)
-    except ValueError:  # made in C
+    except ValueError:  # a function of C code has no signature
         return "(...)"
     bare = [_bare(parameter) for parameter in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
 class _Elided:
-    """Stands for a default that is an object, whose representation is no promise."""
+    """Takes the place of a default that is an object, whose text may change."""
 
     def __repr__(self) -> str:
         return "..."

@@ -1,4 +1,4 @@
-"""Inputs worth testing: rounding boundaries, their neighbours, special values, random bits."""
+"""Make inputs for tests: rounding boundaries, their neighbours, special values, random bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 20260101
 
 
 def kind(name: str) -> str:
-    """Return the kind of an element; elements of one kind are rounded alike."""
+    """Return the kind of an element; the same code rounds all elements of a kind."""
     element = formats.element(name)
     return "integers" if element.integer else "finite" if element.nan_code is None else "with NaN"
 
@@ -32,7 +32,7 @@ def generator(*key: object) -> np.random.Generator:
 
 
 def patterns(source: ElementFormat, values: Array) -> Array:
-    """Return bit patterns of float64 values narrowed to `source`, with both neighbours of each."""
+    """Return bit patterns of float64 values narrowed to `source`, and of their neighbours."""
     with np.errstate(all="ignore"):
         bits = signed_bits(np.asarray(values, np.float64).astype(numpy_dtype(source)))
     return np.concatenate([bits, bits + 1, bits - 1])
@@ -41,7 +41,7 @@ def patterns(source: ElementFormat, values: Array) -> Array:
 def special_patterns(source: ElementFormat) -> Array:
     """Return the special bit patterns of a float type, in both signs.
 
-    They are zeros, the ends of the subnormals and the normals, infinities and NaNs.
+    The patterns are zeros, the ends of the subnormals and the normals, infinities and NaNs.
     """
     m = source.mantissa_bits
     top = source.max_code
@@ -53,31 +53,32 @@ def special_patterns(source: ElementFormat) -> Array:
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
     """Return every value and midpoint of `element` times 2**(scale-127), and special values.
 
-    Each comes with its neighbours in `source`; some values lie beyond the range of the element.
+    The result has the neighbours in `source` of each number. Some numbers lie beyond the range of
+    the element.
     """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
     below = [finite[1] * 2.0**-k for k in (1, 2, 3, 24, 31, 32, 60)]
     points = [*finite, *((a + b) / 2 for a, b in pairwise(finite)), *beyond, *below]
-    if finite[1] < finite[-1]:  # midway to the first value past the end
+    if finite[1] < finite[-1]:  # the midpoint to the first value beyond the largest
         points.append(finite[-1] + (finite[-1] - finite[-2]) / 2)
     scaled = np.ldexp(np.array([*points, *(-p for p in points)]), scale - 127)
     return np.concatenate([patterns(source, scaled), special_patterns(source)])
 
 
 def random_patterns(source: ElementFormat, count: int, *key: object) -> Array:
-    """Return uniformly random bit patterns: every exponent is equally likely, NaN included."""
+    """Return uniformly random bit patterns, so that every exponent is equally likely."""
     rng = generator("patterns", source.name, *key)
     return rng.integers(-(1 << (source.bits - 1)), 1 << (source.bits - 1), count, dtype=f"i{source.bits // 8}")
 
 
 def is_nan(source: ElementFormat, bits: Array) -> Array:
-    """Return True for NaN patterns; a float array would raise on signalling ones."""
+    """Return True for NaN patterns; numpy would warn about signalling NaNs in a float array."""
     return (bits.astype(np.int64) & ((1 << (source.bits - 1)) - 1)) > source.max_code + 1
 
 
 def as_floats(source: ElementFormat, bits: Array) -> list[float]:
-    """Return Python floats equal to bit patterns of `source`; a NaN keeps its sign."""
+    """Return the values of bit patterns of `source` as Python floats; a NaN keeps its sign."""
     with np.errstate(all="ignore"):
         values = bits.view(numpy_dtype(source)).astype(np.float64)
     signed = zip(values.tolist(), bits.tolist(), strict=True)
@@ -85,7 +86,7 @@ def as_floats(source: ElementFormat, bits: Array) -> list[float]:
 
 
 def report(case: str, inputs: Any, got: Array, want: Array) -> str:
-    """Return the first few differences, bit by bit, for an assertion message."""
+    """Return a text about the first few differences, for an assertion message."""
     bad = np.flatnonzero(np.asarray(got) != np.asarray(want))
     lines = [f"{case}: {bad.size} of {np.size(got)} differ"]
     lines += [

@@ -1,7 +1,7 @@
-"""Run in one environment the tests that another environment skips.
+"""A pytest plugin that runs in one environment the tests that another environment skips.
 
-pytest --note-skipped FILE     writes down which tests, or whole modules, were skipped
-pytest --only-noted FILE       runs these alone, and the files that are named besides
+pytest --note-skipped FILE     writes the names of the skipped tests and modules to FILE
+pytest --only-noted FILE       runs only these tests, and test files named on the command line
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests that imports go downward only, that layers stay independent and files readable."""
+"""Tests that imports go downward only, that layers are independent, and that files are finished."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
 }  # fmt: skip
-#: Imports that `lab` may have beside public names: helpers that every folder shares, and the type
-#: of arrays.
+#: Imports that `lab` may have in addition to public names: helpers that every folder uses, and the
+#: type of arrays.
 SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
-#: The folders of the engine. The docstring of each names the folders above it that it imports.
+#: The folders of the engine. The docstring of a folder names the folders that it imports.
 ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 EVERY_FILE = [
@@ -75,7 +75,7 @@ def layer(path: Path) -> str:
 
 @cache
 def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Return the imports of a file, wherever they are."""
+    """Return the imports of a file, also those inside functions."""
     return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
@@ -99,14 +99,14 @@ def test_imports_go_downward(path):
 
 
 def rooms_named(room: str) -> set[str]:
-    """Return the folders that the docstring of a folder of the engine says that it imports."""
+    """Return the folders that a folder of the engine imports, according to its docstring."""
     said = ast.get_docstring(ast.parse((PACKAGE / "engine" / room / "__init__.py").read_text())) or ""
     (sentence,) = re.findall(r"Imports ([^.;]*)[.;]", said)
     return set(re.findall(r"`(\w+)`", sentence))
 
 
 def rooms_imported(path: Path) -> set[str]:
-    """Return the folders and modules of the engine that a file imports, in any way."""
+    """Return the folders and modules of the engine that a file imports."""
     names = set()
     for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -140,7 +140,7 @@ def test_layers_import_layers_below_them():
 
 
 def full_names(path: Path) -> set[str]:
-    """Return what a file imports from the package, each name with its module."""
+    """Return the full names that a file imports from the package, each with its module."""
     return {
         f"{node.module}.{alias.name}"
         for node in imports(path)
@@ -199,7 +199,7 @@ COMPUTES = re.compile(
 
 
 def calls_when_imported(node: ast.AST) -> Iterator[str]:
-    """Yield the calls outside functions."""
+    """Yield the calls that run when a module is imported, because they are outside functions."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.Lambda):
             if isinstance(child, ast.Call):
@@ -208,7 +208,7 @@ def calls_when_imported(node: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_is_compiled_where_tests_are_collected():
-    """Otherwise each worker of a run compiles loops before its first test."""
+    """Check that importing a test file, which each worker does, calls nothing that compiles."""
     computing = {
         str(path.relative_to(ROOT))
         for folder in ("tests", "proofs")

@@ -1,4 +1,4 @@
-"""Tests of the page that compares libraries, against the versions that it names."""
+"""Tests of the page that compares libraries, with the versions of libraries that it names."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_modes_of_torchao():
 
 
 def wrong_cases(library, call, fmt):
-    """Yield for each wrong case the largest magnitude, the right scale, the answer, the mistake."""
+    """Yield for each wrong case the largest magnitude, right scale, answer and mistake."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
@@ -161,7 +161,7 @@ def test_scales_that_are_floats():
 
     assert cells(NVFP4)["gguf"] == "without"
     names = gguf.GGMLQuantizationType
-    # ... and no other number of bytes.
+    # No other number of bytes is accepted.
     assert gguf.quants.dequantize(np.zeros((1, 36), np.uint8), names.NVFP4).shape == (1, 64)
     assert gguf.quants.dequantize(np.zeros((1, 34), np.uint8), names.Q8_0).shape == (1, 32)
     assert (cells(FLOAT_SCALES)["gfloat"], cells(NVFP4)["gfloat"]) == ("yes", "–")

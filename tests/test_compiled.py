@@ -32,7 +32,7 @@ def test_nothing():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_each_function_says_what_it_compiled(pytester, monkeypatch):
-    """It runs in a process of its own: pytest drops modules of numba that load only once."""
+    """Check the report in a new process, as pytest drops numba modules that load only once."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     pytester.makepyfile(test_it=TESTS)
     done = pytester.runpytest_subprocess("-p", "tests.compiled", "-p", "no:cacheprovider", "--compiled")

@@ -1,4 +1,4 @@
-"""Tests of covering arrays: all promised combinations occur, in fewer cases than all."""
+"""Tests that covering arrays have all promised combinations, in few cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHOICES = {"a": range(8), "b": range(7), "c": ["floor", "ceil", "even", "rceil"]
 
 
 def meetings(cases, names):
-    """Return the combinations of named choices that occur in some case."""
+    """Return the combinations of values of the named choices that occur in some case."""
     return {tuple(case[name] for name in names) for case in cases}
 
 

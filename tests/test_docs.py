@@ -1,6 +1,6 @@
-"""Tests of the documentation: all code runs, every public name and page is listed.
+"""Tests of the documentation: all code runs, and every public name and page is listed.
 
-The build of the pages executes the cells and compares the C programs; the rest is here.
+The build of the pages executes their cells. These tests check everything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "results"} & set(page.parts))
 #: Pages for readers of the repository.
 FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-#: The languages of fenced blocks, and what runs the blocks of each.
+#: The languages of fenced blocks, and the test that runs the blocks of each language.
 LANGUAGES = {
     "{code-cell}": "the build of the documentation",
     "{eval-rst}": "the build of the documentation",
@@ -43,13 +43,13 @@ LANGUAGES = {
     "sh": "this file",
     "text": "nobody: it is what a program printed",
 }
-#: Modules that a block of Python may import, and the optional package that each needs.
+#: Modules that a Python block may import, with the optional package that each needs.
 OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
     "mxnum.prove": "z3",
 }
-#: Replacements that shorten blocks which compute for minutes; all other blocks run unchanged.
+#: Replacements in blocks that would compute for minutes; all other blocks run unchanged.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
     "measure_every=250": "measure_every=10",
@@ -84,7 +84,7 @@ def blocks(language, pages=(*PAGES, *FRONT)):
 def test_somebody_runs_every_block(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
-        if language == "{code-cell}":  # without this head, cells are shown but not run
+        if language == "{code-cell}":  # without this header the build shows cells but does not run them
             assert page.read_text().startswith("---\njupytext:"), "the head that makes it a notebook is missing"
 
 
@@ -104,7 +104,7 @@ def test_blocks_of_python(text, tmp_path):
     if "import triton" in text:
         if os.environ.get("TRITON_INTERPRET") != "1" and not importlib.import_module("torch").cuda.is_available():
             pytest.skip("no GPU: TRITON_INTERPRET=1 runs it in Triton's interpreter")
-        (tmp_path / "block.py").write_text(text)  # Triton reads the source of its kernels
+        (tmp_path / "block.py").write_text(text)  # Triton reads the source of kernels from a file
         runpy.run_path(str(tmp_path / "block.py"))
         return
     for long, short in SHORTER.items():
@@ -199,7 +199,7 @@ def test_commands_exist_with_their_options(where, line):
 
 
 def takes_options(where, line, words):
-    """Assert that the command line has that command and those options."""
+    """Assert that the command line of mxnum has this command and these options."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     import typer.main
 
@@ -222,8 +222,8 @@ def takes_options(where, line, words):
 
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
-#: The public modules of one page. `mxnum.torch` has a page of its own, and the page on the language
-#: model lists its names.
+#: The public modules that one page of the reference documents. `mxnum.torch` has a page of its own,
+#: and the page on the language model lists the names of that model.
 PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.language_model")]
 
 
@@ -296,7 +296,7 @@ def test_every_extra_is_on_the_page_about_the_installation():
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)
 
 
-#: Pages that programs write; their tables may be wide.
+#: Pages that programs write, whose tables may be wide.
 GENERATED = ("proofs/LEDGER.md", "docs/lab/claims.md", "docs/benchmarks.md", "docs/reference/conformance.md")
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: The folders whose docstrings are read, or patterns of files. Test functions are left out, because
-#: the name of a test says what it shows.
+#: The folders, or patterns of files, whose docstrings are checked. Docstrings of test functions are
+#: not checked, because the name of a test says what it checks.
 FOLDERS = (
     "mxnum/*.py",
     "mxnum/array",
@@ -82,7 +82,7 @@ VERBS = (
     "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Stop", "Store",
     "Subtract", "Sum", "Summarize", "Train", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
-#: Decorators of functions that readers see as attributes, and of signatures without a body.
+#: Decorators of functions that are read like attributes, and of overloads, which have no body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
 FILES = [
     path for folder in FOLDERS for path in sorted(ROOT.glob(folder if folder.endswith(".py") else f"{folder}/**/*.py"))
@@ -90,7 +90,7 @@ FILES = [
 
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield the dotted name and the node of each function in a syntax tree, also of nested ones."""
+    """Yield the dotted name and the node of each function in a syntax tree, nested or not."""
     for node in ast.iter_child_nodes(tree):
         name = (
             f"{outer}{node.name}." if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else outer

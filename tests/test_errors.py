@@ -1,4 +1,4 @@
-"""Tests that every wrong argument gives one sentence: what was wrong and what is accepted."""
+"""Tests that an error about an argument is one sentence: what was wrong, what is accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mxnum as mx
 from mxnum import errors
 
 X = np.ones((4, 64), np.float32)
-#: Made by hand, so that collecting the tests compiles nothing.
+#: This array is built from parts, because quantizing would compile while tests are collected.
 Q = mx.MXArray.from_parts(np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8), "mxfp8_e4m3")
 INT = np.ones(4, np.int32)
 WORDS = np.zeros((4, 64), np.uint32)

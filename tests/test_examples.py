@@ -1,4 +1,4 @@
-"""Tests that every example in the README and in docstrings gives what it says."""
+"""Tests that every example in the README and in docstrings gives the result that is shown."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def interop(name):
 
 
 def loaded_anew(name):
-    """Return a module as its first import makes it."""
+    """Return a module that is imported again, as if for the first time."""
     spec = importlib.util.find_spec(name)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
@@ -45,7 +45,7 @@ def on_a_cluster():
         pass
 
 
-#: The missing package, the extra that has it, and the call that needs it.
+#: For each optional package: its name, the extra that installs it, and a call that needs it.
 NEEDS = [
     ("torch", "torch", lambda _: interop("torch").to_torch(eight_bits())),
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),

@@ -1,4 +1,4 @@
-"""Tests that flush-to-zero and rounding directions of the process change no bit."""
+"""Tests that results do not depend on flush-to-zero or rounding direction of the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
 DOWNWARD, UPWARD, TOWARD_ZERO = 0x2000, 0x4000, 0x6000
-MXCSR = 28  # byte offset in glibc's fenv_t
+MXCSR = 28  # the byte offset of the register in glibc's fenv_t
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
-#: Each format, option and type of values once: each combination is compiled.
+#: Each format, option and type of values occurs once, since each combination is compiled.
 WAYS = [
     ("mxfp8_e4m3", {}, "float64"),
     ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
@@ -50,7 +50,7 @@ WAYS = [
 
 
 def everything(x):
-    """Return the bytes of every kind of result that has loops of its own for the type of x."""
+    """Return the bytes of all results that are computed by different loops for the type of x."""
     parts = []
     for fmt, options, values in WAYS if x.dtype == np.float32 else WAYS[:1]:
         q = mx.quantize(x, fmt, **options)
@@ -109,7 +109,7 @@ TENSOR_SCALES = {
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD | FLUSH_TO_ZERO], ids=hex)
 @pytest.mark.parametrize("tensor_scale", TENSOR_SCALES)
 def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
-    # Regression: sums by fractions were made of floats, and subnormal floats were read as zeros.
+    # Regression: exact sums were made of floats, and subnormal floats were read as zeros.
     draw = samples.generator("four over six", tensor_scale)
     x = (draw.integers(1, 1 << 22, (24, 16)) >> draw.integers(0, 9, (24, 1))).astype(np.uint32).view(np.float32)
     options = TENSOR_SCALES[tensor_scale]
@@ -127,7 +127,8 @@ def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
 
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, UPWARD], ids=hex)
 def test_the_arithmetic_of_a_stack_is_refused(bits):
-    # Regression: in such an environment, other bits were computed instead of an error.
+    # Regression: with subnormals flushed, or another rounding direction, a stack's arithmetic gave
+    # wrong bits instead of an error.
     x = np.full((1, 16), 1e-41, np.float32)
     made = stacks.quantize(x, "vllm")
     for call in (

@@ -22,8 +22,8 @@ print(json.dumps({"times": beyond / (between - started), "loaded": [name for nam
 
 
 def probe():
-    """Return the times and the loaded modules of imports in a new process."""
-    # Without stored bytecode, modules are compiled anew each time, which takes longer.
+    """Return the duration of imports in a new process, and the modules that they load."""
+    # Without bytecode on disk, Python compiles all modules at each import, which takes longer.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, env=environment)
     return json.loads(answer.stdout)
@@ -34,7 +34,7 @@ def test_nothing_heavy_is_loaded():
 
 
 def test_import_costs_less_than_that_of_numpy():
-    # The best of three counts, because a busy machine can stall a single one.
+    # Take the best of three imports, because a busy machine can delay a single one.
     assert min(probe()["times"] for _ in range(3)) < 1
 
 

@@ -1,4 +1,4 @@
-"""Tests of blocks: the arguments, the shapes, the collapsing of axes."""
+"""Tests of blocks: arguments, shapes, and axes that are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a linear layer against quantize and matmul called one by one, and the oracle."""
+"""Tests that a linear layer equals single calls of quantize and matmul, and the oracle."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Make the context when the first test needs it, so that collecting compiles nothing."""
+    """Make the context when a test first needs it, since collecting tests must compile nothing."""
     return mx.linear_forward(X, W)[1]
 
 

@@ -1,4 +1,4 @@
-"""Tests that modes are strings with definitions, and that all code handles every mode."""
+"""Tests that modes are strings with definitions, and that code handles every mode."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def test_every_member_says_what_it_means(enum):
     assert enum.__doc__
 
 
-# A new mode must raise wherever it is not handled
+# Code that does not handle a new mode must raise an error
 
 
 def added(enum):
-    """Return a new member of a mode that no code handles."""
+    """Return a new member of an enum of modes, which no code handles."""
     value = f"new {enum.__name__}"
     member = str.__new__(enum, value)
     member._name_, member._value_ = value.upper(), value
@@ -121,8 +121,8 @@ def explained(**changes):
 
 
 MAKERS = {
-    # Regression: each of these treated an unknown mode as one of: round toward zero, round down,
-    # floor, saturate.
+    # Regression: each of these functions treated an unknown mode as a known one: round toward zero,
+    # round down, floor or saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -168,7 +168,8 @@ def test_a_mode_that_nobody_handles_raises(maker):
 
 
 def test_the_same_with_a_mode_that_is_handled():
-    # This shows that the makers raise because of the mode, not because of how they are called.
+    # The makers succeed with known modes, so they raise because of the mode, not of other
+    # arguments.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}
@@ -180,7 +181,7 @@ def test_the_same_with_a_mode_that_is_handled():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode. They ask which other mode fits an answer, handle all
+#: Modules that may compare with a single mode: they try which mode explains an answer, handle all
 #: other modes afterwards, or compute constants for functions that handle all modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
@@ -198,7 +199,7 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return the lines that compare with a mode outside a match, or match without a final error."""
+    """Return the lines that compare with a mode outside `match`, or match without a final error."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

@@ -1,4 +1,4 @@
-"""Tests of public operations on whole arrays against the oracle: every format, mode and layout."""
+"""Tests that public operations on whole arrays equal the oracle: every format, mode and layout."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def blocky(dtype, shape, *key, special=0.02):
 
 
 def check(x, fmt, blocks, values=None, **options):
-    """Assert that codes, scales, offsets and values equal the oracle's.
+    """Assert that codes, scales, offsets and decoded values equal the oracle's.
 
-    The values have the type of x, or `values`.
+    Values are decoded to the type of x, or to `values`.
     """
     got, want, case = check_parts(x, fmt, blocks, **options)
     dtype = x.dtype.name if values is None else values
@@ -71,7 +71,7 @@ def check_parts(x, fmt, blocks, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
-    """All products are tested: the loops are compiled once for all formats, rules and overflows."""
+    """Check every combination of modes, since one loop serves all formats, rules and overflows."""
     x = blocky(dtype, (3, 70), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
@@ -88,7 +88,7 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
-    """The definition handles NaN and infinities: it compiles for each format, rounding and rule."""
+    """Check modes with NaN and infinities: a loop for each format, rounding and rule."""
     x = blocky(dtype, (3, 70), fmt)
     options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
     if rounding == Rounding.SR:
@@ -177,7 +177,7 @@ def test_given_scales():
 @settings(max_examples=60)
 @given(st.data())
 def test_random_blocks_of_random_bits(data):
-    """Few formats, modes and blocks keep compilation short; numbers and lengths are arbitrary."""
+    """Check arbitrary numbers and lengths, with few modes and blocks, to keep compilation short."""
     modes = {"scale_rule": ["even"], "rounding": ["rne", "sr"], "overflow": ["ieee"]}
     random_block(data, ["mxfp8_e5m2"], ["float32"], modes, [5, 32])
 
@@ -382,7 +382,7 @@ def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
     outs = contiguous, turned, sparse
     quantizers = [mx.fake_quantizer(x, "mxfp8_e4m3", out=out, **options) for out in outs]
     again = [mx.fake_quantizer(y, "mxfp8_e4m3", out=y, **options) for y in (contiguous, sparse)]
-    # Blocks that one call leaves to the definition must not stay marked for the next call.
+    # A block that one call marked for the definition must not be marked in the next call.
     for step, special in enumerate((0, 0.02, 0)):
         x[...] = blocky(dtype, x.shape, "quantizer", step, special=special)
         want = reference.fake_quantize(x, "mxfp8_e4m3", **options)

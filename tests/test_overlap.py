@@ -1,4 +1,4 @@
-"""Tests that scales and random words may overlap the memory that results are written to."""
+"""Tests that scales and random words may share memory with the results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Offsets of the other arrays in memory that has 16 bytes for each element.
+#: Offsets at which the other arrays are put into memory of 16 bytes for each element.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 
 
 class Memory:
-    """Bytes, and arrays in them."""
+    """A buffer of bytes, in which arrays are put at any offset."""
 
     def __init__(self) -> None:
         self.bytes = np.zeros(16 * COUNT, np.uint8)
@@ -34,7 +34,7 @@ class Memory:
 
 
 def numbers(*key):
-    """Return blocks of very different magnitudes, so that the scale of another block shows."""
+    """Return blocks of very different magnitudes, so that a wrong scale shows."""
     rng = samples.generator("overlap", *key)
     return (rng.standard_normal(SHAPE) * np.exp2(rng.integers(-20, 20, (64, 1)))).astype(np.float32)
 
@@ -111,7 +111,7 @@ def test_results_over_random_words_and_given_scales(fmt, place):
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_a_square_array_into_its_own_transpose(fmt):
-    """Input and output begin at one address, and only their strides differ."""
+    """Check an output that begins at the same address as the input, with other strides."""
     x = samples.generator("square").standard_normal((512, 512)).astype(np.float32)
     want, b = mx.fake_quantize(x, fmt), x.copy()
     assert np.array_equal(mx.fake_quantize(b, fmt, out=b.T), want)

@@ -22,7 +22,7 @@ pytestmark = [
     needs_chromium,
 ]
 
-#: A script that returns the faults of a page, by kind.
+#: A script that returns the faults of a page as texts.
 FAULTS = r"""() => {
     const faults = [];
     const seen = document.querySelector('article') || document.body;

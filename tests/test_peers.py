@@ -1,4 +1,4 @@
-"""Tests of traps: cases that other emulators get wrong or treat differently, by name."""
+"""Tests of cases that other emulators get wrong or treat differently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_exponent_of_the_value_just_below_a_power_of_two():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponent_below_every_power_of_two(dtype):
-    """A floating log2 rounds up just below almost every power of two: 7,382 float32 inputs."""
+    """Check exponents just below powers of two, where a float32 log2 rounds up (7,382 inputs)."""
     powers = np.exp2(np.arange(-118, 128, dtype=np.float64)).astype(dtype)
     below = np.nextafter(powers, dtype(0))
     at = mx.shared_scale(powers.reshape(-1, 1), "mxfp8_e4m3").ravel().astype(int)
@@ -74,7 +74,7 @@ def test_scale_underflow_is_exact():
 
 
 def test_every_scale_code_expands_exactly():
-    codes = np.full((255, 1), 0x38, np.uint8)  # 1.0
+    codes = np.full((255, 1), 0x38, np.uint8)  # the code of 1.0
     q = mx.MXArray.from_parts(codes, np.arange(255, dtype=np.uint8).reshape(255, 1), "mxfp8_e4m3")
     expected = np.ldexp(1.0, np.arange(255) - 127)
     assert np.array_equal(q.dequantize("float64").ravel(), expected)
@@ -116,14 +116,14 @@ def test_e5m2_halfway_to_overflow():
 
 
 def test_rceil_where_float32_arithmetic_is_wrong():
-    """In float32, max * (1 / 448) rounds this input to a power of two."""
+    """Check rceil for an input that max * (1 / 448) in float32 would round to a power of two."""
     x = np.array([float.fromhex("0x1.c00002p-119")], np.float32)
     scale = int(mx.shared_scale(x, "mxfp8_e4m3", scale_rule="rceil")[0])
     assert 448.0 * 2.0 ** (scale - 127) >= float(x[0]) > 448.0 * 2.0 ** (scale - 128)
 
 
 def test_nibbles_are_neighbours():
-    """Element i lies at bit 4 i, low nibble first, as in gpt-oss; llama.cpp pairs i with i + 16."""
+    """Check that element i is at bit 4 i, as in gpt-oss; llama.cpp pairs i with i + 16."""
     q = mx.MXArray.from_parts(np.arange(16, dtype=np.uint8), np.full(1, 127, np.uint8), "mxfp4_e2m1")
     assert q.pack().tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
 
@@ -140,7 +140,7 @@ def test_blocks_do_not_straddle_rows():
 def test_every_code_round_trips(element, dtype):
     fmt = mx.formats.element(element)
     codes = np.array([code for code, value in enumerate(fmt.values()) if value == value], np.uint8)
-    if fmt.integer:  # the most negative code has the value of no other, and is never made
+    if fmt.integer:  # no value is encoded as the most negative code
         codes = codes[codes != 1 << (fmt.bits - 1)]
     back = mx.encode(mx.decode(codes, element, dtype=dtype), element, overflow="ieee")
     assert np.array_equal(back, codes)

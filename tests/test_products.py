@@ -1,4 +1,4 @@
-"""Tests of products against the oracle, bit for bit: all formats, modes, shapes and layouts."""
+"""Tests that products equal the oracle's in every bit: all formats, modes, shapes and layouts."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -37,14 +37,14 @@ def rows(q):
 
 
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
-    """Return uniformly random codes, special ones included.
+    """Return uniformly random codes, including special codes.
 
-    A tenth of the scales is NaN or extreme by default (`special`).
+    A share `special` of the scales, by default a tenth, is NaN or extreme.
     """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
     codes = rng.integers(0, 1 << fmt.element.bits, shape, dtype=np.uint8)
-    # Special codes are rare, so that other terms still show in the sums.
+    # Special codes are rare, because a sum with NaN or infinity does not depend on its other terms.
     if fmt.element.specials != "none":
         finite = rng.integers(0, fmt.element.max_code + 1, shape, dtype=np.uint8) | (codes & 0x80)
         codes = np.where(rng.random(shape) < special / 4, codes, finite)
@@ -63,7 +63,7 @@ def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=Fal
 def check(a, b, accumulate, case=None):
     """Assert that a times the transpose of b equals the oracle's product.
 
-    Each is an MX array blocked along its rows, or a matrix of floats.
+    The operands are MX arrays in blocks along rows, or matrices of floats.
     """
     got = mx.matmul(a, b.T, accumulate=accumulate)
     left = rows(a) if isinstance(a, mx.MXArray) else a
@@ -78,8 +78,8 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: How block sums are held depends on the pair. Other modes depend on each format alone, so each
-#: format meets only a few others.
+#: The pairs of formats. The number type of block sums depends on the pair, so all pairs are tested.
+#: Other modes depend on each format alone, so each format is tested with a few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -119,7 +119,7 @@ def test_an_offset_that_cancels_is_a_zero():
 
 
 def floats(dtype, shape, *key):
-    """Return floats that interact: half are small integers times a power of two, some special."""
+    """Return floats: small integers times powers of two, random bits, and special floats."""
     rng = samples.generator("floats", dtype, shape, *key)
     fmt = FLOATS[dtype]
     patterns = samples.random_patterns(fmt, int(np.prod(shape)), *key).reshape(shape)
@@ -138,7 +138,7 @@ def patterns_dtype(fmt):
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_of_every_type(name, accumulate):
-    """Each operand is split, or rounded to float32, independently of the other."""
+    """Check all pairs of float types; each operand is converted independently of the other."""
     for other in FLOATS:
         with np.errstate(all="ignore"):
             check(floats(name, (6, 9), 0), floats(other, (6, 9), 1), accumulate, (name, other))
@@ -169,17 +169,17 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
-#: Float scales of all types, with elements whose sums are held in integers, float32 and float64,
-#: and by the definition.
+#: Float scales of all types, with elements whose sums are computed in integers, in float32, in
+#: float64, and by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
                 "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
                 "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
 
 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
-    """Return random codes under random scales; `special` of the scales are odd.
+    """Return random codes with random scales.
 
-    Odd scales are 0, NaN, extreme or infinite.
+    A share `special` of the scales is 0, NaN, extreme or infinite.
     """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)
@@ -218,7 +218,7 @@ def test_scales_that_are_floats(name, accumulate):
 
 @pytest.mark.parametrize("name", ["nvfp4", "e2m1:block=16,scale=float16", "e2m1:block=16,scale=bfloat16"])
 def test_float_scales_at_the_ends_of_what_float32_holds(name):
-    """Terms round to subnormal numbers, or overflow, at the ends of float32's range."""
+    """Check scales at the ends of float32's range, where terms become subnormal or overflow."""
     number = mx.formats.get(name).scale.number
     least, most = number.emin - number.mantissa_bits, number.emax
     for first, second in (
@@ -243,7 +243,7 @@ def test_float_scales_at_the_ends_of_what_float32_holds(name):
 
 
 def test_tensor_scales_multiply_sums_of_blocks_at_last():
-    """Their product is rounded first; NaN, 0 and infinity are as in IEEE 754."""
+    """Check that a sum of blocks is multiplied by the rounded product of tensor scales, at last."""
     a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
     for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
         sides = [
@@ -260,7 +260,7 @@ def test_tensor_scales_multiply_sums_of_blocks_at_last():
 
 
 def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
-    """Return an MX array of values that are exact, with given scales."""
+    """Return an MX array of values that the format represents exactly, with given scales."""
     values = np.array(values, np.float64)
     codes = mx.encode(values, mx.formats.get(name).element, overflow="ieee")
     counts = (*values.shape[:-1], -(-values.shape[-1] // block))
@@ -268,7 +268,7 @@ def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
     return mx.MXArray.from_parts(codes, given_scales.astype(np.uint8).reshape(counts), name, block_size=block)
 
 
-#: values of a, values of b, scales of a, scales of b; blocks of two.
+#: Each case has the values of a, of b, the scales of a, of b; blocks have two elements.
 SPECIAL = {
     "infinity": ([INF, 1, 1, 1], [1, 1, 1, 1], None, None),
     "minus infinity": ([INF, 1, 1, 1], [-1, 1, 1, 1], None, None),
@@ -312,7 +312,7 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    # The mode `block` adds its -0 to +0.
+    # The mode `block` adds the -0 of a block to +0.
     assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
@@ -397,8 +397,8 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
-#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on
-#: either side.
+#: Shapes of two stacks of matrices that broadcast: with and without whole tiles, with one row, and
+#: broadcast on either side.
 STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
           ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
 
@@ -406,7 +406,7 @@ STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 
 @pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
                                   ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
 def test_stacks_of_small_matrices(pair, monkeypatch):
-    """Each product of a stack is that of its matrices, however threads share them."""
+    """Check that each product in a stack equals the product of two matrices, for all threads."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     for left, right in STACKS:
         make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
@@ -442,7 +442,8 @@ def test_layouts_of_operands():
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
-    # Tiles, and blocks across the summed axis, still have a scale for each element.
+    # Operands in tiles, or in blocks across the summed axis, are decoded before they are
+    # multiplied.
     w = floats("float64", (40, 7))
     for blocks in ((4, 8), (6, 1), (1, 8)):
         scales = rng.integers(100, 150, [-(-n // block) for n, block in zip((6, 40), blocks, strict=True)], np.uint8)
@@ -503,7 +504,7 @@ def test_out(accumulate, out_dtype):
     for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):
         assert mx.matmul(a, b, **how, out=room) is room
         assert bits(room) == bits(want)
-        # The dtype is that of `out`.
+        # Without `out_dtype`, the dtype of `out` decides.
         assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)
     zero = np.empty((), want.dtype)
     row, column = a[0, 0, 0], b[0, :, 1]
@@ -520,7 +521,7 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """The minimum work per thread is so small that all threads are used."""
+    """Check results with so little work per thread that all threads are used."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
@@ -541,7 +542,7 @@ def test_threads_are_those_allowed(monkeypatch):
     monkeypatch.setattr(workers, "Thread", spy)
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     q = codes_at_random("mxfp4_e2m1", (200, 64), 32)
-    for threads, more in ((1, 0), (2, 2), (3, 4)):  # both to pack the rows and to multiply
+    for threads, more in ((1, 0), (2, 2), (3, 4)):  # threads start twice: to pack the rows, and to multiply
         seen.clear()
         mx.matmul(q, q.T, threads=threads)
         assert len(seen) == more
@@ -552,11 +553,11 @@ def test_threads_are_those_allowed(monkeypatch):
     monkeypatch.undo()
     seen.clear()
     mx.matmul(q, q.T, threads=8)
-    assert not seen  # too little to do
+    assert not seen  # there is too little work for threads
 
 
 X = np.ones((4, 64), np.float32)
-# These are made by hand, so that collecting compiles nothing.
+# These arrays are built from parts, because quantizing would compile while tests are collected.
 CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)
 Q = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3")
 OFFSET = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3", offsets=np.zeros((4, 2), np.float16))

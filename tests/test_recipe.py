@@ -1,4 +1,4 @@
-"""Tests of recipes: which tensors are rounded, in files and by name."""
+"""Tests of recipes: the tensors that they round, their files and their names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_parts_of_recipes():
 
 
 def test_operands_in_no_format_are_bfloat16_among_bfloat16_vectors():
-    # Regression: the text said float32, although `mxnum.torch` multiplied bfloat16 numbers.
+    # Regression: the recipe's text said float32, although `mxnum.torch` multiplied bfloat16
+    # numbers.
     assert str(Recipe.named("bfloat16")) == "bfloat16; vector operations in bfloat16"
     half = "mxfp8_e4m3; weights backward, activations backward, gradients bfloat16; vector operations in bfloat16"
     assert str(Recipe.named("forward only")) == half

@@ -1,4 +1,4 @@
-"""Tests of a release: its public names, its version everywhere, and reproducible builds."""
+"""Tests of a release: public names, the version in all files, and reproducible builds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_changelog_begins_each_version_with_five_lines():
 
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
 def test_builds_are_the_same_bytes(tmp_path):
-    """Build twice, from two copies whose files have different times."""
+    """Check that builds from two copies, whose files have different times, have equal bytes."""
     built = []
     for copy in ("one", "two"):
         source, to = tmp_path / copy, tmp_path / f"{copy}-built"

@@ -14,7 +14,7 @@ from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
 TE = rotations.SIGNS["transformer_engine"]
-#: The first rows of the matrix that TransformerEngine's nvfp4_tensor.py writes out.
+#: The first rows of the matrix that is written in TransformerEngine's nvfp4_tensor.py.
 TE_ROWS = (
     "++++++++++++++++", "+-+-+-+-+-+-+-+-", "++--++--++--++--", "+--++--++--++--+", "++++----++++----",
 )  # fmt: skip
@@ -46,13 +46,13 @@ def test_the_matrix_is_that_of_transformer_engine():
     assert (matrix == matrix.T).all()
     assert (abs(matrix) == 1).all()
     with_signs = mx.hadamard(np.eye(16, dtype=np.float32), signs="transformer_engine") * 4
-    # For rows of x this is x diag(signs) H.
+    # For an x of rows, the transform is x diag(signs) H.
     assert with_signs.tolist() == (np.diag(TE) @ matrix).tolist()
 
 
 def test_twice_is_once_where_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
-    # Regression: unsigned integers raised an error about integers.
+    # Regression: unsigned integers raised an error that said "integers".
     assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
     for signs in (None, "transformer_engine"):
         once = mx.hadamard(x, signs=signs)
@@ -96,7 +96,7 @@ def test_zeros_infinities_and_overflow():
     assert y[4].tolist() == [inf, 0, 0, 0]
     small = np.zeros(4, np.float16)
     small[0] = -np.finfo(np.float16).smallest_subnormal
-    # Half of the least number rounds to zero and keeps its sign.
+    # Half of the smallest positive number rounds to zero, and keeps its sign.
     assert words(mx.hadamard(small, size=4)) == [0x8000] * 4
 
 

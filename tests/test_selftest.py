@@ -1,7 +1,4 @@
-"""Tests that the self-test finds mistakes and reports them.
-
-The rest of the test suite shows that all is right.
-"""
+"""Tests that the self-test of an installation finds mistakes and reports them."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ needs_typer = pytest.mark.skipif(importlib.util.find_spec("typer") is None, reas
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the self-test to three cases, of which one is uncommon."""
+    """Reduce the self-test to three cases, one of which is uncommon."""
     kept = ("mxfp4_e2m1", "mxfp4_e2m1, packed", "many threads")
     cases = [case for case in selftest._cases() if case[0] in kept]
     monkeypatch.setattr(selftest, "_cases", lambda: cases)

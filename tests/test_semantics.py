@@ -1,6 +1,6 @@
-"""Tests of sentences of `docs/reference/semantics.md` that no module covers alone.
+"""Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-The cells of the page have more.
+The cells of that page check further sentences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def bits(values):
 
 
 def asymmetric(x, **options):
-    """Return offsets and values of one block, after checking that library and reference agree."""
+    """Return offsets and values of one block; assert that library and reference agree."""
     x = np.array(x, np.float32)
     q = mx.quantize(x, FORMAT, offset="float16", **options)
     r = reference.quantize(x, FORMAT, offset="float16", **options)

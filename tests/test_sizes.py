@@ -1,4 +1,4 @@
-"""Functions stay small: a body of at most 60 lines, and at most 8 arguments."""
+"""Tests that functions are small: a body of at most 60 lines, and at most 8 arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "mxnum/torch/multihead.py forward": "It has the arguments of the forward pass of torch's MultiheadAttention.",
 }
 
-#: Functions of rooms that are being rewritten. Delete this dictionary when that is done.
+#: Functions in folders that are being rewritten. Delete this dictionary when the rewrite is done.
 BEING_REWRITTEN = {
     "mxnum/engine/cuda/kernels.py _elements.run": "engine",
     "mxnum/engine/cuda/kernels.py block_scales": "engine",
@@ -66,9 +66,9 @@ BEING_REWRITTEN = {
 
 
 class Function(NamedTuple):
-    """A function of the package and what the rule counts of it."""
+    """A function of the package, with the numbers that the rule limits."""
 
-    #: The file and the qualified name.
+    #: The file and the qualified name of the function.
     name: str
     lines: int
     arguments: int
@@ -80,7 +80,7 @@ def public_names() -> set[str]:
 
 
 def is_public(path: Path, qualified: str, names: set[str]) -> bool:
-    """Return True if a module of the file's folder, or one above it, makes the name public."""
+    """Return True if a module in the file's folder, or in a folder above, makes the name public."""
     module = path.relative_to(ROOT).with_suffix("").parts
     return any(".".join((*module[:depth], qualified)) in names for depth in range(1, len(module) + 1))
 
@@ -97,7 +97,7 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, with_options: bool) -> int:
-    """Return how many arguments a caller passes; keyword-only defaults are options."""
+    """Return the number of arguments, without keyword-only arguments that have defaults."""
     given = function.args
     positional = [argument.arg for argument in (*given.posonlyargs, *given.args)]
     bound = is_method and positional[:1] in (["self"], ["cls"])
@@ -106,7 +106,7 @@ def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool,
 
 
 def functions(path: Path, names: set[str]) -> Iterator[Function]:
-    """Yield every function of a file, nested ones too."""
+    """Yield every function of a file, nested or not."""
 
     def within(node: ast.AST, scope: tuple[str, ...], is_class: bool) -> Iterator[Function]:
         for child in ast.iter_child_nodes(node):

@@ -1,4 +1,4 @@
-"""Tests of NVFP4 as each stack computes it, against the stacks that install on a CPU."""
+"""Tests that NVFP4 in the arithmetic of a stack equals the stack's package, if it runs on a CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import mxnum as mx
 from mxnum import reference, stacks
 from mxnum.definition import stack_arithmetic
 
-#: Tensors of 4096 blocks: functions of a generator, a shape, and the limits of a type.
+#: Functions that make tensors from a random generator, a shape, and the limits of a type.
 FAMILIES = {
     "normal": lambda draw, shape, of: draw.standard_normal(shape),
     "a range of sizes": lambda draw, shape, of: (
@@ -83,13 +83,13 @@ def bytes_of(tensor):
 
 
 def unpacked(packed):
-    """Return the codes of packed bytes, a block a row."""
+    """Return the codes of packed bytes, with a row for each block."""
     packed = packed.numpy().reshape(-1, 8)
     return np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1, 16)
 
 
 def torchao(x, has_global=True):
-    """Return what torchao makes of x: codes, scales, and the number kept for the tensor."""
+    """Return the result of torchao for x: codes, scales, and the number kept for the tensor."""
     nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
     tensor = tensor_of(x)
     scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max()) if has_global else None
@@ -98,14 +98,14 @@ def torchao(x, has_global=True):
 
 
 def modelopt(x):
-    """Return what ModelOpt makes of x."""
+    """Return the result of ModelOpt for x, in the form of `torchao`."""
     nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
     made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
     return unpacked(made._quantized_data), bytes_of(scales), np.float32(scale.item())
 
 
 def compressed_tensors(x):
-    """Return scales of its observers, and the weight as its compressor packs it."""
+    """Return the codes of compressed-tensors' compressor, and scales of its observers."""
     helpers = nvfp4_of("compressed_tensors", "compressed_tensors.quantization.utils.helpers")
     quantization = nvfp4_of("compressed_tensors", "compressed_tensors.quantization")
     packing = nvfp4_of("compressed_tensors", "compressed_tensors.compressors.nvfp4.helpers")
@@ -123,8 +123,8 @@ def compressed_tensors(x):
     return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
 
 
-#: Stacks that need a GPU to install: environment variables with the path of a checkout of their
-#: repository.
+#: Stacks whose packages install only with a GPU, with the environment variable that has the path of
+#: a checkout of the repository.
 CHECKOUTS = {
     "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
     "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
@@ -136,7 +136,7 @@ CHECKOUTS = {
 def read(stack, *paths):
     """Return the names that a file of a checkout defines.
 
-    Of its imports only torch is real; stand-ins replace the rest.
+    The file is executed with the real torch; stand-ins replace its other imports.
     """
     variable = CHECKOUTS[stack]
     if variable not in os.environ:
@@ -160,7 +160,7 @@ def read(stack, *paths):
 
 
 def transformer_engine(x, stack="transformer_engine"):
-    """Return what TransformerEngine's reference makes of x."""
+    """Return the result of TransformerEngine's reference for x, in the form of `torchao`."""
     folder = "transformer_engine/pytorch/custom_recipes"
     names = read(stack, f"{folder}/reference_nvfp4.py", f"{folder}/quantization_nvfp4.py")
     quantize = names["NVFP4QuantizerRef"]._quantize_blockwise_reference
@@ -168,14 +168,14 @@ def transformer_engine(x, stack="transformer_engine"):
     largest = tensor.abs().max().to(tensor_of(np.ones(1, np.float32)).dtype).view(1)
     codes, scales = quantize(tensor, largest, 16, 1, pow_2_scales=False, eps=0.0)
     codes = unpacked(codes)
-    # A number scaled to -0 is +0 in the reference, and -0 in the kernel.
+    # A number that is scaled to -0 becomes +0 in the reference, and -0 in the kernel.
     codes[np.signbit(x.astype(np.float32))] |= 8
     with np.errstate(over="ignore", divide="ignore"):
         return codes, bytes_of(scales), stacks.of(stack).global_scale(np.float32(largest.item()))
 
 
 def vllm(x):
-    """Return what vLLM's emulation makes of x."""
+    """Return the result of vLLM's emulation for x, in the form of `torchao`."""
     names = read("vllm", "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py")
     tensor = tensor_of(x)
     global_scale = 448.0 * 6.0 / tensor.abs().max().float()
@@ -196,9 +196,9 @@ PACKAGES = {
 
 
 def check(stack, x, codes, scales, global_scale):
-    """Assert that all bits are equal, except sign and elements under NaN scales.
+    """Assert that all bits are equal, except the sign of NaN scales and the elements under them.
 
-    These come from the processor.
+    Both depend on the processor.
     """
     got = stacks.quantize(x, stack)
     is_nan = scales & 0x7F == 0x7F
@@ -215,10 +215,10 @@ COMPARED = [(stack, name) for name, several in TAKING.items() for stack in sever
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("stack", "dtype"), COMPARED)
 def test_equals_the_package(stack, dtype, family):
-    """Every type and family of magnitudes is tested, not only ordinary magnitudes in bfloat16."""
+    """Check that codes and scales equal those of the package, for every type and magnitude."""
     for x in tensors(family, dtype):
         made = PACKAGES[stack](x)
-        # 0 * (1 / tiny) is NaN with any sign.
+        # The package computes 0 * (1 / tiny) = 0 * inf, a NaN of either sign.
         if (stack, family) == ("torchao", "subnormal") and (x == 0).any():
             with pytest.raises(ValueError, match="does not turn into NaN"):
                 check(stack, x, *made)
@@ -228,7 +228,7 @@ def test_equals_the_package(stack, dtype, family):
 
 @pytest.mark.parametrize("stack", ["torchao", "torchao_single"])
 def test_what_the_package_refuses(stack):
-    """Regression: float16 was accepted, which torchao does not accept."""
+    """Check that float16, which torchao does not accept, raises TypeError."""
     x = tensors("normal", "float16")[0]
     for call in (stacks.quantize, stacks.fake_quantize):
         with pytest.raises(TypeError, match=rf"'x' must be of float32 or bfloat16 for {stack}, not 'float16'"):
@@ -243,7 +243,7 @@ def test_reads_what_the_package_reads(stack, family):
     for x in tensors(family):
         try:
             blocks = stacks.quantize(x, stack)
-        except ValueError:  # as in `test_equals_the_package`
+        except ValueError:  # the case of a NaN in `test_equals_the_package`
             assert (stack, family) == ("torchao", "subnormal")
             continue
         assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)
@@ -274,10 +274,10 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Elements of the stacks that divide are x over the scale, to nearest even, as in ONNX.
+    """Check that elements of stacks that divide are those of ONNX: x / scale, to nearest even.
 
-    ModelOpt's scales are NaN beside infinities and for zeros. Under such a scale ONNX has zeros and
-    ModelOpt sixes.
+    ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. Elements under NaN
+    scales are not compared: they are 0 in ONNX and 6 in ModelOpt.
     """
     onnx = nvfp4_of("onnx", "onnx")
     evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
@@ -306,7 +306,7 @@ def test_elements_equal_onnx(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_roundings_equal_gfloat(family):
-    """The rounding of gfloat, which takes scales from its caller, equals this one."""
+    """Check that encoding to E2M1 and E4M3 rounds as gfloat does."""
     gfloat = nvfp4_of("gfloat", "gfloat")
     known = nvfp4_of("gfloat", "gfloat.formats")
     for element, info in (("e2m1", known.format_info_ocp_e2m1), ("e4m3", known.format_info_ocp_e4m3)):
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """The largest number is 2688; those of other blocks are 6 times a power of two."""
+    """Check a tensor of largest number 2688, whose blocks have largest numbers 6 * 2**n."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -337,7 +337,7 @@ def test_equals_the_definition_where_no_scale_is_rounded(stack):
     assert np.array_equal(stacks.dequantize(blocks, stack), (values * powers[:, None]).astype(np.float32))
 
 
-#: The scale of a block of zeros in each stack: beside other blocks, and in a tensor of zeros.
+#: For each stack: the scale of a block of zeros beside other blocks, and in a tensor of zeros.
 ZEROS = {
     "transformer_engine": (0x00, 0x00), "transformer_engine_2025": (0x00, 0x00), "torchao": (0x08, 0x7F),
     "torchao_single": (0x08, 0x08), "vllm": (0x00, 0x00), "compressed_tensors": (0x20, 0x20), "modelopt": (0x38, 0x7F),
@@ -376,16 +376,16 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: A stack that multiplies, and one that divides and begins in the type of the tensor. Every run
-#: tests both.
+#: The stacks of the fast tier: one that multiplies, and one that divides and computes first in the
+#: type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
-#: Families for which loops leave some blocks, so that numpy computes the whole array.
+#: Families with blocks that loops do not handle, so that numpy computes the whole array.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"
 
 
 @pytest.mark.parametrize("stack", [s if s in SAMPLE else pytest.param(s, marks=pytest.mark.full) for s in PACKAGES])
 def test_loops_compute_what_numpy_does(stack, monkeypatch):
-    """The compiled functions equal numpy in every bit, for millions of numbers of all sizes."""
+    """Check that compiled loops equal numpy in every bit, for millions of numbers."""
     from mxnum.engine.quantizing import by_stack
 
     for family in FAMILIES:
@@ -448,11 +448,11 @@ def test_quantize_and_fake_quantize(stack):
 
 
 @pytest.mark.parametrize("stack", ["transformer_engine", "torchao"])
-@pytest.mark.parametrize("rows", [4, 8192])  # the first is computed by numpy, the second by loops
+@pytest.mark.parametrize("rows", [4, 8192])  # numpy computes the small array, loops the large one
 def test_out(stack, rows):
     x = np.resize(tensors("normal")[0], (rows, 16))
     odd = x.copy()
-    odd[1, 3] = np.inf  # the loops give up here, after writing some blocks
+    odd[1, 3] = np.inf  # at this block the loops stop, after writing other blocks
     for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
         want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
@@ -480,7 +480,7 @@ def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
         mx.quantize(x, "nvfp4", arithmetic="torcha")
-    # Regression: the message left 'exact' out of the list.
+    # Regression: the list in the message lacked 'exact'.
     with pytest.raises(
         ValueError, match=r"'arithmetic' must be one of \['exact', 'transformer_engine', .*did you mean 'exact'\?"
     ):
@@ -515,7 +515,7 @@ def test_what_is_refused():
 
 
 def test_arguments_that_were_not_looked_at():
-    # Regression: packed codes were read as unpacked ones.
+    # Regression: `dequantize` read packed codes as unpacked codes.
     x = np.ones((2, 16), np.float32)
     with pytest.raises(ValueError, match="'made' must be of codes that take a byte each"):
         stacks.dequantize(stacks.quantize(x, "vllm", packed=True), "vllm")

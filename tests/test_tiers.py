@@ -1,4 +1,4 @@
-"""Tests of the tiers: marked tests wait for their tier, and the record shows its age."""
+"""Tests of the tiers: marked tests run only in their tier, and old records are reported."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_fast():
 
 @pytest.fixture
 def project(pytester, monkeypatch):
-    """Return a project with a package and a record of its own."""
+    """Return the folder of a small project with a package, tests and a record."""
     monkeypatch.setattr(tiers, "RECORD", pytester.path / "record.json")
     monkeypatch.setattr(tiers, "ROOT", pytester.path)
     monkeypatch.setattr(tiers, "read", lambda: json.loads(tiers.RECORD.read_text()) if tiers.RECORD.exists() else {})

@@ -1,10 +1,10 @@
-"""Two tiers of tests, and the record of when the slow one was last run.
+"""A pytest plugin for two tiers of tests, and the record of the last run of the slow tests.
 
-Exhaustive and slow tests have the mark `full` and run with ``--tier full``, as theorems of the full
-tier do. With ``--record`` the outcomes are written to ``full_tier.json``, one entry for each test
-function, with the number of its cases and a hash of the code that they are about. If that code has
-changed since, if a run was stopped between cases, or if there is no record, the end of every run
-reports it; nothing fails for it. ``python -m tests.tiers`` prints the record.
+Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
+their outcomes are written to ``full_tier.json``. It has an entry for each test function, with the
+number of cases and a hash of the code that they test. Each test run ends with a list of the slow
+tests that have no record, whose run was stopped between cases, or whose code has changed since; no
+test fails for this. ``python -m tests.tiers`` prints the record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("full_tier.json")
-#: Packages on whose versions an outcome depends.
+#: Packages whose versions an outcome depends on.
 TOOLS = ("numpy", "numba", "llvmlite")
 HOW = "python -m pytest -n auto --tier full -m full --record"
 
@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    # Before others deselect any: reports carry the number to the process that records.
+    # Count cases before other plugins deselect some; test reports carry the number to the process
+    # that records.
     for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
@@ -60,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Outcomes:
-    """Collects the outcomes of tests of the full tier by function, in the main process."""
+    """A plugin of the main process that collects outcomes of slow tests by function."""
 
     def __init__(self) -> None:
         self.found: Record = {}
@@ -81,7 +82,7 @@ class Outcomes:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     marked = config.stash[_MARKED]
-    if not marked:  # there are no marked tests, or the workers of xdist collected them
+    if not marked:  # no test has the mark, or workers of xdist have collected the tests
         marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
     told = "\n".join(problems(read(), marked))
     if told:
@@ -95,7 +96,7 @@ def function_of(nodeid: str) -> str:
 
 
 def read(path: Path = RECORD) -> Record:
-    """Return the recorded outcomes, or nothing if there is no record."""
+    """Return the recorded outcomes, or an empty dictionary if there is no record."""
     found: Record = json.loads(path.read_text()) if path.exists() else {}
     return found
 
@@ -116,7 +117,7 @@ def with_outcomes(record: Record, outcomes: Record) -> Record:
 
 
 def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
-    """Yield messages about tests of the full tier that have no record of the present code."""
+    """Yield messages about slow tests without a record for the current code."""
     marked = list(marked)
     never = [name for name in marked if name not in record]
     stale = [name for name in marked if name in record and record[name]["code"] != code_hash(name)]
@@ -157,7 +158,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash(name: str) -> str:
-    """Return a hash of the code of a test's file, the core of the package and the tested folder."""
+    """Return a hash of a test's file, the core of the package and the folder that it tests."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:
@@ -172,7 +173,7 @@ def code_hash(name: str) -> str:
 def _hash_below(path: Path) -> str:
     """Return a hash of the code of a file, or of all files below a folder.
 
-    Comments and docstrings do not count.
+    Comments and docstrings are not hashed.
     """
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(path.rglob("*.py")):

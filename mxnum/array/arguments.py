@@ -1,4 +1,4 @@
-"""Checks of arguments: arrays, their layout, and the options of each engine."""
+"""Check arguments: arrays, their layout, and the options of each engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 def memo(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return `function` with its results cached by the types and values of its arguments.
 
-    Calls whose arguments have no hash, or that raise TypeError, are not cached.
+    A call is not cached if an argument has no hash, or if `function` raises TypeError.
     """
     remembered = lru_cache(maxsize=4096, typed=True)(function)
 
@@ -48,9 +48,9 @@ class Layout(NamedTuple):
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Return the options that only the host's engine has.
+    """Return the options that only the host's engine has; an empty dictionary for a GPU's engine.
 
-    On a GPU return none, and raise ValueError for an option that was given.
+    For a GPU's engine, an option that is not None raises ValueError.
     """
     if engine is host_engine():
         return options
@@ -61,12 +61,12 @@ def host_options(engine: Any, **options: Any) -> dict[str, Any]:
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """Return a number of threads, or None; raise an error for a number below 1."""
+    """Return the number of threads, or None for None; raise an error for a number below 1."""
     return None if threads is None else errors.positive_integer("threads", threads)
 
 
 def owned(array: Any) -> Any:
-    """Return the caller's object behind the description of a GPU array; anything else unchanged."""
+    """Return the caller's object behind a `DeviceArray`; return anything else unchanged."""
     return array.owner if isinstance(array, DeviceArray) else array
 
 
@@ -106,10 +106,11 @@ def checked_tensor_scale(
 ) -> Any:
     """Return `value` as the tensor scale of an array of that shape.
 
-    It is float32, without axes or with as many axes as the array. Each axis has length 1, or the
-    length of the array's axis if that is not blocked. It must be `positive` (and finite) where
-    elements are divided by it, and have no sign bit elsewhere. It must be None if the format has no
-    tensor scale, and only then. An array must live where `beside` does; a number is moved there.
+    A tensor scale is float32, without axes or with as many axes as the array. Each axis has length
+    1, or the length of the array's axis if that axis is not blocked. With `positive` a tensor scale
+    must be positive and finite, since elements are divided by it; otherwise its sign bit must be 0.
+    `value` must be None if, and only if, the format has no tensor scale. An array must be where
+    `beside` is, in host memory or on its GPU; a number is copied there.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -117,8 +118,8 @@ def checked_tensor_scale(
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
-        # In units of the least subnormal number: a processor may be set to flush subnormals to
-        # zero.
+        # Count in units of the smallest subnormal number, since a processor may be set to flush
+        # subnormal numbers to zero.
         units = value * 2.0**149
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
@@ -134,7 +135,9 @@ def checked_tensor_scale(
             n == 1 or (n == of_x and block == 1) for n, of_x, block in zip(tensor.shape, shape, blocks, strict=True)
         )
     )
-    accepted = f"of no axes, or of {len(shape)} of length 1, or as long as {shape} where blocks {blocks} are 1"
+    accepted = (
+        f"without axes, or of {len(shape)} axes of length 1, or as long as in {shape} where blocks {blocks} are 1"
+    )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
         numbers = on_host(tensor)
@@ -149,7 +152,7 @@ def checked_tensor_scale(
 
 
 def on_host(array: Any) -> Any:
-    """Return an array of numpy as it is, or a copy of an array on a GPU."""
+    """Return a numpy array unchanged, or a copy in host memory of an array on a GPU."""
     if not isinstance(array, DeviceArray):
         return array
     from mxnum.engine.cuda import arrays
@@ -171,10 +174,10 @@ def first_index(wrong: Any) -> tuple[int, ...]:
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return `out`, or None; raise an error unless it is writable and has that shape and dtype."""
+    """Return `out`; raise an error unless it is None, or writable with that shape and dtype."""
     if out is None:
         return None
-    if type(out) is np.ndarray:  # fast path: `on_device` takes longer
+    if type(out) is np.ndarray:  # fast path: avoids the slower `on_device`
         writable = out.flags.writeable
     elif on_device(out):
         out = described("out", out)
@@ -189,15 +192,17 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     errors.require(writable, "out", "writable", "a read-only array")
     if 0 in out.strides and out.size:
         apart = all(step or length == 1 for step, length in zip(out.strides, shape, strict=True))
-        errors.require(apart, "out", "an array with a place for each element", f"one of strides {out.strides}")
+        errors.require(
+            apart, "out", "an array with memory of its own for each element", f"one of strides {out.strides}"
+        )
     return out
 
 
 def copied_if_overlapping(read: Any, *written: Any) -> Any:
-    """Return an array that is read, or a copy if a written array may share its memory.
+    """Return the array `read`, or a copy if one of the `written` arrays may share its memory.
 
-    Loops order their own reads and writes element by element. Further operands must not change
-    meanwhile.
+    A loop may overwrite its own input, because it reads each element before it writes it. But its
+    other operands, such as random words, must not change while the loop runs.
     """
     if isinstance(read, np.ndarray):
         for array in written:
@@ -207,7 +212,7 @@ def copied_if_overlapping(read: Any, *written: Any) -> Any:
 
 
 def random_copied_if_overlapping(random: RandomBits | None, *written: Any) -> RandomBits | None:
-    """Return random bits, with the given words copied if a written array may share their memory."""
+    """Return random bits whose words are copied if a written array may share their memory."""
     words = None if random is None else copied_if_overlapping(random.words, *written)
     return random if random is None or words is random.words else replace(random, words=words)
 
@@ -233,7 +238,7 @@ def packed_layout(
 ) -> tuple[tuple[int, ...], Layout]:
     """Return the shape of the codes in packed rows of `length` codes, and their layout.
 
-    `rest` are further arguments of `layout_of`.
+    `rest` has the remaining arguments of `layout_of`.
     """
     fmt = formats.get(format)
     bits = fmt.element.bits

@@ -55,10 +55,11 @@ class MXArray:
 
     Offsets are float16 and belong to asymmetric scaling; a tensor scale belongs to formats that
     have one. Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``),
-    which takes `packed_nbytes` of memory. All parts live in host memory, or on a GPU as arrays of
-    the input's library; `to_host` copies them. Make an MXArray with `mxnum.quantize`, or from
-    existing parts with `MXArray.from_parts` and `MXArray.from_packed`. Arithmetic on it raises
-    TypeError on purpose; `dequantize` (or `numpy.asarray`) gives the values.
+    which takes `packed_nbytes` of memory. All parts are in host memory, or on a GPU as arrays of
+    the input's library; `to_host` copies them to host memory. Make an MXArray with
+    `mxnum.quantize`, or from existing parts with `MXArray.from_parts` and `MXArray.from_packed`.
+    Arithmetic on it raises TypeError on purpose; `dequantize` (or `numpy.asarray`) gives the
+    values.
     """
 
     __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
@@ -78,22 +79,24 @@ class MXArray:
     ) -> None:
         """Store the parts unchecked.
 
-        `stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`.
+        `stored` has the codes, or, if `packed_shape` is the shape of the codes, the bytes that
+        `pack` makes of them.
         """
         self._stored = stored
         self._packed_shape = packed_shape
         #: True if this is a view of an array whose other elements have the same tensor scale.
         self._is_part = False
-        #: Scales of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3),
-        #: others as floats.
+        #: Scales of shape ceil(shape / blocks): codes as uint8 if they have eight bits (E8M0, E4M3,
+        #: UE5M3), else floats.
         self.scales = scales
         self.format = format
         #: The number of elements that share a scale along each axis.
         self.blocks = blocks
         #: float16 offsets of asymmetric scaling, in the shape of the scales, or None.
         self.offsets = offsets
-        #: A float32 array, or None if the format has no tensor scale. Without axes it is a factor
-        #: of all values. Otherwise it has as many axes as the codes and broadcasts with them.
+        #: The tensor scale, a float32 array, or None if the format has no tensor scale. Without
+        #: axes it is a factor of all values. Otherwise it has as many axes as the codes and
+        #: broadcasts with them.
         self.tensor_scale = tensor_scale
 
     @classmethod
@@ -110,7 +113,7 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray around existing codes and scales, which are checked and not copied."""
+        """Return an MXArray of existing codes and scales, which are checked and not copied."""
         array = checked_codes("codes", codes, formats.get(format).element.bits)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
         layout = layout_of(format, array.shape, axis, block_size, tile, given)
@@ -127,9 +130,9 @@ class MXArray:
         packed_shape: tuple[int, ...] | None,
         tensor_scale: Any,
     ) -> Self:
-        """Return an MXArray around checked codes; check and add the scales and offsets.
+        """Return an MXArray of checked codes; check the scales and offsets and add them.
 
-        `given` are the codes as the caller gave them, `stored` the same codes as an array.
+        `given` is the caller's object with the codes; `stored` has the same codes as an array.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -165,11 +168,11 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray around packed codes as `pack` makes them, checked and not copied.
+        """Return an MXArray of packed codes as `pack` makes them, which are checked and not copied.
 
         `length` is the number of elements in each row of the last axis. Bits that pad a row have no
-        meaning. If they are not zero, the MXArray holds a copy with zeros there, so that equal
-        arrays have equal bytes.
+        meaning. If padding bits are not zero, the MXArray holds a copy in which they are zero, so
+        that equal arrays have equal bytes.
         """
         array = as_array("packed", packed)
         errors.require_dtype("packed", array.dtype, _BYTE)
@@ -188,10 +191,10 @@ class MXArray:
 
     @property
     def codes(self) -> Array:
-        """The element codes, one byte each, value in the low bits.
+        """The element codes, one byte each, with the code in the low bits.
 
-        Codes that are held packed are unpacked at each access, to a new array that is read-only in
-        host memory. `unpacked` unpacks them once.
+        Each access unpacks codes that are held packed, to a new array that is read-only in host
+        memory. Call `unpacked` to unpack the codes once.
         """
         if self._packed_shape is None:
             return self._stored
@@ -200,14 +203,14 @@ class MXArray:
     def packed(self) -> Self:
         """Return the same array with its codes held packed.
 
-        It is the array itself if they already are, or have eight bits.
+        The result is the array itself if its codes are packed already, or have eight bits.
         """
         if self.is_packed or self.format.element.bits == 8:
             return self
         return self._with(self.pack(), self.shape)
 
     def unpacked(self) -> Self:
-        """Return the same array with a byte for each code; itself if it is held that way."""
+        """Return the same array with a byte for each code; itself if its codes are not packed."""
         if self._packed_shape is None:
             return self
         codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
@@ -227,9 +230,9 @@ class MXArray:
         tensor_scale: Array | None,
         is_part: bool = False,
     ) -> Self:
-        """Return an array on memory of this array.
+        """Return a view: an array whose parts are in the memory of this array.
 
-        `is_part` is True if elements that are left out have the same tensor scale.
+        `is_part` is True if elements outside the view have the same tensor scale.
         """
         made = type(self)(stored, scales, self.format, blocks, offsets, packed_shape, tensor_scale)
         made._is_part = self._is_part or is_part
@@ -251,7 +254,7 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes held in memory: codes, a byte each unless packed, scales and offsets."""
+        """The bytes held in memory by codes (a byte each unless packed), scales and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
@@ -276,7 +279,8 @@ class MXArray:
     def to_host(self) -> Self:
         """Return the same array in numpy arrays.
 
-        It is the array itself, a view of CPU tensors, or a copy of arrays on a GPU.
+        The result is the array itself if it has numpy arrays, a view if it has CPU tensors, and a
+        copy if its arrays are on a GPU.
         """
         if not on_device(self._stored):
             if not is_foreign(self._stored):
@@ -297,7 +301,7 @@ class MXArray:
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """Raise TypeError: the caller must say whether to compare codes, values or objects."""
+        """Raise TypeError, because == could mean equal codes, equal values or the same object."""
         raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
 
     # Values
@@ -305,9 +309,9 @@ class MXArray:
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
         """Return the values in float32, float64, bfloat16 or float16, rounded once to nearest even.
 
-        float64 is exact, except with offsets, which are added before that rounding. A block whose
-        scale is NaN reads NaN. `out` must have the shape and dtype of the result. `threads` is the
-        number of threads that may work on a large array.
+        Values in float64 are exact, except with offsets, which are added before the rounding. A
+        block whose scale is NaN gives NaN. `out` must have the shape and dtype of the result.
+        `threads` is the number of threads that may work on a large array.
         """
         target = result_format(dtype)
         stored, scales, offsets = held_parts(self)
@@ -331,8 +335,8 @@ class MXArray:
         """Return the codes as bytes in C order.
 
         Each row of the last axis is a little-endian bit stream, padded to whole bytes. An array
-        without axes is one row of one code. Codes that are held packed are not copied, except to
-        `out`, and if they are a view whose bytes have another order.
+        without axes is one row of one code. Codes that are held packed are copied only if `out` is
+        given, or if the array is a view whose bytes are not in C order.
         """
         if self.is_packed:
             return self._pack_held(out)
@@ -359,8 +363,8 @@ class MXArray:
     def elements(self) -> Array:
         """The codes viewed as numbers of an ml_dtypes (or numpy) type, without a copy.
 
-        The scales are not applied. Integer elements narrower than their type raise ValueError:
-        their sign bit is not the type's.
+        The scales are not applied. Integer elements narrower than the numpy type raise ValueError,
+        because their sign bit is not the sign bit of that type.
         """
         element = self.format.element
         self._require_host("array", "call to_host() first")
@@ -372,7 +376,8 @@ class MXArray:
     def equals(self, other: object) -> bool:
         """Return True if format, blocks and every bit of codes, scales and offsets are the same.
 
-        The name of the format counts. Packing and the order in memory do not.
+        Formats are equal only if their names are, too. Packing and the order of axes in memory are
+        not compared.
         """
         if not isinstance(other, MXArray):
             return False
@@ -397,7 +402,7 @@ class MXArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Self:
-        """Return a view with axes and blocks permuted (default: reversed). A tuple may be given.
+        """Return a view with axes and blocks permuted (default: reversed); accepts a tuple, too.
 
         Packed codes stay packed if the last axis stays last; otherwise they are unpacked.
         """
@@ -416,10 +421,10 @@ class MXArray:
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """Return a view, indexed by integers, by slices, and by whole blocks along blocked axes.
+        """Return a view, indexed by integers and slices; blocked axes by slices of whole blocks.
 
-        A part of packed codes is a view, and stays packed, if it begins and ends at bytes;
-        otherwise it is unpacked.
+        Packed codes stay packed, in a view, if each row of the selected part begins and ends at a
+        byte; otherwise the codes of the part are unpacked.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)
@@ -439,8 +444,8 @@ class MXArray:
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
         stored, packed_shape = self._stored_at(keys)
-        # The ellipsis at the end makes numpy return a view, not a scalar, where all axes are
-        # dropped.
+        # With the ellipsis at the end numpy returns a view, not a scalar, if the key drops all
+        # axes.
         return self._seen(
             stored,
             viewed(self.scales, lambda x: x[(*of_scales, ...)]),
@@ -452,7 +457,7 @@ class MXArray:
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
-        """Return the stored codes of a part, and its shape if they are packed.
+        """Return the stored codes of a part, and the shape of the part if its codes stay packed.
 
         `keys` has a key for each axis.
         """
@@ -515,7 +520,7 @@ class MXArray:
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
-            row_shape, row_blocks = shape or (1,), blocks or (1,)  # a scalar is packed as a row of one
+            row_shape, row_blocks = shape or (1,), blocks or (1,)  # a scalar is packed as a row of one code
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
@@ -537,20 +542,20 @@ class MXArray:
 
 
 def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return codes, a byte each, scales and offsets as the engine takes them."""
+    """Return codes (a byte each), scales and offsets as the engine takes them."""
     return held_parts(q.unpacked())
 
 
 def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return codes as they are stored, scales and offsets as the engine takes them."""
+    """Return the stored codes (perhaps packed), scales and offsets as the engine takes them."""
     offsets = None if q.offsets is None else as_array("offsets", q.offsets)
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
 def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
-    """Return the array in which `out` holds its tensor scale, to be replaced by `tensor`.
+    """Return the array in which `out` holds its tensor scale, which `tensor` will replace.
 
-    Raise ValueError if other elements have that tensor scale too.
+    Raise ValueError if `out` is part of an array whose other elements keep the old tensor scale.
     """
     held = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
     if out._is_part and on_host(held).tobytes() != on_host(tensor).tobytes():

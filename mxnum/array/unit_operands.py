@@ -1,4 +1,4 @@
-"""Operands of matrix units, from the arrays that callers give."""
+"""Convert the arrays that callers give to operands of matrix units."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class UnitOperand(NamedTuple):
     operand: Operand
     #: The format of the scales that the unit or its promotions use.
     scale: ScaleFormat | None
-    #: float32 numbers, one for each row, by which software multiplies results; or None.
+    #: float32 numbers, one for each row, by which software multiplies the unit's results; or None.
     factor: Array | None
 
 
 def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = False) -> UnitOperand:
-    """Return an MX array or an array of floats as an operand of a unit, whose last axis is summed.
+    """Return an MX array or an array of floats as an operand of a unit, which sums its last axis.
 
-    `transposed` exchanges the last two axes first. Raise ValueError if the unit does not take it.
+    `transposed` exchanges the last two axes first. Raise ValueError if the unit does not take the
+    operand.
     """
     if isinstance(value, MXArray):
         return _of_mx(name, value, unit, transposed)
@@ -48,7 +49,7 @@ def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = Fal
 
 
 def _taken(unit: MatrixUnit) -> str:
-    """Return the words of an error that say what a unit takes."""
+    """Return the part of an error message that says what a unit takes."""
     return f"{unit.takes} for unit {unit.name!r}"
 
 

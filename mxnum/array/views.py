@@ -1,4 +1,4 @@
-"""Views of the parts of MX arrays, wherever they live, and unpacking of codes."""
+"""View the parts of MX arrays, in host memory or on a GPU, and unpack codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the keys for a part that may have length 1 along some axes."""
+    """Return the keys that index an array of length 1 along some axes, such as a tensor scale."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)
@@ -22,7 +22,7 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if `keys` leave out elements that have the tensor scale of a selected element.
+    """Return True if an element outside `keys` has the same tensor scale as a selected one.
 
     `lengths` is the shape of the tensor scale.
     """
@@ -44,7 +44,7 @@ def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
 
 
 def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
-    """Return packed codes, a byte each, in a new array."""
+    """Return a new array that has a byte for each of the packed codes."""
     array = as_array("packed", packed)
     codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
     if not shape:
@@ -71,7 +71,7 @@ def is_contiguous(array: Any) -> bool:
 def locked(codes: Array) -> Array:
     """Make a new array read-only, and return it.
 
-    It is no view of the stored codes: writing to it would change nothing there.
+    Writing to an unpacked copy would not change the stored codes, so numpy raises an error instead.
     """
     if isinstance(codes, np.ndarray):
         codes.flags.writeable = False

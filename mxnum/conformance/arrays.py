@@ -1,4 +1,4 @@
-"""Level 3: whole arrays, in the shapes and layouts in which kernels meet them."""
+"""Check kernels on whole arrays (level 3), in many shapes and memory layouts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
-#: Layouts that the scales of an array may have.
+#: Layouts that the array of scales may have.
 SCALES = ("plain", "transposed", "swizzled")
 #: Arrays with more elements are checked in the contiguous layout only, to save time.
 LARGE = 100_000
@@ -54,10 +54,10 @@ def check_arrays(
     """Compare a callable with the right answers on whole arrays, and return the report.
 
     The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
-    or one element less or more than a block; some arrays hold millions of elements. They are
+    or one element less or more than a block; some arrays hold millions of elements. The arrays are
     contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
-    function raises for it or answers with another shape or type; the report says why. A bug raises
-    `ConformanceError`.
+    function raises an error for it, or returns a wrong shape or type; the report says which. A bug
+    raises `ConformanceError`.
 
     Parameters
     ----------
@@ -69,15 +69,16 @@ def check_arrays(
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
-        With a tensor scale each array is a tensor. If the function has parameters called
-        ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and tensor
-        scale, as in `check`. Without these parameters a quantizer finds both itself. Codes have the
-        shape of x, or are packed row by row along the last axis. The types are those of `check`.
+        If the format has a tensor scale, each array is one tensor. If the function has parameters
+        called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and
+        tensor scale, as in `check`. Without these parameters a quantizer has to find both itself.
+        Codes have the shape of x, or are packed row by row along the last axis. Types of arguments
+        and answers are as in `check`.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of
         ``block_shape=(rows, columns)``.
     shapes, layouts
-        Shapes (pairs of lengths) and layouts to test, if not all. Layouts are ``"contiguous"``,
+        Shapes (pairs of lengths) and layouts to test; all by default. Layouts are ``"contiguous"``,
         ``"transposed"``, ``"strided"`` and ``"part"``.
     scales
         Layout of the scales: ``"plain"``, in the order of the blocks; ``"transposed"``; or
@@ -111,7 +112,9 @@ def check_arrays(
     sizes = shapes_of(blocks) if shapes is None else checked_shapes(shapes)
     collector = Collector(task, Profile.of(accept))
     results, answered = [], []
-    for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # rows of one code last: they do not show packing
+    for shape in sorted(
+        sizes, key=lambda shape: shape[1] == 1
+    ):  # Rows of one code come last: their shape does not show whether codes are packed.
         for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
             result, one = kernel.run(collector, shape, layout, seed)
             results.append(result)
@@ -129,7 +132,7 @@ def check_arrays(
 def _task(
     operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
 ) -> tuple[Task, Blocks]:
-    """Return the task of whole arrays, and the shape of their blocks."""
+    """Return the task for whole arrays, and the shape of the blocks of the arrays."""
     others = {name: mode for name, mode in known(modes).items() if name != "block"}
     plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
     along = None if block_shape is not None else axis
@@ -138,7 +141,7 @@ def _task(
 
 
 class _Kernel:
-    """A callable, the task that it claims to do, and the layouts of its arguments and answers."""
+    """A callable, its claimed task, and the layouts of its arguments and answers."""
 
     def __init__(
         self, implementation: calling.Implementation, task: Task, blocks: Blocks, scales: str, packed: bool
@@ -149,8 +152,8 @@ class _Kernel:
         few = self.scales != "swizzled" or task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
-        #: True once an answer was packed. The shape of rows of one code does not show whether they
-        #: are packed.
+        #: True once an answer had packed codes. Rows of one code have the same shape packed and
+        #: unpacked, so earlier answers decide how to read them.
         self.packs = False
 
     def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
@@ -168,7 +171,7 @@ class _Kernel:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
         columns, given = (element_columns if of_values else block_columns)(inputs, answers, self.blocks)
-        if not of_values:  # which elements fill short blocks
+        if not of_values:  # mark the padding of short blocks
             columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
         columns |= repeated(tensor, count)
         wrong = 0
@@ -184,7 +187,7 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of level-2 blocks as bit patterns, with its random words if any."""
+        """Return an array of random blocks as bit patterns, with random words if needed."""
         count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
@@ -203,7 +206,7 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and tensor scale, in one row.
 
-        An array of codes gets a plausible largest magnitude.
+        For an array of codes, which has no largest magnitude, choose a plausible one.
         """
         if not self.task.has_tensor:
             return {}
@@ -217,13 +220,13 @@ class _Kernel:
     def _answers(
         self, implementation: calling.Implementation, inputs: dict[str, Array], shape: Shape, layout: str
     ) -> dict[str, Array]:
-        """Return what the function gives, as arrays of codes, scales or bit patterns."""
+        """Call the function and return its answer as arrays of codes, scales or bit patterns."""
         task = self.task
         rows, columns = scales_shape(shape, self.blocks)
         if task.takes_codes:
             codes, scales = laid(inputs["codes"], layout), self._lying(inputs["scales"])
             if self.packed:
-                some = np.zeros((rows, columns), np.uint8)  # any scales do: `pack` packs codes only
+                some = np.zeros((rows, columns), np.uint8)  # the scales do not matter, since `pack` packs codes only
                 q = mx.MXArray.from_parts(inputs["codes"], some, mx.MXFormat(task.element), blocks=self.blocks)
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
@@ -268,7 +271,7 @@ def as_floats_there(view: Array, task: Task) -> Array:
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
     """Return `count` finite blocks of one tensor of level 2, in random order.
 
-    NaN and infinity would spoil the whole tensor.
+    A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
@@ -278,7 +281,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
     """Yield `count` blocks of level 2, in batches."""
-    # Saves time: arrays of millions of elements repeat a few hundred thousand numbers.
+    # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))
     have = 0

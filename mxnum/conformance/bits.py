@@ -21,23 +21,23 @@ def as_bits(values: Any, source: ElementFormat) -> Array:
 
 
 def with_one_nan(values: Array, source: ElementFormat) -> Array:
-    """Return floats as bit patterns, with every NaN as the type's own NaN code."""
+    """Return floats as bit patterns; every NaN becomes the NaN code of the type."""
     bits = as_bits(values, source)
     return np.where(np.isnan(values), bits.dtype.type(source.nan_code or 0), bits)
 
 
 def sign_bits(x: Array, source: ElementFormat) -> Array:
-    """Return bit patterns of floats with their sign alone."""
+    """Return the sign bits of floats, with all other bits 0."""
     return np.asarray(x & x.dtype.type(1 << (source.bits - 1)))
 
 
 def magnitude_bits(x: Array, source: ElementFormat) -> Array:
-    """Return bit patterns of floats without their sign."""
+    """Return the bit patterns of floats with the sign bit 0."""
     return np.asarray(x & x.dtype.type((1 << (source.bits - 1)) - 1))
 
 
 def fits(codes: Array, bits: int) -> Array:
-    """Return for each code whether it fits in that many bits."""
+    """Return a boolean array: True for each code that fits in that many bits."""
     return np.asarray((codes >= 0) & (codes < 1 << bits)) if codes.dtype == np.int64 else np.ones(codes.shape, bool)
 
 
@@ -58,9 +58,9 @@ def ordinal(fmt: ElementFormat, code: int) -> int:
 
 
 def unpacked(packed: Array, length: int, bits: int) -> Array:
-    """Return the codes of packed rows, each from its lowest bit on.
+    """Return the codes of packed rows, whose bits are read from the lowest bit of each byte up.
 
-    The unused bits of a last byte are ignored.
+    Unused bits of the last byte of a row are ignored.
     """
     stream = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., : length * bits]
     digits = stream.reshape(*packed.shape[:-1], length, bits).astype(np.int64)
@@ -92,7 +92,7 @@ class Generator:
         return found
 
     def choice(self, values: Array, shape: int | tuple[int, ...]) -> Array:
-        """Return random values out of `values`, all with equal probability."""
+        """Return random members of `values`, each with equal probability."""
         chosen: Array = values[self.integers(0, len(values) - 1, shape)]
         return chosen
 

@@ -1,9 +1,9 @@
-"""Call an implementation and turn its answers into columns. The columns share no memory with it.
+"""Call an implementation and convert its answers to columns, which share no memory with it.
 
-A callable gets its own copies of the arrays, so writing into them changes nothing here. Wrong
-shapes and types raise. A code that does not fit in its bits is kept: its column is then int64, and
-the judge calls the case wrong. torch is imported only if the caller asks for tensors; if the
-callable returns a tensor, torch is loaded already.
+A callable gets its own copies of the arrays and may overwrite them. An answer of a wrong shape or
+type raises an error. A code that has too many bits is kept in a column of int64, and the judge
+calls the case wrong. torch is imported only if the caller asks for tensors; if the callable returns
+a tensor, torch is loaded already.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ ARRAYS = ("numpy", "torch", "cuda")
 SCALES = ("plain", "swizzled")
 #: The ml_dtypes type of each 8-bit scale format, by the format's name.
 OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
-#: torch's name of the type with two codes in a byte, the first code in the lower half.
+#: The torch type that holds two codes in a byte, the first code in the low four bits.
 PAIRS = "float4_e2m1fn_x2"
-#: Parameters through which a function receives the tensor's largest magnitude and its tensor scale.
+#: Names of parameters with which a function receives the tensor's largest magnitude and its
+#: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
-#: How far from the right scale other scales are tried, in codes. Only 8-bit scales: others have too
-#: many codes.
+#: How far from the right scale code `parts_of` tries other codes; used for 8-bit scales only,
+#: since wider scales have too many codes.
 _REACH = 16
 
 
@@ -58,7 +59,7 @@ class Implementation:
         errors.choose("scales", self.scales, SCALES)
 
     def call(self, *arguments: Array) -> Any:
-        """Return what the callable returns for arrays, which it may overwrite."""
+        """Call the callable with copies of the arrays and return its result."""
         with np.errstate(all="ignore"):
             return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
@@ -78,7 +79,7 @@ class Implementation:
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
         """Return the implementation with its parameters `OF_TENSORS` bound to a tensor.
 
-        The first row's tensor gives their values.
+        The tensor is that of the first row of `inputs`.
         """
         if not task.has_tensor:
             return self
@@ -105,7 +106,8 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
     """Yield the row numbers of each tensor.
 
-    A block with NaN or infinity, which spoils tensors, is a tensor itself.
+    A block with NaN or infinity is a tensor of its own, since NaN or infinity in a larger tensor
+    would affect all its blocks.
     """
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
@@ -118,7 +120,7 @@ def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
 
 
 def _with_largest(part: Columns) -> Columns:
-    """Return the rows of a tensor and one more row, which holds the tensor's largest magnitude."""
+    """Return the rows of a tensor and an extra row that holds the tensor's largest magnitude."""
     more = {name: np.concatenate([column, column[:1]]) for name, column in part.items()}
     more["x"][-1] = 0
     more["x"][-1, 0] = part["largest"][0, 0]
@@ -140,12 +142,12 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
         given = dict(zip(gives, both(result), strict=True))
         shapes = [tuple(getattr(part, "shape", ())) for part in given.values()]
         if task.block > 1 and shapes[0] in ((count,), (count, 1)) and shapes[1] == (count, task.block):
-            raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
+            raise ValueError("Argument 'function' must return (codes, scales), not (scales, codes).")
     return {name: _column(given[name], field, count, task, implementation.scales) for name, field in outputs.items()}
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
-    """Return a field of many cases as the callable takes it, in memory of its own."""
+    """Return a copy of a field of many cases, in the form that the callable takes."""
     array = column[:, 0] if task.operation.is_flat else column
     if field.kind == "float":
         return as_floats(array, task.source).copy()
@@ -162,9 +164,9 @@ def _is_floats(result: Any) -> bool:
 
 
 def both(result: Any) -> tuple[Any, Any]:
-    """Return the codes and scales that a quantizer gave; raise TypeError if not a pair."""
+    """Return the two items of a quantizer's result; raise TypeError if it is not a pair."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
+        raise TypeError(f"Argument 'function' must return (codes, scales), not {type(result).__name__}.")
     return result[0], result[1]
 
 
@@ -180,7 +182,7 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
 
 
 def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
-    """Return the values in native byte order; raise if their type or shape is wrong."""
+    """Return the values in native byte order; raise an error if their type or shape is wrong."""
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
     errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
@@ -191,8 +193,9 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
     """Return codes of elements as integers, from integers, the element's own type, or packed rows.
 
-    The integers may have any size. The shape of rows of one code does not show whether they are
-    packed: they are read as packed if the callable `packs`.
+    Integers of any size are accepted. Rows of one code have the same shape packed and unpacked;
+    such rows are read as packed if `packs` is True, because other answers of the callable were
+    packed.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -201,7 +204,7 @@ def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...]
     if kind == PAIRS and element.name == "e2m1":
         errors.require(array.shape == packed, name, f"of shape {packed}, two codes a byte", array.shape)
         return unpacked(array, shape[-1], bits)
-    if kind == own:  # int8 and int4 are in two's complement, whose bits are the code
+    if kind == own:  # the bits of int8 and int4 numbers in two's complement are the code
         array = array.view(np.int8 if element.integer else np.uint8).astype(np.int64) & ((1 << bits) - 1)
     else:
         accepted = f"an array of integers{f' or {own}' * bool(own)}"
@@ -228,8 +231,8 @@ def read_scale_codes(
 ) -> Array:
     """Return the codes of scales as integers of the given shape.
 
-    `others` are shapes that mean the same. The value may hold integers of any size, or the type of
-    the scale format, if it has one.
+    `others` are further accepted shapes. The value may have integers of any size, or the ml_dtypes
+    type of the scale format.
     """
     array, kind = as_array(value, name)
     own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
@@ -249,7 +252,7 @@ def read_scale_codes(
 
 
 def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
-    """Return codes of float scales with every NaN as the format's own NaN code."""
+    """Return codes of float scales; every NaN becomes the NaN code of the format."""
     number = scale.number
     if number is None or number.bits > scale.bits:
         return codes
@@ -260,12 +263,12 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 
 
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
-    """Return each block's scale and codes from its values; `NO_CODE` without a code.
+    """Return each block's scale and codes from its values; `NO_CODE` for a value without a code.
 
-    Values do not always determine the codes: zero has a code at every scale. The scales are those
-    of the scale rule, the claimed one or another, that gives the values of most blocks. If such a
-    scale cannot give all values of its block, the nearest scale that can is taken. The codes are
-    the right ones if they give the values.
+    Values do not always determine the scale: zero has a code at every scale. So take the scale
+    rule, the claimed one or another, whose scales can give the values of most blocks. If its scale
+    cannot give all values of a block, take the nearest scale code that can. The codes are the right
+    codes if these give the values.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -288,15 +291,15 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 def _is_known(task: Task, inputs: Columns) -> bool:
     """Return True if the right codes are known.
 
-    Those of a kernel that draws its own bits are not.
+    They are unknown if the kernel draws its own random bits.
     """
     return not task.is_stochastic or "random" in inputs
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return the scale rule's match count, its scales, and the values' codes at them.
+    """Return a match count, the scales of the task's scale rule, and the values' codes at them.
 
-    The count is that of the blocks whose values the rule gives.
+    The match count is the number of blocks all of whose values the codes give at the rule's scale.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
@@ -309,7 +312,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes that give the values at a scale; `NO_CODE` for values that no code gives."""
+    """Return the codes with these values at a scale; `NO_CODE` for a value without a code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
@@ -329,7 +332,7 @@ def is_tensor(value: Any) -> bool:
 def to_numpy(tensor: Any) -> tuple[Array, str]:
     """Return a tensor's elements in host memory, and the name of its type.
 
-    Elements of types that numpy lacks are bytes.
+    Elements of a type that numpy lacks are returned as bytes.
     """
     import torch
 
@@ -345,7 +348,7 @@ def to_numpy(tensor: Any) -> tuple[Array, str]:
 
 
 def handed(array: Array, kind: str) -> Any:
-    """Return an array in the kind that the callable takes, on the same memory if possible."""
+    """Return an array as the kind of array that the callable takes, without a copy if possible."""
     if kind == "numpy":
         return array
     from mxnum.interop.torch import as_tensor
@@ -360,16 +363,16 @@ def handed(array: Array, kind: str) -> Any:
 
 
 def as_array(value: Any, name: str) -> tuple[Array, str]:
-    """Return what a callable gave, copied to a numpy array, and the name of its type."""
+    """Return a callable's answer, copied to a numpy array, and the name of its type."""
     if is_tensor(value):
         array, kind = to_numpy(value)
         return array.copy(), kind
-    for method in ("copy_to_host", "get"):  # numba's arrays on a GPU, and CuPy's
+    for method in ("copy_to_host", "get"):  # the methods of numba's and CuPy's arrays on a GPU
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
             value = getattr(value, method)()
     try:
         array = np.array(value)
-    except ValueError:  # rows of different lengths
+    except ValueError:  # numpy raises this for rows of different lengths
         raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
     if array.dtype.kind == "O":
         found = type(value).__name__ if array.ndim == 0 else "objects"

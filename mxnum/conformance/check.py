@@ -1,4 +1,4 @@
-"""Check a Python callable: cases, calls, judgements, and the report."""
+"""Check a Python callable: make cases, call it, judge its answers, and report."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def check(
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
-          scales (n,) or (n, 1); or it returns the values that the codes and scales stand for, in
-          the type of x;
+          scales (n,) or (n, 1); or ``function(x)`` gives the values that codes and scales stand
+          for, in the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
           tensor scales are 1.
 
-        With ``rounding="sr"`` the random words are one more argument. The callable may return
+        With ``rounding="sr"`` the last argument has the random words. The callable may return
         arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
         bytes that are packed row by row, of the shape (n, block * bits / 8). Scales are integers or
         float8_e8m0fnu.
@@ -62,7 +62,7 @@ def check(
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
         ``"all"``.
     strict
-        Raise for choices that are not accepted as well.
+        Raise an error also if answers differ by a choice that is not accepted.
     shrink
         Search for the smallest failing input with hypothesis, if it is installed.
     arrays
@@ -70,13 +70,13 @@ def check(
         Codes and scales are uint8, random words are uint32.
     scales
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
-        cores read them (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
+        cores read a matrix of n rows and one column of scales (`mxnum.interop.swizzle`).
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
-        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
-        no effect here raises ValueError. ``dot_blocks``: the number of blocks in each operand of
-        ``dot``. The default is four, the least that shows in which order an implementation sums
-        blocks.
+        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode without
+        an effect on the operation raises ValueError. ``dot_blocks``: the number of blocks in each
+        operand of ``dot``. The default of four is the smallest number that shows the order in which
+        an implementation sums blocks.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def check(
 def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
     """Call an implementation with all cases and judge its answers.
 
-    The call may raise for NaNs that have no answer.
+    The call may raise an error for NaNs if the element has no code for them.
     """
     task, number = collector.task, 1
     for inputs in batches:
@@ -124,6 +124,9 @@ def _smallest(implementation: Implementation, report: Report) -> tuple[Case | No
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise
-        return None, f"The smallest failing input was not looked for: that needs hypothesis ({errors.install('test')})."
-    except Exception as problem:  # whatever the callable raises for a few cases at once
-        return None, f"The smallest failing input was not found: for fewer cases the function raised {problem!r}."
+        return None, f"The search for the smallest failing input needs hypothesis ({errors.install('test')})."
+    except Exception as problem:  # the callable may raise any error if it gets a few cases at once
+        return (
+            None,
+            f"The smallest failing input was not found: given fewer cases at once, the function raised {problem!r}.",
+        )

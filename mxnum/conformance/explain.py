@@ -21,7 +21,7 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 def number(x: float | Fraction) -> str:
     """Return a number as text: a short exact decimal, or a significand times 2**n.
 
-    It ends in "..." if it is cut off.
+    Digits that are cut off are written as "...".
     """
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
@@ -38,7 +38,7 @@ def number(x: float | Fraction) -> str:
 
 
 def fraction_text(f: Fraction) -> str:
-    """Return a fraction of a gap as text; as a quotient if that is short."""
+    """Return a fraction of a gap as text, as a quotient if the quotient is short."""
     if f.denominator == 1:
         return str(f.numerator)
     if f.denominator <= 64:
@@ -67,10 +67,10 @@ class FloatScaleSteps:
     #: value.
     place: int | None
     maximum: Fraction
-    #: The tensor scale; 1 without one.
+    #: The tensor scale, or 1 if the format has none.
     tensor_scale: Fraction
-    #: The quotient that is rounded: the maximum over the largest element and the tensor scale. The
-    #: rule four over six may take 3/2 of it.
+    #: The quotient that is rounded: maximum / (largest element * tensor scale). The rule four over
+    #: six may take 3/2 of this quotient.
     quotient: Fraction
     #: The codes of the scales around the quotient (`above` is None past the largest), and the
     #: position of the quotient between them.
@@ -102,7 +102,7 @@ class FloatScaleSteps:
         about = f"the largest magnitude is {number(self.maximum)} (element {self.place}); "
         about += f"{self.divided} = {number(self.quotient)} "
         if self.above is None:
-            return f"{about}is beyond the largest scale, which is taken: {self.named(self.code)}."
+            return f"{about}is beyond the largest scale, so the scale is the largest: {self.named(self.code)}."
         if self.fraction == 0:
             return f"{about}is a scale; {self.rule}: {self.named(self.code)}."
         between = f"lies between {self.named(self.below)} and {self.named(self.above)}"
@@ -111,9 +111,9 @@ class FloatScaleSteps:
 
 
 def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """Return the steps to a known scale code; raise if they give another code.
+    """Return the steps to a known scale code; raise an error if they give another code.
 
-    They are derived from the values of the formats.
+    The steps are computed from the values of the formats.
     """
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
     assert isinstance(rule, FloatScaleRule)
@@ -141,7 +141,7 @@ def _rounded(
 ) -> tuple[int, int, int | None, Fraction | None, str]:
     """Return a quotient's code, the codes around it, its position, and the rule in words."""
     low, high = 0, scale.max_code + 1
-    while high - low > 1:  # codes are in the order of their values
+    while high - low > 1:  # larger codes have larger values
         middle = (low + high) // 2
         low, high = (middle, high) if Fraction(scale.value(middle)) <= quotient else (low, middle)
     here = Fraction(scale.value(low))
@@ -172,7 +172,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An element value next to the number: its code (None past the end) and magnitude."""
+    """An element value next to the number: its code (None beyond the largest) and magnitude."""
 
     code: int | None
     value: Fraction
@@ -183,8 +183,7 @@ class ElementSteps:
     """The steps from one number to an element code."""
 
     element: ElementFormat
-    #: The number; its divisor (the scale, times the tensor scale if there is one); the divisor in
-    #: words.
+    #: The number; its divisor (scale * tensor scale, or the scale alone); the divisor in words.
     x: float
     factor: Fraction
     divisor: str
@@ -258,7 +257,7 @@ class ScaleSteps:
 
     @property
     def amount(self) -> str:
-        """The maximum as a number and as fraction * 2**exponent; once if both read the same."""
+        """The maximum as a number and as fraction * 2**exponent; once if both look the same."""
         shown, product = number(self.maximum), f"{number(self.fraction)} * 2^{self.exponent}"
         return shown if shown == product else f"{shown} = {product}"
 
@@ -324,8 +323,7 @@ def explain_element(
         stays = rounded_in(task.rounding, math.copysign(1, x) < 0)
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # A number on the grid beyond the largest value needs no rounding, but it does not stay
-        # either.
+        # A number on the grid beyond the largest value needs no rounding, but has no code either.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"
@@ -341,9 +339,9 @@ def explain_element(
 
 
 def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
-    """Return the neighbours of a magnitude y in the grid, which goes on past its end.
+    """Return the neighbours of a magnitude y in the grid, continued beyond its last value.
 
-    They have the sign of x.
+    The codes of the neighbours have the sign of x.
     """
     step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
     if y >= grid[-1] + step:
@@ -358,9 +356,9 @@ def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -
 
 
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, exactly and in words; 1 for infinity and NaN.
+    """Return the divisor of elements, exactly and in words.
 
-    Nothing is divided under these two scales.
+    If the scale is infinite or NaN, which divides no element, the factor 1 takes its place.
     """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
@@ -393,7 +391,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code if codes were unbounded: k * 2**m + q."""
+    """Return the parity of the code k * 2**m + q of a magnitude, also beyond the largest."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -436,7 +434,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
     """Return the steps from a block's bit patterns to its scale code.
 
-    Formats with tensor scales need `tensor`.
+    A format with a tensor scale needs `tensor`.
     """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
@@ -460,9 +458,10 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and value of the largest magnitude; None and why if undecided.
+    """Return index, value and "" for the element that decides the scale.
 
-    Only a finite magnitude above zero decides a scale.
+    That is the element with the largest finite magnitude, if above zero. Otherwise the index is
+    None, and the text says why.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
@@ -496,7 +495,7 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
     """Return the steps that quantize a block, checked against the reference.
 
-    The block may be its own tensor.
+    Without `tensor`, the block is a whole tensor.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:

@@ -1,4 +1,4 @@
-"""Conversions of other libraries, in their claimed modes, and the right answers."""
+"""Compare conversions of other libraries, in their claimed modes, with the right answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Peer:
     """One conversion of one library."""
 
     library: str
-    #: The call, as the table shows it.
+    #: The call of the library, as the table shows it.
     call: str
     operation: str
     format: str
@@ -128,7 +128,7 @@ def _gfloat() -> Iterator[Peer]:
                 scale = gfloat.compute_scale_amax(info.etype.emax, row)
                 try:
                     rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                except ValueError:  # a NaN without a code in the element: judged as a block of NaN
+                except ValueError:  # the element has no code for a NaN: the case is judged as a block of NaN
                     rows.append([E8M0.nan_code] + [0] * len(row))
         codes = np.array(rows, np.uint8)
         return codes[:, 1:], codes[:, 0]
@@ -190,7 +190,9 @@ def _torchao() -> Iterator[Peer]:
         pairs = np.stack([codes, codes], axis=-1)
         stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
         data = torch.from_numpy(stored)
-        data = data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data  # the others are bytes
+        data = (
+            data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data
+        )  # all other types are stored as bytes
         e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
         values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
         return values.reshape(len(codes), 2)[:, 0]
@@ -255,7 +257,7 @@ def _onnx() -> Iterator[Peer]:
     opset = min(25, onnx.defs.onnx_opset_version())
 
     def evaluated(operator: str, inputs: dict[str, tuple[int, Array]], result: int, **attributes: Any) -> Array:
-        """Return the result of one operator on its inputs, which come with their types."""
+        """Return the result of one ONNX operator on inputs with their ONNX types."""
         named = [helper.make_tensor_value_info(name, kind, list(a.shape)) for name, (kind, a) in inputs.items()]
         shape = list(next(iter(inputs.values()))[1].shape)
         node = helper.make_node(operator, list(inputs), ["y"], axis=-1, output_dtype=result, **attributes)
@@ -300,7 +302,7 @@ def _gguf() -> Iterator[Peer]:
 
     def quantize(x: Array) -> tuple[Array, Array]:
         blocks: Array = gguf.quants.MXFP4.quantize_blocks(x).reshape(-1, 17)
-        halves = blocks[:, 1:] & 15, blocks[:, 1:] >> 4  # elements i and i + 16
+        halves = blocks[:, 1:] & 15, blocks[:, 1:] >> 4  # a byte holds elements i and i + 16
         return np.concatenate(halves, axis=1), blocks[:, 0]
 
     def dequantize(codes: Array, scales: Array) -> Array:
@@ -315,8 +317,8 @@ def _gguf() -> Iterator[Peer]:
 
 #: Number of wrong parts of a conversion for which the smallest input is searched.
 PARTS = 4
-#: Examples that hypothesis tries for each part. If none fails, the numbers of a known failure are
-#: made simpler one by one.
+#: Number of examples that hypothesis tries for each part. If none of them fails, the numbers of a
+#: known failure are made simpler one by one.
 EXAMPLES = 100
 
 
@@ -359,7 +361,7 @@ class Row:
         ]  # fmt: skip
 
     def finding(self) -> str | None:
-        """Return a paragraph that says what is wrong; None if nothing is."""
+        """Return a paragraph that says what is wrong, or None if nothing is wrong."""
         r = self.report
         if not r.bugs:
             return None
@@ -425,11 +427,11 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda what: None) -> str:
-    """Return the page about some libraries. It says which of them are not installed."""
+    """Return the page about these libraries, also for libraries that are not installed."""
     sections = []
     for library in libraries:
         if version(library) is None:
-            sections.append(f"## {library}\n\nIt was not installed where this page was made.\n")
+            sections.append(f"## {library}\n\nThis library was not installed on the machine that made this page.\n")
         else:
             sections.append(section(library, rows_of(library, advance)))
     return page(sections)

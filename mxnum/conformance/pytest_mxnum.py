@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures for users who test kernels.
 
-It is installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum
-and numpy.
+The plugin is installed as the top-level module ``pytest_mxnum``, so that loading the plugin does
+not import mxnum and numpy.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def mx_check() -> Any:
 
 @pytest.fixture  # type: ignore[untyped-decorator]
 def mx_check_arrays() -> Any:
-    """Return `mxnum.conformance.check_arrays`, for whole arrays."""
+    """Return `mxnum.conformance.check_arrays`, which a test calls on a kernel for whole arrays."""
     from mxnum.conformance import check_arrays
 
     return check_arrays

@@ -29,9 +29,9 @@ Wrong = Callable[[Columns], Array]
 def smallest_failure(
     implementation: Implementation, report: Report, first: Case | None = None, examples: int = EXAMPLES
 ) -> Case:
-    """Return the smallest input with the same failure as the report's first.
+    """Return the smallest input found that fails in the same way as the report's first failure.
 
-    If none is smaller, this is that failure itself.
+    If no smaller input is found, return the first failure itself.
     """
     first = first or next(iter(report.failures or report.examples.values()))
     if not report.failures:
@@ -53,12 +53,12 @@ def smallest_failure(
 
 
 def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) -> Columns | None:
-    """Return a failing case (columns of one row), as small as possible; None if none is found.
+    """Return a failing case (columns of one row), as small as possible, or None.
 
-    `wrong` says for each case of a batch whether it fails. Simple numbers are tried first; the
-    numbers of the known failures only if simple ones do not fail. Hypothesis shrinks step by step
-    and can miss a simpler case. Each number of its case is therefore replaced by the simplest
-    number that still fails.
+    `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
+    numbers of the known failures only if no simple numbers fail. Hypothesis shrinks step by step
+    and can miss a simpler case. Each number of the case found is therefore replaced by the simplest
+    number with which the case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -76,7 +76,7 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
     """Return the case with simpler numbers that still fails.
 
-    Each number becomes zero, or the first in the pool with which the case fails.
+    Each number becomes zero or the first number in `pool` with which the case still fails.
     """
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
@@ -94,7 +94,7 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
             case = _simplest_tensor(task, wrong, case)
         if np.array_equal(before, case["x"]):
             break
-    order = np.argsort(case["x"][0] == 0, kind="stable")  # zeros last
+    order = np.argsort(case["x"][0] == 0, kind="stable")  # move zeros to the end of the block
     in_front = {name: column[:, order] if column.shape[1] == len(order) else column for name, column in case.items()}
     return in_front if wrong(in_front)[0] else case
 
@@ -102,7 +102,7 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
     """Return the case in the first tensor with which it still fails.
 
-    The tensors are the block alone and those of plain sizes.
+    The tensors tried are the block alone, and tensors with a few plain largest magnitudes.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
@@ -113,7 +113,7 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple ones, boundaries, those seen."""
+    """Return a strategy for cases of few numbers: simple, at boundaries, or from `seen`."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind == "element"]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -145,9 +145,9 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns: 0, plain ones, those seen.
+    """Return largest magnitudes of tensors, as bit patterns: 0, plain numbers, those of `seen`.
 
-    0 stands for the block's own maximum.
+    0 stands for the maximum of the block itself.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
@@ -155,7 +155,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 
 
 def _scale_codes(task: Task) -> list[int]:
-    """Return codes of scales, those near 1 first; of wide floats, powers of two and the ends."""
+    """Return codes of scales, the scales near 1 first; wide floats have powers of two only."""
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
     step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits

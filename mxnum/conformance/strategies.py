@@ -6,7 +6,7 @@
     @given(mxst.blocks("mxfp8_e4m3"))
     def test_my_kernel(x): ...
 
-Needs hypothesis (the extra ``test``).
+This module needs hypothesis (the extra ``test``).
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def boundary_values(
 ) -> Any:
     """Return a strategy for floats at or next to a value or midpoint of the element.
 
-    The floats are multiplied by the scale with the code `scale`. Without a code the scale is 1. For
-    an element alone, the code is of E8M0. Scales that are floats are multiplied by `tensor_scale`.
+    The floats are multiplied by the scale with the code `scale`. Without `scale` the floats are not
+    multiplied. If the first argument is an element alone, `scale` is an E8M0 code. If scales are
+    floats, the floats are multiplied by `tensor_scale`, too.
     """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
     of_scales = E8M0
@@ -60,7 +61,7 @@ def boundary_values(
 def special_values(*, source: str = "float32", nan: bool = True, infinity: bool = True) -> Any:
     """Return a strategy for zeros, ends of subnormals and normals, infinities and NaNs.
 
-    `infinity` and `nan` say whether these are included.
+    `infinity` and `nan` say whether infinities and NaNs are included.
     """
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     listed = as_floats(grid.special_patterns(float_type, nan=nan), float_type)
@@ -72,7 +73,7 @@ def special_values(*, source: str = "float32", nan: bool = True, infinity: bool 
 def values(
     format: str | MXFormat | ElementFormat, *, source: str = "float32", nan: bool = True, infinity: bool = True
 ) -> Any:
-    """Return a strategy for floats worth converting: boundaries, specials, any others."""
+    """Return a strategy for floats: at boundaries, special values, and any other floats."""
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     dtype = numpy_dtype(float_type)
     finite = st.integers(0, float_type.max_code)
@@ -91,10 +92,10 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """Return a strategy for one block of floats: few or many numbers, and specials.
+    """Return a strategy for one block of floats: few or many numbers, and special values.
 
-    The boundaries are those of the scale that the block gets; of any scale of the format if its
-    scales are floats.
+    Numbers lie at rounding boundaries under the scale that the block gets, or, if scales are
+    floats, under any scale of the format.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
@@ -127,7 +128,7 @@ def codes(element: str | ElementFormat) -> Any:
 def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
     """Return a strategy for codes of a format's scales (default: E8M0).
 
-    Extremes and the codes around 1 come first.
+    Shrinking prefers the extreme codes and the codes of scales around 1.
     """
     scale = E8M0 if format is None else formats.get(format).scale
     number = scale.number
@@ -144,7 +145,7 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 def tensor_scales(format: str | MXFormat) -> Any:
     """Return a strategy for tensor scales: positive float32 numbers, plain ones first.
 
-    It gives None if the format has no tensor scale.
+    The strategy gives None if the format has no tensor scale.
     """
     if formats.get(format).tensor_scale is None:
         return st.none()
@@ -154,7 +155,7 @@ def tensor_scales(format: str | MXFormat) -> Any:
 
 
 def elements(*, custom: bool = True) -> Any:
-    """Return a strategy for element formats, `custom` ones of at most eight bits too."""
+    """Return a strategy for element formats, with `custom` also custom ones of up to eight bits."""
     known = st.sampled_from(list(ELEMENTS.values()))
     if not custom:
         return known
@@ -179,7 +180,7 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales, `custom` ones too.
+    """Return a strategy for MX formats with these scales, with `custom` also custom formats.
 
     Custom formats have any element and a block length of 1 to 64. `scales` are names of
     `mxnum.formats.SCALES`.
@@ -190,13 +191,13 @@ def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> 
     listed = [formats.get(name) for scale in chosen for name in formats.names(scale)]
     made = st.builds(lambda e, s, k: MXFormat(e, s, k), elements(), st.sampled_from(chosen), st.integers(1, 64))
     if not custom:
-        errors.require(bool(listed), "scales", "those of a known format, or custom=True given", scales)
+        errors.require(bool(listed), "scales", "the scales of a known format, unless custom=True", scales)
         return st.sampled_from(listed)
     return st.one_of(st.sampled_from(listed), made) if listed else made
 
 
 def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80) -> Any:
-    """Return a strategy for two-dimensional `MXArray` objects of any codes and scales.
+    """Return a strategy for two-dimensional `MXArray` objects with any codes and scales.
 
     Blocks lie along the rows. The last block of a row may be short.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: The fields of many cases: for each field name an array (cases, numbers) of unsigned integers.
 Columns = dict[str, Array]
-#: A function of a task and its inputs that gives one field of the answers.
+#: A function that computes one field of the answers from a task and its inputs.
 Answer = Callable[["Task", Columns], Array]
 
 
@@ -57,13 +57,13 @@ class Operation:
     name: str
     #: The settings that decide the answers.
     settings: tuple[str, ...]
-    #: The input fields in the order of the callable's arguments, and the output fields in the order
-    #: of the tuple that it returns.
+    #: The input fields, ordered like the callable's arguments, and the output fields, ordered like
+    #: the items of the tuple that it returns.
     takes: tuple[str, ...]
     gives: tuple[str, ...]
     #: Number of cases of level 2, unless the caller gives a count.
     level_2: int
-    #: True if arguments and answers have one axis: one number of each field in a case.
+    #: True if arguments and answers have one axis, because each field has one number in a case.
     is_flat = False
     #: True if each case is a part of a tensor, which may have a tensor scale.
     in_tensors = False
@@ -90,13 +90,13 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2. `start` cases came before them."""
+        """Return `size` cases of level 2, of which `start` cases were made before."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return the name and the number of bits of the possible inputs.
+        """Return the name of the possible inputs and their number of bits.
 
-        The number is None if it says little.
+        The number of bits is None if it would say little about the number of possible inputs.
         """
         raise NotImplementedError
 
@@ -117,7 +117,7 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return the float (as bits) that decides each answer, and other causes of mistakes."""
+        """Return for each case the float (as bits) that decides the answer, and other causes."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
@@ -139,7 +139,7 @@ class Task:
 
     operation: Operation
     format: MXFormat
-    #: The type of the input numbers; for dequantize, of the output numbers.
+    #: The float type of the input numbers, or, for dequantize, of the output numbers.
     source: ElementFormat = FLOATS["float32"]
     rounding: Rounding = Rounding.RNE
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
@@ -161,13 +161,13 @@ class Task:
 
     @property
     def scale_bits(self) -> int:
-        """Width of a scale code, without the sign bit, as scales are never negative."""
+        """Width of a scale code without a sign bit, since scales are never negative."""
         scale = self.format.scale
         return scale.bits if scale.number is None else scale.number.bits - 1
 
     @property
     def scale_number(self) -> ElementFormat:
-        """The float format of the scales, where they are floats."""
+        """The float format of the scales; raises an error if scales are not floats."""
         number = self.format.scale.number
         assert number is not None
         return number

@@ -1,4 +1,4 @@
-"""Vectors as plain text: write them, answer them, and judge answers from a stream."""
+"""Write test vectors as plain text, answer them, and judge answers from a stream."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _VALUES[list(b"ABCDEF")] = range(10, 16)
 _VALUES[list(b"abcdef")] = range(10, 16)
 #: Number of lines parsed at a time.
 CHUNK = 8192
-#: The value of ``# cases:`` in a header if the number of cases follows in the file's last line, for
-#: writers that do not know the number in advance.
+#: The value of ``# cases:`` in a header that leaves the number of cases to the last line of the
+#: file. A writer that does not know the number in advance writes such a header.
 BELOW = "stated below"
 
 
@@ -64,10 +64,10 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
 def parse_lines(
     fields: Sequence[Field], lines: Sequence[bytes], names: Sequence[str], answers: Sequence[Field] = ()
 ) -> Columns:
-    """Return the columns that the lines hold.
+    """Return the columns of numbers that the lines hold.
 
-    `names` are the lines' names in error messages: "Line 7 of cases.txt". Codes in the fields
-    `answers` may be too large: their columns are then int64.
+    `names` has the name of each line for error messages, such as "Line 7 of cases.txt". A field in
+    `answers` may have codes that are too large; its column is then int64.
     """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
@@ -100,9 +100,9 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Return lines with zeros for unknown digits of answers, and these answers by row.
+    """Return the lines with unknown digits replaced by zeros, and the original answers by row.
 
-    Unknown digits are x and z, and answers come last.
+    The digits x and z are unknown. Only the answers, at the end of a line, may have them.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -128,7 +128,7 @@ def _is_number(token: bytes) -> bool:
 def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: str) -> list[bytes]:
     """Return the tokens of a line with each field of `buses` split into codes.
 
-    A bus is one number, which holds its codes from the lowest bit on.
+    A bus is one number with all codes of a field, the first code in the lowest bits.
     """
     found: list[bytes] = []
     for field in fields:
@@ -144,7 +144,7 @@ def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Fi
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Return the columns of lines in the form of `format_lines`; None for other lines."""
+    """Return the columns of lines that look as `format_lines` writes them; None for other lines."""
     result = {}
     at = 0
     for field in fields:
@@ -175,11 +175,11 @@ def _number(token: bytes, field: Field, bits: int, line: str, said: int | None =
 
 
 class Incomplete(ValueError):
-    """The answers, or the cases, end too early."""
+    """Raised if the answers, or the cases, end too early."""
 
 
 class Arriving:
-    """The lines of a pipe, which knows if a further line has arrived already."""
+    """The lines of a pipe; `is_waiting` says if the next line has not arrived yet."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._file = stream.fileno()
@@ -187,7 +187,7 @@ class Arriving:
 
     @property
     def is_waiting(self) -> bool:
-        """True if the next line may be long in coming."""
+        """True if the next line has not arrived yet, and may take long."""
         return not self._lines
 
     def __iter__(self) -> Iterator[bytes]:
@@ -202,7 +202,7 @@ class Arriving:
 
 
 class Reader:
-    """Reads the header and the cases of a stream; other ``#`` lines are comments.
+    """Reads the header and the cases of a stream, and ignores comments (other ``#`` lines).
 
     `name` is the name of the file, if it has one, for error messages.
     """
@@ -235,7 +235,7 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """The number of cases that the stream states, once it is read; None without one."""
+        """The number of cases that the stream states, once it is read; None if it states none."""
         stated = self.header.get("cases")
         if stated == BELOW:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
@@ -246,11 +246,11 @@ class Reader:
         return f"Line {line} of {self._name}" if self._name else f"Line {line}"
 
     def names(self, first: int, count: int) -> list[str]:
-        """Return the names of lines that follow each other."""
+        """Return the names of `count` consecutive lines, for error messages."""
         return [self.named(first + row) for row in range(count)]
 
     def holds_answers(self, task: Task) -> bool:
-        """Return True if the cases hold answers, as the header or else the first case shows."""
+        """Return True if the lines hold answers; the header or else the first case decides."""
         if "answers" in self.header or self._next is None:
             return self.header.get("answers", "yes") == "yes"
         inputs = task.inputs
@@ -260,7 +260,8 @@ class Reader:
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """Yield batches of lines, each with the number of its first line.
 
-        Comments and empty lines are left out. A batch ends where the next line has not arrived yet.
+        Comments and empty lines are left out. A batch of lines from a pipe ends when the next line
+        has not arrived yet.
         """
         pending: list[bytes] = []
         first, counted = self.line, False
@@ -278,14 +279,16 @@ class Reader:
                 elif key in (_NAME, *HEADER):
                     shown = line.decode(errors="replace").strip()
                     raise ValueError(
-                        f"{self.named(self.line)} must be a case or a comment, not {shown!r}: one header comes first."
+                        f"{self.named(self.line)} must be a case or a comment, not {shown!r}: the header comes first."
                     )
-                if pending:  # a new batch, so that the lines of each batch have consecutive numbers
+                if pending:  # start a new batch, since a batch must have consecutive line numbers
                     yield first, pending
                     pending = []
                 continue
             if counted:
-                raise ValueError(f"{self.named(self.line)} must be a comment: it follows the line '# cases: ...'.")
+                raise ValueError(
+                    f"{self.named(self.line)} must be a comment, since it follows the line '# cases: ...'."
+                )
             if not pending:
                 first = self.line
             pending.append(line)
@@ -326,7 +329,7 @@ def write_vectors(
 ) -> int:
     """Write the header and the cases, and return the number of cases.
 
-    `answers` adds the right answers.
+    With `answers`, each line ends with the right answer.
     """
     total = number_of_cases(task, level=level, seed=seed, count=count)
     out.write(header_lines(task, level=level, seed=seed, cases=total, answers="yes" if answers else "no"))
@@ -341,11 +344,11 @@ def write_vectors(
 def answer_vectors(
     cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advance = lambda done: None, name: str = ""
 ) -> int:
-    """Write the cases of a stream with their right answers. Return the number of cases.
+    """Write the cases of a stream with their right answers, and return the number of cases.
 
     The stream holds a header and inputs, as `verify` reads them. The output states the number of
-    cases in its header if the input does; otherwise in its last line. Each batch of answers is
-    flushed, so that a simulation that waits for one receives it. `name` is the name of the file for
+    cases in its header if the header of the input does, and otherwise in its last line. Each batch
+    of answers is flushed, because a simulation may wait for it. `name` is the name of the file for
     error messages.
     """
     reader = Reader(cases, name)
@@ -382,10 +385,10 @@ def verify(
 ) -> Report:
     """Judge a stream of answers and return the report.
 
-    Without `vectors`, the answers repeat the header of the vectors, and each line holds the fields
-    of a case and its answer. With `vectors`, each line holds the answer alone. The right answers
-    are computed anew from the inputs. `accept` is as for `check`. `names` are those of the two
-    files, for error messages.
+    Without `vectors`, the answers must repeat the header of the vectors, and each line holds the
+    fields of a case and its answer. With `vectors`, each line holds the answer alone. The right
+    answers are always computed from the inputs, not read. `accept` is as in `check`. `names` has
+    the names of the two files, for error messages.
     """
     reader = Reader(answers, names[0])
     given = None if vectors is None else Reader(vectors, names[1])
@@ -435,12 +438,12 @@ def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | N
         return "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
     if stated is None and "level" in header:
         made = header.get("mxnum", "(unknown)")
-        return f"mxnum {made} made these cases: that the answers are to all of them is checked with --vectors alone."
+        return f"mxnum {made} made these cases; only with --vectors is it checked that all of them are answered."
     return ""
 
 
 def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
-    """Judge a batch whose first case is on line `first`. Answers with unknown bits are wrong."""
+    """Judge a batch whose first case is on line `first`; answers with unknown bits are wrong."""
     count = number_of(inputs)
     known = np.array([row for row in range(count) if row not in unknown], np.int64)
     if known.size:
@@ -451,21 +454,20 @@ def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Co
 
 
 class _Stated:
-    """Compares the cases that a header describes with those that come back, in any order."""
+    """Compares the cases that a header describes with the cases in the answers, in any order."""
 
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of the lines, minus the sum of the hashes of the cases that were
-        #: given.
+        #: The sum of the hashes of the lines read, minus that of the cases that were given.
         self._excess = 0
-        #: The first line that differs from the case given at its position.
+        #: The first line that differs from the given case at the same position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
-        """Compare a batch of lines with the cases given.
+        """Compare a batch of lines with the given cases.
 
-        `first` is the number of its first line.
+        `first` is the line number of the first line of the batch.
         """
         found = _hashes(inputs)
         while len(self._ahead) < len(found) and (batch := next(self._batches, None)) is not None:
@@ -478,7 +480,7 @@ class _Stated:
         self._excess += sum(found.tolist()) - sum(given.tolist())
 
     def require_all(self) -> None:
-        """Raise ValueError unless all cases came back."""
+        """Raise ValueError unless the lines repeated all given cases."""
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(
@@ -498,9 +500,9 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Return the cases that the header describes, made anew; None if it cannot.
+    """Make the cases that the header describes again, or return None if this is impossible.
 
-    It cannot if it says too little, or another version wrote it.
+    This is impossible if the header says too little, or if another version of mxnum wrote it.
     """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
@@ -509,8 +511,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-#: A batch: the number of its first line, its inputs and answers, and the answers with unknown bits
-#: by row.
+#: A batch of cases: the number of its first line, its inputs and answers, and, by row, the answers
+#: with unknown bits.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 
@@ -546,9 +548,10 @@ def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
 
 
 def _checked(inputs: Columns, names: Sequence[str]) -> Columns:
-    """Return the inputs. Raise ValueError if a tensor scale cannot be divided or multiplied by.
+    """Return the inputs; raise ValueError if a tensor scale is unusable.
 
-    `names` are the names of the lines.
+    A scale that divides must be positive and finite; a scale that multiplies must have no sign.
+    `names` has the names of the lines for error messages.
     """
     tensor = tensor_scales(inputs)
     if tensor is not None:

@@ -12,18 +12,19 @@ GUARD = 3
 
 
 def sum_width(width: int) -> int:
-    """Return the significand width of the sum of two numbers of `width`: guard bits and a carry."""
+    """Return the significand width of a sum of two numbers of `width`, with guard and carry."""
     return width + GUARD + 1
 
 
 def make_add(width: int) -> Callable[..., Any]:
-    """Return `add(a, b)`, which sums two unpacked numbers of `width` exactly up to a sticky bit.
+    """Return `add(a, b)`, which adds two unpacked numbers of `width`, with a sticky bit.
 
-    Each number is given as sign, exponent, significand and kind; so is the sum, at
-    `sum_width(width)`. Nonzero bits lost in aligning the smaller number are kept as a one in the
-    last bit. That bit lies below the half of whatever a rounding to `width` or fewer bits discards,
-    so the rounded result is the same as for the exact sum. An exact zero is +0 unless both numbers
-    are -0, as IEEE 754 requires for every rounding but downward.
+    The arguments and the sum are tuples (sign, exponent, significand, kind). The sum's significand
+    has `sum_width(width)` bits. Its last bit, the sticky bit, is 1 if aligning the smaller number
+    lost nonzero bits. Rounding the sum to `width` or fewer bits then gives the same number as
+    rounding the exact sum, because the sticky bit weighs less than half of what such a rounding
+    discards. An exact zero is +0 unless both numbers are -0, as IEEE 754 requires for every
+    rounding but downward.
     """
     FAR = width + GUARD + 1
     normalize = make_normalize(sum_width(width))

@@ -1,9 +1,9 @@
-"""How a number becomes a code, in the standard's words, one step at a time. Read this file first.
+"""Convert a number to a code in the standard's words, one step at a time. Read this file first.
 
-`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is
-what `scale` computes. Both are written as one computes by hand: exact fractions, a branch for each
-case, one number at a time. Tests compare them with the factories for equality. No other module
-calls them: they are here to be read.
+`encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
+`scale_exponent` computes what `scale` computes. Both functions compute as one does by hand: with
+exact fractions, a branch for each case, one number at a time. Tests check that their results equal
+those of the factories. No other module calls these two functions: they are written to be read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def encode(
     x: float, element: ElementFormat, rounding: Rounding, overflow: Overflow, scale: int = 0, random: int = 0
 ) -> int:
     """Return the code of x / 2**scale. Stochastic rounding alone reads `random`, below 2**30."""
-    negative = copysign(1.0, x) < 0  # zeros and NaN have signs too
-    if isnan(x):  # an element without NaN gives its largest number
+    negative = copysign(1.0, x) < 0  # this also reads the sign of a zero or NaN
+    if isnan(x):  # an element without a NaN code gets its largest number
         if element.nan_code is None:
             return element.max_code
         return _with_sign(element.nan_code, negative, element)
@@ -37,14 +37,14 @@ def encode(
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
-    #    the subnormal ones, then 2**m for each exponent. So the next code is the next number,
-    #    across a change of exponent too.
+    # 3. The code of the nearest number towards zero. Codes number the magnitudes from 0 up: first
+    # the subnormal ones, then 2**m for each exponent. So the next code always is the next larger
+    # number, even where the exponent changes.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
 
-    # 4. Rounding: stay at this code, or go on to the next one.
+    # 4. Rounding: keep this code, or take the next one.
     rest = significand - kept
     if _goes_on(rest, code, negative, rounding, random):
         code += 1
@@ -58,7 +58,7 @@ def encode(
 
 
 def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
-    """Return True if a magnitude `rest` of the way to the next code is rounded up to it."""
+    """Return True if a magnitude is rounded up to the next code; `rest` is its part of the gap."""
     half = Fraction(1, 2)
     match rounding:
         case Rounding.RNE:  # to nearest; a tie goes to the even code

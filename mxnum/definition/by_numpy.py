@@ -1,8 +1,8 @@
 """Quantization by the definition on numpy arrays: it compiles nothing and does not load numba.
 
 A compiled loop takes a second to compile and a millisecond to run over a small array. A caller who
-tries thousands of settings on one array would mostly wait for compilers. Here each element takes
-some 70 ns, from the first call on.
+tries thousands of settings on one array would mostly wait for compilers. The functions of this
+module take some 70 ns an element, from the first call on.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: A rule for the kind of scale that the format has; not read where scales are given.
+    #: The rule that finds scales of the format's kind; unused if the caller gives the scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: None where scaling is not asymmetric.
+    #: None unless scaling is asymmetric.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 
@@ -63,7 +63,7 @@ class Quantized(NamedTuple):
     codes: Array
     #: Scales as an `MXArray` holds them: codes of eight bits, or floats.
     scales: Array
-    #: Offsets as float16; None where scaling is not asymmetric.
+    #: Offsets as float16; None unless scaling is asymmetric.
     offsets: Array | None
 
 
@@ -79,12 +79,12 @@ def quantize(
     """Return what `mxnum.quantize` returns, computed on integers.
 
     `words` are the random words of each element. A tensor scale is a float32 array that broadcasts
-    with x. A NaN for an element that has none becomes the largest value, unless the policy for
-    non-finite numbers makes its block NaN. A rule that needs all elements of a block (see
-    `looks_at_elements`) raises NotImplementedError unless scales are given.
+    with x. If the element has no NaN code, a NaN becomes the largest value, unless the policy for
+    non-finite numbers makes its block NaN. Without given `scales`, a rule that needs all elements
+    of a block (see `looks_at_elements`) raises NotImplementedError.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
-        raise NotImplementedError(f"Scale rule {asked.scale_rule} is the engine's.")
+        raise NotImplementedError(f"Scale rule {asked.scale_rule} is computed by the engine alone.")
     side = scales_shape(x.shape, blocks)
     tensors = np.broadcast_to(_tensor_bits(tensor_scale), side)
     offsets = None if asked.offset_range is None else np.empty(side, np.float16)
@@ -101,9 +101,9 @@ def quantize(
 
 
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
-    """Return True if a scale depends on all elements of a block, so that only the engine finds it.
+    """Return True if the rule's scale depends on all elements of a block; only the engine finds it.
 
-    All other rules find the scale from the largest magnitude of the block.
+    Every other rule finds the scale from the largest magnitude of the block.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
@@ -149,7 +149,7 @@ def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
 def largest_of(x: Array, axis: int | None = None) -> Array:
     """Return the bit pattern of the largest finite magnitude of all numbers, or along an axis.
 
-    The axis is kept with length 1.
+    With an axis, the result keeps that axis with length 1.
     """
     bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
     finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
@@ -159,8 +159,8 @@ def largest_of(x: Array, axis: int | None = None) -> Array:
 def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
     """Return a boolean for each number: True if it rounds to more than the largest element.
 
-    Each number comes with its scale and tensor scale. It is rounded with one more bit of exponent,
-    so that a number beyond the largest element has a code above `max_code`.
+    A number is divided by its scale and tensor scale, and rounded with one more bit of exponent. A
+    number beyond the largest element then gets a code above `max_code`.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -184,9 +184,9 @@ def _code_bits(scale: ScaleFormat) -> int:
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
     """Return |x| over the scale and the tensor scale of each number, in float64.
 
-    The quotients are rounded, but compare as the exact quotients do with every number of at most 40
-    binary digits, and so with values of elements and with midpoints between them. A finite number
-    over zero or infinity gives zero.
+    The quotients are rounded. But a rounded quotient is above, equal to or below a number of at
+    most 40 binary digits just as the exact quotient is. Values of elements and midpoints between
+    them are such numbers. A finite number over zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -197,7 +197,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # the last line replaces results that are not finite
+    with np.errstate(all="ignore"):  # the last line of this function replaces NaN and infinities
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)

@@ -1,4 +1,4 @@
-"""Arrays in pieces of whole blocks, and reductions over blocks: they bound an analysis' memory."""
+"""Divide arrays into pieces of whole blocks, to bound memory, and reduce over blocks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
 
 
 def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
-    """Return `operation.reduce` over each block; a short last block is reduced over what it has."""
+    """Return `operation.reduce` over each block; a short last block has fewer elements."""
     for axis, block in enumerate(blocks):
         if block > 1:
             values = operation.reduceat(values, np.arange(0, values.shape[axis], block), axis)

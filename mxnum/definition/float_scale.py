@@ -1,4 +1,4 @@
-"""Scales that are floats, and tensor scales: how they are found, and how they scale elements.
+"""Find scales that are floats, and tensor scales, and scale elements by them.
 
 An element is divided by a *factor*, the exact product of the scale of its block and the tensor
 scale (1 where there is none). Decoding multiplies by the same factor. A factor is given as
@@ -19,7 +19,7 @@ from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 
 TENSOR_SCALE = FLOATS["float32"]
-#: The tensor scale 1, and the least one.
+#: Bit patterns of the tensor scale 1 and of the smallest positive tensor scale.
 ONE, LEAST = TENSOR_SCALE.bias << TENSOR_SCALE.mantissa_bits, 1
 WORD = 64
 
@@ -38,7 +38,7 @@ def factor_width(scale: ScaleFormat) -> int:
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which multiplies a, of `bits` bits, by b, by shifts and additions."""
+    """Return `product(a, b)`, which computes a * b by shifts and additions; a has `bits` bits."""
 
     @dialect
     def product(a, b):
@@ -54,9 +54,10 @@ def make_product(bits: int) -> Callable[..., Any]:
 def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., Any]:
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
-    The result is an exponent and a significand. The significand has `digits` binary digits behind
-    its leading one, by long division, and one more that says whether a remainder is left: its
-    leading bit is at digits + 1, so that one later rounding is as if the quotient were exact.
+    `divide` returns an exponent and a significand. Long division gives the leading one of the
+    significand and `digits` binary digits after it. One more digit is 1 if a remainder is left, so
+    the leading bit is at position digits + 1. One later rounding gives the same number as for the
+    exact quotient.
     """
     common = max(width, divisor_width)
 
@@ -137,8 +138,8 @@ def make_float_scale(
     """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
-    element * tensor scale), rounded once. `aim` is the magnitude code of another element to use in
-    place of the largest.
+    element * tensor scale), rounded once. If `aim` is given, the element with that magnitude code
+    takes the place of the largest element.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)
@@ -175,8 +176,8 @@ def make_encode_over(
 ) -> Callable[..., Any]:
     """Return `encode_over`, which rounds x / factor once to an `element` code.
 
-    Its arguments are x, the exponent, significand and kind of the factor, and random bits. Under a
-    factor that is zero or infinite a finite x becomes zero; under NaN every code is 0.
+    Its arguments are x, the exponent, significand and kind of the factor, and random bits. If the
+    factor is zero or infinite, a finite x becomes zero; if the factor is NaN, every code is 0.
     """
     width = factor_width(scale)
     digits = element.mantissa_bits + (SR_BITS + 1 if rounding.is_stochastic else 2)

@@ -1,8 +1,8 @@
 """Fused sums of matrix units: terms are aligned, truncated and added; the sum is rounded once.
 
-A term has a sign, an exponent and a significand that is not normalized. Its value is
-significand * 2**(exponent - point), where `point` counts the fraction bits of the significand.
-The word has 64 bits. The numbers of a unit (its fraction bits, say) are arguments, so that one
+A term has a sign, an exponent and a significand that is not normalized. Its value is significand *
+2**(exponent - point), where `point` counts the fraction bits of the significand. The word has 64
+bits. The numbers that describe a matrix unit, such as its fraction bits, are arguments, so that one
 compiled loop serves all units.
 """
 
@@ -20,7 +20,7 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 
-#: States of a sum: a bit for each sign of infinity, and both bits for NaN.
+#: States of a sum. Each sign of infinity has a bit; NaN has both bits.
 PLUS, MINUS, INVALID = 1, 2, 3
 _WORD = 64
 _FARTHEST = _WORD - 2
@@ -61,7 +61,8 @@ def make_parts(source: ElementFormat) -> Callable[..., Any]:
 def align(sign, exponent, significand, largest, left, right):
     """Return a term in units of 2**(largest - F), truncated toward zero, for F fraction bits.
 
-    `largest` is at least `exponent`. `left` is max(F - point, 0), and `right` is max(point - F, 0).
+    `largest` is no smaller than the term's `exponent`. `left` is max(F - point, 0), and `right` is
+    max(point - F, 0).
     """
     distance = largest - exponent + right
     distance = select(distance > _FARTHEST, _FARTHEST, distance)
@@ -73,10 +74,10 @@ def align(sign, exponent, significand, largest, left, right):
 def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[..., Any]:
     """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum once.
 
-    The sum is total * 2**(largest - fraction_bits). `below` counts the bits of the result that are
-    truncated and zero. A sum that is zero or rounds to zero is +0; a sum beyond the largest number
-    is infinite. With a `state` other than 0 the result is an infinity, or the NaN whose bits are
-    all set but the sign.
+    The sum is total * 2**(largest - fraction_bits). `below` is the number of last bits of the
+    result that are truncated to zero. A sum that is zero or rounds to zero is +0; a sum beyond the
+    largest number is infinite. If `state` is not 0, the result is an infinity, or the NaN with all
+    bits set except the sign.
     """
     BITS, INFINITY, ALL_ONES = accumulator.bits, accumulator.max_code + 1, (1 << (accumulator.bits - 1)) - 1
     normalize, round_magnitude = make_normalize(SUM_BITS), make_round(accumulator, rounding, SUM_BITS, _WORD)

@@ -1,4 +1,4 @@
-"""Asymmetric scaling: a block's offset, the difference from it, half-range scales, decoding."""
+"""Asymmetric scaling: find the offset of a block, subtract it, find half-range scales, decode."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
 def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
     """Return `midpoint(largest, smallest)`, which rounds (largest + smallest) / 2 once to float16.
 
-    Its arguments are the finite bit patterns at the ends of a block. Beyond float16's range it
-    saturates at 65504.
+    Its arguments are the finite bit patterns at the ends of a block. A midpoint beyond float16's
+    range saturates at 65504.
     """
     width = working_width(source, OFFSET)
     unpack = make_unpack(source, width)
@@ -79,8 +79,8 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
 def make_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `difference(x, offset)`, which rounds x - offset once to `difference_format(source)`.
 
-    Rounding is to nearest even. A NaN keeps the sign of x: the difference is encoded next, and
-    elements keep the sign of a NaN.
+    Rounding is to nearest even. If x is NaN, the difference is a NaN with the sign of x, because
+    the difference is encoded next and elements keep the sign of a NaN.
     """
     target = replace(difference_format(source), canonical_nan=False)
     width = working_width(source, target)
@@ -123,7 +123,8 @@ def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: S
 def make_decode_offset(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
     """Return `decode_offset(code, scale, offset)`, which decodes an element and adds the offset.
 
-    It computes element value * 2**(scale - 127) + offset, rounded once to nearest even to `target`.
+    The result is element value * 2**(scale - 127) + offset, rounded once to nearest even to
+    `target`.
     """
     width = max(working_width(element, target), OFFSET.mantissa_bits)
     unpack, unpack_offset = make_unpack(element, width), make_unpack(OFFSET, width)

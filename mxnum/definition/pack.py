@@ -11,8 +11,8 @@ from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
-#: Stochastic rounding compares this many bits. A caller with fewer bits shifts them to the top:
-#: see `random.py`.
+#: Stochastic rounding compares this many bits. A caller with fewer random bits shifts them to the
+#: top: see `random.py`.
 SR_BITS = 30
 
 
@@ -20,17 +20,18 @@ SR_BITS = 30
 def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int) -> Callable[..., Any]:
     """Return `round_magnitude(sign, exponent, significand, random)`, which gives a magnitude code.
 
-    The number is significand * 2**(exponent - width), normalized or zero. The code counts the
-    representable magnitudes from zero as if the exponent had no upper end: k * 2**m + q for
-    exponent step k and significand q, so that rounding up across a binade needs no special case,
-    and parity is the parity of that code. All numbers beyond the largest give max_code + 1.
+    The number is significand * 2**(exponent - width), normalized or zero. The magnitude code counts
+    the representable magnitudes from zero, as if the exponent had no upper end. The code is k *
+    2**m + q for exponent step k and significand q. Rounding up across a binade therefore needs no
+    special case, and "even" and "odd" refer to this code. All numbers beyond the largest give
+    max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
     LAST_STEP = target.emax - target.emin
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
-    # A shift this large leaves less than half of one quantum, as any larger one would.
+    # A larger shift would give the same result: already this one leaves less than half a quantum.
     SHIFT_LIMIT = word - 2
     RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
@@ -45,7 +46,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
         above = select(step < 0, 0, select(step > LAST_STEP, LAST_STEP, step))
         shift = DISCARDED + below
         if SR:
-            # Keep SR_BITS bits below the quantum: floor(delta * 2**SR_BITS) needs no more.
+            # Keep SR_BITS bits below the quantum, which suffice for floor(delta * 2**SR_BITS).
             drop = select(shift > SR_BITS, shift - SR_BITS, 0)
             significand = significand >> select(drop > width + 1, width + 1, drop)
             shift = select(shift > SR_BITS, SR_BITS, shift)
@@ -75,7 +76,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
 
 def limits(rounding: Rounding) -> tuple[bool, bool]:
-    """Return what overflow gives where it does not saturate, as a pair of booleans.
+    """Return two booleans for overflow that does not saturate.
 
     The first is True if a finite x > max gives max, the second if a finite x < -max gives -max.
     """
@@ -95,7 +96,7 @@ def make_pack(
 ) -> Callable[..., Any]:
     """Return `pack(sign, exponent, significand, kind, random)`, which rounds to a `target` code.
 
-    It handles special values and overflow too.
+    `pack` also handles NaN, infinities and overflow.
     """
     BITS = target.bits
     MAX = target.max_code
@@ -103,7 +104,7 @@ def make_pack(
     AS_WORD = target.bits == word
     NAN_CODE = MAX if target.nan_code is None else target.nan_code
     KEEPS_NAN_SIGN = target.nan_code is not None and not target.canonical_nan
-    # Inf where there is one, else NaN; an element with neither saturates.
+    # Overflow gives Inf if the element has it, else NaN; an element with neither saturates.
     IEEE = not overflow.of(target.specials).saturates
     OVER = NAN_CODE if target.infinity_code is None else target.infinity_code
     LIMITS_ABOVE, LIMITS_BELOW = limits(rounding)

@@ -1,8 +1,8 @@
 """Random bits for stochastic rounding: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
 
 The generator is based on counters: the bits of an element depend on its index alone, not on
-threads, device or memory layout. Philox multiplies, which the dialect proper does not. Every
-product here stays below 2**48, so Python ints, int64 and CUDA agree all the same.
+threads, device or memory layout. Philox multiplies, an operation that the dialect does not have.
+Every product in this module is below 2**48, so Python ints, int64 and CUDA give the same results.
 """
 
 from __future__ import annotations

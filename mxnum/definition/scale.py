@@ -1,4 +1,4 @@
-"""The shared scale: from the largest magnitude of a block to an E8M0 code."""
+"""Find the shared scale of a block, an E8M0 code, from the block's largest magnitude."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def scale_width(source: ElementFormat, element: ElementFormat) -> int:
 
 
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
-    """Return the bias and the first bumped significand, with which `scale_code` follows the rule.
+    """Return the bias and the least significand that raises the exponent, for `scale_code`.
 
-    With f = significand / 2**width the rules differ in when the exponent is one more than floor's:
-    f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil), f >= 7/4
-    (half_up), always (floor_plus_one).
+    Let f = significand / 2**width. The rules differ in the condition under which the exponent
+    is one more than floor's: f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > the leading digits of
+    max (rceil), f >= 7/4 (half_up), always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {
-        ScaleRule.FLOOR: 1 << (width + 1),  # never
+        ScaleRule.FLOOR: 1 << (width + 1),  # above every significand
         ScaleRule.CEIL: (1 << width) + 1,
         ScaleRule.EVEN: ((1 << (MANTISSA + 2)) - 1) << (width - MANTISSA - 1),
         ScaleRule.RCEIL: (((1 << MANTISSA) | (element.max_code & ((1 << MANTISSA) - 1))) << (width - MANTISSA)) + 1,

@@ -1,8 +1,8 @@
 """NVFP4 as each software stack computes it, bit for bit: the float32 operations of its source.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
-tensor. Stacks agree on what these numbers mean. They do not agree on what is rounded on the way,
-and so the bits of two stacks differ. For each stack this file has four functions:
+tensor. Stacks agree on what these numbers mean. They round different intermediate results, so the
+bits of two stacks differ. For each stack this file has four functions:
 
 - `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the stack's
   own direction;
@@ -12,14 +12,15 @@ and so the bits of two stacks differ. For each stack this file has four function
   the result is rounded to E2M1 (to nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
-They are pure functions of float32: + * /, comparisons and `select`. Each runs as it stands on numpy
-arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`); each operation is one
-IEEE rounding to nearest even without flushing. Roundings to E4M3 and E2M1 are this library's own.
+These four are pure functions of float32 numbers: + * /, comparisons and `select`. The same function
+runs on numpy arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`). Each
+operation rounds once as IEEE 754 says, to nearest even, and subnormals are not flushed. The
+roundings to E4M3 and E2M1 are done by this library's own definition.
 An infinity goes through the operations as it does in the stack. A NaN in the input raises an error,
 because there the kernels of one stack differ among themselves.
 
-Directions: "encode" scales (S near 2688 / largest) multiply what is encoded; "decode" scales are
-their inverses, and so is `MXArray.tensor_scale`.
+Directions: an "encode" global scale (S near 2688 / largest) multiplies numbers when they are
+encoded. A "decode" global scale is the inverse of S, like `MXArray.tensor_scale`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SIX = np.float32(6)
 _SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
-_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688, likewise
+_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688, also rounded to nearest
 _FLOAT32_MAX = np.finfo(np.float32).max
 _1E8 = np.float32(1e8)
 _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
@@ -84,7 +85,7 @@ def _transformer_engine_decoded(element: Any, scale: Any, S: Any, largest: Any) 
     return element * ((scale * largest) * _BOTH_MAX_INVERSE)
 
 
-# torchao
+# torchao.
 
 
 def _torchao_global(largest: Any) -> Any:
@@ -116,7 +117,8 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
 
 
 # vLLM's emulation in torch. The caller passes S; by default it is `448 * 6 / largest` as torch
-# computes that. A number over a tensor is the tensor's reciprocal times the number: two roundings.
+# computes that. torch computes a number divided by a tensor as the number times the tensor's
+# reciprocal, with two roundings.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -180,7 +182,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# ModelOpt, scales computed from the tensor
+# ModelOpt, with scales computed from the tensor.
 
 
 @dialect
@@ -204,25 +206,26 @@ class Stack:
     """One software stack's way to compute NVFP4. See the module's docstring for its functions."""
 
     name: str
-    #: Repository, file and function of the source that is followed here.
+    #: Repository, file and function of the source code that this stack's functions repeat.
     source: str
-    #: The direction of the global scale: "encode" or "decode"; "none" where it is always 1.
+    #: The direction of the global scale: "encode" or "decode", or "none" if the scale is always 1.
     direction: str
     global_scale: Callable[[Any], Any]
     block_scale: Callable[[Any, Any], Any]
     factor: Callable[[Any, Any], Any]
     decoded: Callable[[Any, Any, Any, Any], Any]
-    #: The code of an E4M3 scale that is used instead of zero, or 0.
+    #: The E4M3 code that replaces a scale of zero; 0 if none does.
     for_zero: int = 0
-    #: The E2M1 code of a NaN that the operations produce; None where the sign of the machine's NaN
+    #: The E2M1 code for a NaN that the operations produce. None: the sign of the machine's NaN
     #: decides.
     nan_element: int | None = None
     #: True if a number that is scaled to -0 keeps its sign.
     keeps_negative_zero: bool = True
     #: True if elements are divided by the factor, False if they are multiplied by it.
     divides: bool = False
-    #: A factory of `block_scale` for stacks that begin block scales in the type of the tensor. Its
-    #: argument rounds a float32 number to that type. None where block scales begin in float32.
+    #: A function that makes `block_scale`, for stacks whose first operations on block scales are in
+    #: the tensor's type. Its argument is a function that rounds a float32 number to that type. None
+    #: for stacks that compute block scales in float32 throughout.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the source accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

@@ -1,4 +1,4 @@
-"""The first half of every conversion: split a code into sign, exponent and significand."""
+"""Split a code into sign, exponent and significand: the first half of every conversion."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ZERO_EXPONENT = -(1 << 12)
 def make_normalize(width: int) -> Callable[..., Any]:
     """Return `normalize(exponent, significand)`, which makes 2**width <= significand.
 
-    The significand is below 2**(width+1), and the number stays the same. Zero keeps its
-    significand; its exponent ends up at most ZERO_EXPONENT.
+    The argument `significand` is below 2**(width+1). The number that the pair means does not
+    change. A zero significand stays zero, and its exponent becomes at most ZERO_EXPONENT.
     """
 
     @dialect
     def normalize(exponent, significand):
         exponent = select(significand == 0, ZERO_EXPONENT, exponent)
-        # A branch-free count of leading zeros, by halves.
+        # Count leading zeros by halving the width, without branches.
         if width >= 32:
             z = select(significand < (1 << (width - 31)), 32, 0)
             significand = significand << z
@@ -64,8 +64,8 @@ def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
 
     |value| = significand * 2**(exponent - width). A nonzero finite significand is normalized:
     2**width <= significand < 2**(width+1); zero has an exponent of at most ZERO_EXPONENT. `kind` is
-    FINITE, INFINITE or NAN. For INFINITE and NAN the exponent and significand have no meaning, but
-    stay within the word.
+    FINITE, INFINITE or NAN. If `kind` is INFINITE or NAN, exponent and significand have no meaning
+    but fit the word.
     """
     BITS = source.bits
     MANTISSA = source.mantissa_bits

@@ -12,9 +12,9 @@ numpy arrays, numba on CPU and CUDA, and symbolic bit-vectors. The rules:
   assumed.
 
 Bit patterns as wide as the word are signed (float32 -0.0 is -2**31); narrower ones are accepted
-signed or unsigned. Factories of the functions that others are built from are cached, so that a
-compiler meets each of them once. A numpy array computes in its own type: give it at least the width
-of the word.
+signed or unsigned. Helper functions come from cached factories, so all functions built from one
+helper share one object, and a compiler compiles it once. Arithmetic on a numpy array has the
+array's type, so the array must be at least as wide as the word.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: The function that chooses for each type of condition; plain booleans need no entry. Array
-#: machines and solvers add theirs here.
+#: The function that chooses for each type of condition; plain booleans need no entry. Machines that
+#: run arrays or solvers add their own function here.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 
 def select(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """Return `if_true` where the condition holds, else `if_false`; both have been evaluated."""
+    """Return `if_true` where the condition holds, else `if_false`; both are evaluated."""
     machine = SELECT.get(type(condition))
     if machine is not None:
         return machine(condition, if_true, if_false)
@@ -53,16 +53,17 @@ def is_dialect(function: object) -> bool:
 
 
 def working_width(source: ElementFormat, target: ElementFormat) -> int:
-    """Return where the leading bit of a significand is between unpacking `source` and packing.
+    """Return the position of a significand's leading bit between unpacking `source` and packing.
 
-    It is at least one bit above what the target keeps, so that rounding always discards something.
+    The width is at least one bit more than the target keeps, so that rounding always discards
+    at least one bit.
     """
     return max(source.mantissa_bits, target.mantissa_bits + 1)
 
 
 def word_bits(source: ElementFormat, target: ElementFormat) -> int:
-    """Return the word in which every intermediate of a conversion fits.
+    """Return the bits of a word that holds every intermediate result of a conversion.
 
-    It has 32 bits, or 64 where float64 takes part.
+    The word has 64 bits if source or target is float64, else 32.
     """
     return 64 if max(source.bits, target.bits) > 32 or working_width(source, target) > 28 else 32

@@ -1,6 +1,6 @@
-"""Checks that other software can take an MX array, made before anything is written.
+"""Check that other software can take an MX array, before anything is written.
 
-The module also converts scales to numbers and back.
+This module also converts scales to numbers and back.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mxnum.formats import MXFormat, ScaleFormat
 from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, known_name
 
-#: The names in ml_dtypes and torch of scale types of eight bits. UE5M3 has none. Scales of other
-#: types are held as floats.
+#: The names of 8-bit scale types in ml_dtypes and torch, both of which lack UE5M3. Scales of
+#: all other types are stored as floats.
 SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return an MX array of numpy arrays on the same memory; raise for one on a GPU."""
+    """Return an MX array of numpy arrays on the same memory; raise ValueError if it is on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -31,7 +31,7 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """Return an MX array; raise ValueError if it has offsets, which other software lacks."""
+    """Return the MX array; raise ValueError if it has offsets, which other software lacks."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
@@ -41,8 +41,8 @@ def without_offsets(argument: str, q: Any) -> MXArray:
 def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
     """Return an MX array in host memory, checked for its elements, scales and blocks.
 
-    It must have these elements and scales, no offsets, and whole blocks of that length along the
-    last axis.
+    The array must have these elements and scales, no offsets, and whole blocks of length `block`
+    along the last axis.
     """
     made = in_host_memory(argument, without_offsets(argument, q))
     fmt = made.format
@@ -53,7 +53,7 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """Raise ValueError unless the elements are known by one of the names."""
+    """Raise ValueError unless the element format is one of those named."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 

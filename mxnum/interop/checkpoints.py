@@ -1,13 +1,14 @@
 """Quantized weights of safetensors checkpoints from several programs, read one at a time.
 
-A checkpoint is a file, or a folder of files. Its tensors are mapped and read only when they are
-used, so it may be larger than memory. The names of tensors say how a weight is stored:
+A checkpoint is a file, or a folder of files. The tensors are mapped into memory and read only when
+they are used, so a checkpoint may be larger than memory. The names of tensors say how a weight is
+stored:
 
 - ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`)
 - ``w w_scale w_scale_2``: NVFP4 of ModelOpt
 - ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
 - ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`)
-- ``w_blocks w_scales``, or with dots: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
+- ``w_blocks w_scales`` or ``w.blocks w.scales``: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
 - tensors that `mxnum.interop.safetensors` saved
 """
 
@@ -48,12 +49,13 @@ class _Weight(NamedTuple):
 class Checkpoint:
     """An open checkpoint: the names of its weights, and each as an `MXArray` or a mapped array.
 
-    For NVFP4 the names say what the global scale multiplies. If the ``quant_method`` of the
-    ``config.json`` beside the checkpoint contradicts them, `direction` has to be given.
+    For NVFP4 the tensors' names decide when the global scale multiplies numbers: on encoding or on
+    decoding. If the ``quant_method`` in the checkpoint's ``config.json`` contradicts the names,
+    `direction` has to be given.
 
-    `block_shape` is the shape of tiles of FP8. It defaults to the configuration's
-    ``weight_block_size``, and without that to the choice of `from_fp8`. The tensors alone do not
-    decide it: 96 x 96 may have as many scales as 128 x 128.
+    `block_shape` is the shape of tiles of FP8. The default is ``weight_block_size`` in
+    ``config.json``, or else the default of `from_fp8`. The tensors alone do not determine the tile:
+    tiles of 96 x 96 may need as many scales as tiles of 128 x 128.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Checkpoint:
         self._direction, self._method = direction, str(config.get("quant_method"))
         tile = block_lengths("block_shape", block_shape)
         self._tile: Any = tile or block_lengths("weight_block_size", config.get("weight_block_size"))
-        #: The file of each tensor: parts of a weight may lie in two files.
+        #: The file of each tensor: the parts of one weight may be in different files.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
         for shard, indexed in (_shards(self._path) if is_folder else {self._path: []}).items():
@@ -102,7 +104,7 @@ class Checkpoint:
         return self._found(name).layout
 
     def tensor(self, name: str) -> MXArray | Array:
-        """Return a weight on the mapped file: an `MXArray`, or an array if it is not quantized."""
+        """Return a weight, mapped to its file, as an `MXArray`, or as an array if not quantized."""
         layout, parts = self._found(name)
         if layout == "mxnum":
             return self._files[name].mx(name)
@@ -127,10 +129,10 @@ class Checkpoint:
         return self._weights[errors.choose("name", name, list(self._weights))]
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
-        """Return the tile that was given, or None if the scales do not belong to tiles.
+        """Return the caller's tile, or None if the scales do not belong to tiles.
 
-        Scales of that kind are a single scale, or by name and shape scales of rows or of parts of
-        rows.
+        A single scale does not belong to tiles. Nor do scales that, by their name and shape, belong
+        to rows or to parts of rows.
         """
         if self._tile is None or scales.size == 1:
             return None
@@ -154,7 +156,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
 
     The files are those that the index names, or all files if there is no index.
     """
-    usual = folder / "model.safetensors.index.json"  # wins if a model is stored twice
+    usual = folder / "model.safetensors.index.json"  # this index wins if a folder has a model twice
     indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)
@@ -164,9 +166,10 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # Only the text is checked: in a cache the file may be a link to another folder.
+                # Check the text of the path only, because a file in a cache may be a link to
+                # another folder.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
-                    raise ValueError(f"it says that {name!r} is in {file!r}, which is no file of its folder")
+                    raise ValueError(f"it says that {name!r} is in {file!r}, which is not a file of its folder")
                 found.setdefault(folder / file, []).append(name)
     if not (found or indexes):
         raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
@@ -174,7 +177,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
 
 
 def _quantization_config(folder: Path) -> dict[str, Any]:
-    """Return what the configuration beside a checkpoint says of quantization, or an empty dict."""
+    """Return the quantization settings of the checkpoint's ``config.json``, or an empty dict."""
     path = folder / "config.json"
     if not path.is_file():
         return {}
@@ -202,7 +205,7 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield the weights whose elements a tensor may be: name, layout and all parts of each."""
+    """Yield name, layout and parts of each weight whose elements this tensor may hold."""
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
         scales = f"{name.removesuffix('blocks')}scales"
@@ -226,11 +229,11 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
     """Return the tensors of a weight in one of `LAYOUTS`, by their names in a file.
 
-    `mxnum.interop.safetensors.save` writes them. ``compressed_tensors`` has NVFP4 (`global_scale`
-    as in `to_nvfp4`), MXFP4 and FP8; ``modelopt`` has NVFP4 and FP8; ``deepseek`` has FP8, whose
-    scales it calls ``weight_scale_inv`` where others say ``weight_scale``; ``gpt_oss`` has MXFP4.
-    Tiles of FP8 other than 128 x 128 have to be the ``weight_block_size`` of the
-    ``quantization_config`` in ``config.json``.
+    `mxnum.interop.safetensors.save` writes such tensors to a file. Each layout has these formats:
+    ``compressed_tensors`` NVFP4 (`global_scale` as in `to_nvfp4`), MXFP4 and FP8; ``modelopt``
+    NVFP4 and FP8; ``deepseek`` FP8, with scales named ``weight_scale_inv`` in place of
+    ``weight_scale``; ``gpt_oss`` MXFP4. If the tiles of an FP8 weight are not 128 x 128, write
+    their shape as ``weight_block_size`` to the ``quantization_config`` in ``config.json``.
     """
     errors.choose("layout", layout, LAYOUTS)
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)

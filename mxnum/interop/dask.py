@@ -17,9 +17,9 @@ from mxnum.memory.dtypes import as_array, scale_dtype
 
 
 class MXChunks(NamedTuple):
-    """Codes and scales as dask arrays whose chunks correspond, and a tensor scale for all of them.
+    """Codes and scales as dask arrays with corresponding chunks, and a tensor scale for all chunks.
 
-    The tensor scale is None if the format has none.
+    The tensor scale is None if the format has no tensor scale.
     """
 
     codes: Any
@@ -40,11 +40,11 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     """Quantize a dask array as `mxnum.quantize` does, lazily.
 
     Blocks must not straddle chunks: each inner chunk holds whole blocks. The keywords are those of
-    `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`: the random
-    words of a seed would depend on the chunks. `random_bits` may be a dask array of uint32. All
-    chunks share a tensor scale (``nvfp4``), which is given or found in a pass of its own. Mistakes
-    raise here, except those that only the numbers show (``nonfinite="raise"``, whose error has the
-    index within the chunk).
+    `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`. (The
+    random words from a seed would depend on the chunks.) `random_bits` may be a dask array of
+    uint32. All chunks share one tensor scale (``nvfp4``), which the caller gives or which an extra
+    pass over the array finds. Wrong arguments raise an error here. Wrong numbers raise one when
+    chunks are computed: the error of ``nonfinite="raise"`` has the index within the chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -57,7 +57,7 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
 def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
     """Quantize and dequantize a dask array as `mxnum.fake_quantize` does, lazily.
 
-    The keywords are those of `quantize`.
+    This function takes the keywords of `quantize`.
     """
     inputs, _, settings, fmt, array = _prepared(x, options, format)
     return _map(_values, inputs, fmt, settings, array.dtype.newbyteorder("="), array.chunks)
@@ -99,7 +99,7 @@ def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
-    # An unknown length is NaN, which differs from itself.
+    # dask stores NaN, which differs from itself, for an unknown length.
     known = all(length == length for chunks in x.chunks for length in chunks)
     errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
@@ -121,7 +121,8 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
-    # This call raises for other wrong arguments now, not when chunks are computed.
+    # The call of `mx.quantize` below raises the errors of all other arguments now, before chunks
+    # are computed.
     tensor = options.get("tensor_scale")
     one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
     errors.require(one, "tensor_scale", "one number for a dask array", tensor)
@@ -146,7 +147,7 @@ def _map(function: Any, inputs: Any, fmt: MXFormat, settings: dict[str, Any], dt
 def _options(rest: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords for a chunk.
 
-    `rest` has its arrays: random words and the tensor scale, if there are such.
+    `rest` has the chunk's random words, if any, and its tensor scale, if any.
     """
     options, arrays = dict(settings), iter(rest)
     if options.pop("has_words"):

@@ -1,9 +1,9 @@
-"""FP8 weights with float scales: tiles (DeepSeek's ``weight_scale_inv``), rows, or the whole.
+"""FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
 
-A value is element * scale. DeepSeek's checkpoints have E4M3 elements and a float32 scale for each
-tile of 128 x 128; the last tile may be shorter. The name says that the scale is the inverse of the
-factor of encoding. Other checkpoints (``weight_scale``) have one scale for each row, or for the
-whole tensor, also in bfloat16.
+A value is element * scale. DeepSeek's checkpoints have E4M3 elements and, in ``weight_scale_inv``,
+a float32 scale for each tile of 128 x 128; the last tile may be shorter. The name says that the
+scale is the inverse of the factor by which numbers are multiplied to encode them. Other checkpoints
+(``weight_scale``) have one scale for each row, or for the whole tensor, also in bfloat16.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
     """Return an MX array from a float8 array and its scales: float32, bfloat16, float16, or E8M0.
 
     The array has two or more axes. `block_shape` is the shape of a tile that shares a scale. By
-    default one scale is for the whole array, scales of shape (..., rows, 1) are for rows, E8M0
-    codes of shape (..., n / 32) are for 32 elements of a row, and other scales are for tiles of 128
-    x 128.
+    default the shape of the scales decides: one scale belongs to the whole array, scales of shape
+    (..., rows, 1) belong to rows, E8M0 codes of shape (..., n / 32) to 32 elements of a row, and
+    all other scales to tiles of 128 x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)
@@ -60,7 +60,7 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
 
 def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | None) -> Blocks:
-    """Return the blocks that share a scale: the given ones, or from the shape of the scales."""
+    """Return the blocks that share a scale, as given or derived from the shape of the scales."""
     leading = (1,) * (len(shape) - 2)
     if given is not None:
         errors.require(len(given) == 2, "block_shape", "a tuple of 2 block lengths", given)

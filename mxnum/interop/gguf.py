@@ -1,18 +1,18 @@
 """Read and write blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and groups of integers.
 
-Each block begins with its scale. Of 32 elements of four bits, byte i holds element i (low bits) and
-element i + 16 (high bits). gpt-oss checkpoints pair 2i with 2i + 1 instead
-(`mxnum.interop.gpt_oss`). Reading one order as the other silently permutes the values.
+Each block begins with its scale. If a block has 32 elements of four bits, byte i holds element i
+(low bits) and element i + 16 (high bits). In gpt-oss checkpoints byte i holds elements 2i and 2i +
+1 (`mxnum.interop.gpt_oss`). A reader that confuses the two orders silently permutes the values.
 
 - MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each: ``e2m1:block=16,scale=e4m3``.
+- NVFP4: four E4M3 codes, then 8 bytes of 16 elements for each code: ``e2m1:block=16,scale=e4m3``.
   The tensor scale is a separate tensor (`load_tensor`).
-- Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. This is
-  ``int8:block=32,scale=float16``, whose elements are n / 64, so that its scales are 64 d.
-- Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and 8, which
-  -8 becomes with the other sign, does not fit into four bits. Q4_0 is therefore read as
-  ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 by sign and magnitude, zeros with
-  a sign too, and the scale abs(d).
+- Q8_0: a float16 number d and 32 integers n in two's complement; a value is d * n. Q8_0 is read as
+  ``int8:block=32,scale=float16``. The elements of this format are n / 64, so its scales are 64 d.
+- Q4_0: a float16 number d, *with a sign*, and 32 integers n + 8. Scales of mxnum have no sign, so a
+  negative d would turn the integers n into -n; and 8, from n = -8, does not fit into four bits.
+  Q4_0 is therefore read as ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 in sign
+  and magnitude, with +0 and -0, and the scale abs(d).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: The types of GGUF that are read and written. Each has the format that it is read as, and the
-#: elements and bytes of a block.
+#: The types of GGUF that this module reads and writes. Each has the format of the MX array, the
+#: number of elements of a block and the bytes of a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -48,7 +48,8 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
     """Return an MX array from bytes as GGUF stores them, of shape (..., bytes of a block).
 
-    `shape` is the shape of the elements. `kind` is GGUF's name of their type, one of `KINDS`.
+    `shape` is the shape of the elements. `kind` is the name that GGUF has for the type of the
+    blocks, one of `KINDS`.
     """
     name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
@@ -112,7 +113,7 @@ _READERS = {"MXFP4": _read_mxfp4, "NVFP4": _read_nvfp4, "Q8_0": _read_q8_0, "Q4_
 
 
 def _numbers_of(rows: Array) -> Array:
-    """Return the float16 numbers that blocks begin with."""
+    """Return the float16 number with which each block begins."""
     return np.ascontiguousarray(rows[:, :2]).view("<f2")[:, 0].astype(np.float16)
 
 
@@ -121,9 +122,9 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
     The array must have whole blocks along the last axis. For Q8_0 and Q4_0 its elements must be
     integers (``int8``, ``int4``, or elements from `from_gguf_blocks`), and its scales float16: a
-    scale times the step between elements must be a float16 number. If d and -d give the same
-    values, d is written. Integers have no -0, so it is written as 0. But if all zeros of a block
-    are -0, Q4_0 gets -d.
+    scale times the step between elements must be a float16 number. A block can be written with the
+    number d or with -d if both give the same values; then d is written. Integers have no -0, so -0
+    is written as 0. But if all zeros of a block are -0, Q4_0 gets -d.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -150,7 +151,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
     """Return the integers that elements mean, the signs of elements, and each scale times the step.
 
-    A sign is True for a minus. The step is the distance between neighbouring elements.
+    The sign is True for a negative element. The step is the distance between neighbouring elements.
     """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"
@@ -197,9 +198,10 @@ def names(path: str | os.PathLike[str]) -> list[str]:
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """Read the tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`.
 
-    Axes are in numpy order, inputs last. Only the bytes of this tensor are read, from a mapped
-    file. llama.cpp stores the tensor scale of an NVFP4 weight, or one for each expert, beside it,
-    under ``scale`` in place of ``weight``: then the format is ``nvfp4``.
+    Axes are in numpy order, with the input features last. The file is mapped, and only the bytes of
+    this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a tensor scale
+    for each expert, in a tensor whose name has ``scale`` in place of ``weight``. If the file has
+    that tensor, the format is ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     tensor = tensors[errors.choose("name", name, _readable(path, tensors))]
@@ -207,7 +209,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        if is_big and kind in ("Q8_0", "Q4_0"):  # the two bytes of d, which come first, are swapped
+        if is_big and kind in ("Q8_0", "Q4_0"):  # swap the two bytes of d, with which a block begins
             rows = blocks.reshape(-1, KINDS[kind][2])
             blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
         q = from_gguf_blocks(blocks, shape, kind=kind)
@@ -230,9 +232,9 @@ def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str
 
 
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
-    """Return the reader's record of each tensor, and True if numbers are in big-endian order."""
+    """Return the reader's record of each tensor, and True if the file is big-endian."""
     gguf, path = errors.package("gguf", "gguf"), as_path(path)
-    # The reader adds numpy integers, which would overflow silently in a damaged file.
+    # The reader adds numpy integers, whose sums silently overflow if the file is damaged.
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"
@@ -243,13 +245,13 @@ def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
 def _reader(gguf: Any) -> Any:
     """Return a subclass of the package's reader that raises ValueError beyond the end of the file.
 
-    The package's own reader takes missing bytes for empty arrays.
+    The gguf package's own reader silently returns empty arrays for missing bytes.
     """
 
     class Reader(gguf.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: Any = 1, *rest: Any, **options: Any) -> Any:
             if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
-                raise ValueError("it is truncated, or announces more than it holds")
+                raise ValueError("it is truncated, or its header announces more data than it holds")
             return super()._get(offset, dtype, count, *rest, **options)
 
     return Reader

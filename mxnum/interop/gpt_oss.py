@@ -24,7 +24,7 @@ _FORMAT = "mxfp4_e2m1"
 
 
 def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
-    """Return an MX array from blocks (..., groups, 16) and scales (..., groups), both uint8.
+    """Return an MX array from blocks (..., groups, 16) and scales (..., groups), both of uint8.
 
     The array has shape (..., 32 groups).
     """
@@ -51,7 +51,8 @@ def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """Read the tensor `name` of a checkpoint shard.
 
-    It is stored as ``name.blocks`` and ``name.scales``, or with underscores.
+    The shard stores the tensor as ``name.blocks`` and ``name.scales``, or as ``name_blocks`` and
+    ``name_scales``.
     """
     file = File(path)
     stored = set(file.names())

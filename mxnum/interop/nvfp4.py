@@ -1,19 +1,20 @@
 """NVFP4 as compressed-tensors and ModelOpt store it: bytes, E4M3 scales and a global scale.
 
-Both put element 2i of a row into the low bits of byte i and element 2i + 1 into the high bits, as
-`MXArray.pack` does, and hold a scale for 16 elements of a row. They differ in their names and in
-the global scale:
+Both packages store element 2i of a row in the low bits of byte i and element 2i + 1 in the high
+bits, as `MXArray.pack` does, and a scale for each 16 elements of a row. The packages differ in the
+names of the tensors and in the global scale:
 
 - compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
-  multiplies numbers when they are *encoded* (a value is element * scale / global scale). It is an
-  array of one axis with one element.
+  multiplies numbers when they are *encoded* (a value is element * scale / global scale). The global
+  scale is an array of one axis with one element.
 - ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies numbers
-  when they are *decoded*. It is an array without axes.
+  when they are *decoded*. The global scale is an array without axes.
 
-An `MXArray` holds the factor of decoding. A global scale of encoding is therefore replaced by its
-reciprocal in float32, as in compressed-tensors' own converter. `MXArray.dequantize` rounds the
-exact product once. Both packages round twice, the product of the two scales first: `values_of`
-returns their values.
+The tensor scale of an `MXArray` multiplies numbers when they are decoded. A global scale of
+encoding is therefore replaced by its reciprocal in float32, as in compressed-tensors' own
+converter. `MXArray.dequantize` rounds the exact product once. Both packages round twice: first the
+product of the two scales, then its product with the element. `values_of` returns the packages'
+values.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from mxnum.memory.tensors import in_kind
 #: When a global scale multiplies numbers: on encoding (compressed-tensors, flashinfer) or on
 #: decoding (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"
-#: The stacks whose arithmetic needs nothing but the contents of these files.
+#: The stacks that decode a value from the contents of these files alone.
 READERS = "compressed_tensors", "vllm", "modelopt", "torchao"
 _FORMAT = get("nvfp4")
 _ONE = np.float32(1)
@@ -42,7 +43,8 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
     """Return an MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a global scale.
 
     The global scale is float32: one number, or one for each index of the first axis (an expert).
-    `direction` says when it multiplies. Bytes are not copied.
+    `direction` is "encode" or "decode": when the global scale multiplies numbers. The array shares
+    the memory of the bytes.
     """
     errors.choose("direction", direction, DIRECTIONS)
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("packed", packed), ("scales", scales)))
@@ -62,14 +64,15 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
     """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
-    The array has whole blocks along the last axis. It has one tensor scale, or one for each expert,
-    an index of the first of three axes. Tensor scales of rows raise ValueError, since neither
-    package would read them.
+    The array must have whole blocks along the last axis. It must have one tensor scale, or one for
+    each expert, which is an index of the first of three axes. An array with a tensor scale for each
+    row raises ValueError, since neither package could read it.
 
     A global scale of encoding is a float32 number whose reciprocal is the tensor scale. Pass the
-    number of the original file as `global_scale`, since several may have the same reciprocal. Not
-    every float32 number is the reciprocal of one: `mxnum.quantize` makes a tensor scale that is
-    with ``tensor_scale=1 / global_scale`` in float32, or with ``arithmetic="compressed_tensors"``.
+    global scale of the original file as `global_scale`, since several numbers may have the same
+    reciprocal in float32. Some tensor scales are not the reciprocal of any float32 number. To get
+    one that is, call `mxnum.quantize` with ``tensor_scale=1 / global_scale`` in float32, or with
+    ``arithmetic="compressed_tensors"``.
     """
     errors.choose("direction", direction, DIRECTIONS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -84,9 +87,10 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
     """Return the float32 values that other software decodes from an array of NVFP4.
 
-    They come from its own operations, which round twice. `stack` is ``compressed_tensors``,
-    ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). The first two have a global scale of
-    encoding, as in `to_nvfp4`. If each expert has a tensor scale, pass one expert at a time.
+    The values are those of the other software's own operations, which round twice. `stack` is
+    ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). The global
+    scale of compressed_tensors and vllm is one of encoding, as in `to_nvfp4`. If each expert has a
+    tensor scale, pass one expert at a time.
     """
     errors.choose("stack", stack, READERS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -99,9 +103,9 @@ def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
 
 
 def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
-    """Return the global scale of that direction.
+    """Return the global scale for a direction.
 
-    It is computed from the array's tensor scale, or is the one given for it.
+    The global scale is the caller's, or is computed from the array's tensor scale.
     """
     if direction == "encode":
         return _reciprocals(tensor.reshape(-1), given)
@@ -118,7 +122,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """Return global scales whose reciprocals are these tensor scales, or those given, checked."""
+    """Return global scales whose reciprocals are the tensor scales; check those that are given."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))

@@ -1,8 +1,8 @@
 """ONNX tensors for DequantizeLinear with a block size.
 
 Elements are of the float8, float6, float4 and int8 types. DequantizeLinear takes scales in E8M0,
-float32, bfloat16 and float16. The scales of NVFP4 are E4M3, beside a tensor scale. In ONNX another
-DequantizeLinear makes float32 scales of both, which rounds.
+float32, bfloat16 and float16. NVFP4 has E4M3 scales and a tensor scale. In ONNX a second
+DequantizeLinear multiplies the two to float32 scales, which rounds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     ``name`` holds the elements.
 
     DequantizeLinear has blocks along one axis, so tiles raise ValueError. Scales are E8M0, float32,
-    bfloat16 or float16. INT8 elements are n * 2**-6 here and n in ONNX, so the scales are
-    multiplied by the factor: E8M0 codes are reduced by 6. A scale that then has no code, such as a
-    code below 6, raises ValueError.
+    bfloat16 or float16. An INT8 element with the integer n means n * 2**-6 in MX and n in ONNX, so
+    the scales are multiplied by 2**-6: E8M0 codes are reduced by 6. A scale for which this is
+    impossible, such as an E8M0 code below 6, raises ValueError.
     """
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
@@ -95,7 +95,7 @@ def from_onnx(
 ) -> MXArray:
     """Return the MX array that two TensorProtos hold.
 
-    `format` defaults to the format of the elements' type with scales of the scales' type.
+    By default `format` follows from the ONNX types of elements and scales.
     """
     onnx = _onnx()
     known = {getattr(onnx.TensorProto, kind, None): element for element, kind in TYPES.items()}

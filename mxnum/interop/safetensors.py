@@ -28,7 +28,7 @@ from mxnum.interop._checked import in_host_memory, typed_scales
 from mxnum.memory.dtypes import Array, as_array, known_name
 from mxnum.output.files import as_path, written_whole
 
-#: The safetensors types that numpy or ml_dtypes has, with their names there.
+#: The safetensors types that numpy or ml_dtypes has, with the names of their dtypes.
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -36,7 +36,7 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: The bits of the other types that the safetensors library knows. They are read as bytes.
+#: The bits of an element of the other safetensors types, whose tensors are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
@@ -80,7 +80,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
 
 
 def _stored(name: str, value: Any) -> Array:
-    """Return an array as it is stored in a file: of a known type, in little-endian order."""
+    """Return an array with a dtype that safetensors has, in little-endian order."""
     array: Array = as_array("tensors", value, anywhere=False)
     if array.dtype.name not in _NAMES:
         raise TypeError(f"Argument 'tensors' must hold {errors.joined(_NAMES)}, not {array.dtype.name} ({name!r}).")
@@ -104,7 +104,7 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
 
 
 def _checked_text(argument: str, value: Any) -> str:
-    """Return a name or text; raise an error unless other readers can read it."""
+    """Return a name or text; raise an error if other readers could not read it."""
     errors.require_type(isinstance(value, str), argument, "of names and texts that are str", value)
     text: str = value
     errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
@@ -112,9 +112,9 @@ def _checked_text(argument: str, value: Any) -> str:
 
 
 class File:
-    """An open file: its names, its metadata, and tensors that are mapped, not loaded.
+    """An open file: the names of its tensors, its metadata, and tensors mapped to the file.
 
-    A file that the safetensors library does not accept raises ValueError here too.
+    A file that the safetensors library rejects raises ValueError in this class, too.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -145,7 +145,9 @@ class File:
         for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
             begin, end = entry["data_offsets"]
             if begin != at:
-                raise self._damaged(f"the data of {name!r} begin at {begin}, not where others end, at {at}")
+                raise self._damaged(
+                    f"the data of {name!r} begin at {begin}, not at {at}, where the data before them end"
+                )
             at = end
         if self._start + at != size:
             raise self._damaged(f"{size - self._start - at} bytes at its end belong to no tensor")
@@ -155,7 +157,7 @@ class File:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            # Encoding fails if an escape is half of a character.
+            # Encoding fails if an escape sequence stands for half of a surrogate pair.
             json.dumps(header, ensure_ascii=False).encode()
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
@@ -192,7 +194,7 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        # The shape has too many axes, or a huge axis beside one of length 0.
+        # numpy raises if a shape has too many axes, or a huge axis beside one of length 0.
         except (ValueError, OverflowError) as problem:
             raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
 
@@ -218,7 +220,7 @@ class File:
         return array
 
     def _bytes(self, name: str) -> Array:
-        """Return codes as bytes, whatever type of one byte they are stored as."""
+        """Return codes as bytes; they may be stored as any type of one byte."""
         array = self.tensor(name)
         errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
         return array.view(np.uint8)
@@ -268,10 +270,10 @@ def _dtype(kind: str) -> np.dtype[Any]:
 
 
 def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
-    """Read a file: MX arrays under the names they were saved by, other tensors as (mapped) arrays.
+    """Read a file: its MX arrays under the names with which they were saved, other tensors as arrays.
 
-    With ``arrays="torch"`` the other tensors are copied to tensors of torch, as `load_state_dict`
-    takes them.
+    Arrays are mapped to the file. With ``arrays="torch"`` the tensors that are not MX arrays are
+    copied to tensors of torch, as `load_state_dict` takes them.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors
@@ -290,7 +292,7 @@ def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, An
 
 
 def _of_torch(array: Array) -> Any:
-    """Return a copy as a tensor of torch, which takes no arrays of ml_dtypes types."""
+    """Return a copy as a tensor of torch, also of an array with an ml_dtypes type."""
     torch = errors.package("torch", "torch")
     raw = torch.from_numpy(np.array(array).reshape(-1).view(np.uint8))
     return raw.view(getattr(torch, array.dtype.name)).view(array.shape)
@@ -299,7 +301,7 @@ def _of_torch(array: Array) -> Any:
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     q = in_host_memory("tensors", q)
     if q.ndim == 0:
-        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: packed codes are rows.")
+        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis, since packed codes are rows.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,

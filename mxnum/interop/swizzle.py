@@ -1,4 +1,4 @@
-"""Scales in the order in which tensor cores read them: tiles of 128 rows by 4 columns (cuBLAS).
+"""Put scales in the order in which tensor cores read them: tiles of 128 rows x 4 columns (cuBLAS).
 
 Rows and columns are padded with code 0 to whole tiles, and tiles are stored row by row. Within a
 tile, row r and column c lie at byte (r mod 32) * 16 + (r div 32) * 4 + c.
@@ -54,7 +54,7 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
 
 
 def _codes(argument: str, scales: Any) -> Array:
-    """Return scale codes as bytes; they are given as bytes, or in their torch or ml_dtypes type."""
+    """Return scale codes as bytes, given as bytes or in the scale's torch or ml_dtypes type."""
     is_array = isinstance(scales, MXArray)
     errors.require_type(not is_array, argument, "the scales of the array, q.scales", type(scales).__name__)
     array: Array = as_array(argument, scales, anywhere=False)

@@ -1,6 +1,6 @@
 """PyTorch tensors: random bits, and MX arrays as tensors of the float8, float4 and E8M0 types.
 
-The functions of `mxnum` take tensors themselves and return tensors. CPU tensors are not copied;
+The functions of `mxnum` accept tensors, too, and then return tensors. CPU tensors are not copied;
 CUDA tensors stay on their device (extra ``cuda``). Tensors on other devices raise ValueError: the
 caller decides where to quantize (``tensor.cpu()``).
 """
@@ -29,9 +29,9 @@ _LARGEST = (1 << 32) - 1
 class MXTensors(NamedTuple):
     """An MX array as tensors.
 
-    Elements whose type torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as from `MXArray.pack`.
-    Scales are of float8_e8m0fnu, float8_e4m3fn or their float type; UE5M3 scales, which torch
-    lacks, are bytes.
+    Elements whose type torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as `MXArray.pack` returns
+    them. Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float type; UE5M3 scales,
+    which torch lacks, are bytes.
     """
 
     elements: Any
@@ -68,11 +68,10 @@ def as_tensor(array: Any) -> Any:
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
     """Quantize a tensor as `mxnum.quantize` does, with two more kinds of random bits.
 
-    `random_bits` may be a tensor of any integers, which are taken by value and must be between 0
-    and 2**32 - 1. `seed` may be a `torch.Generator`. The seed is then 64 bits drawn from it,
-    ``torch.empty((), dtype=torch.int64, device=generator.device).random_(-(2**63), None,
-    generator=generator)`` modulo 2**64. A call advances the generator, so the next call rounds by
-    other bits.
+    `random_bits` may be a tensor of any integer type with values between 0 and 2**32 - 1. `seed`
+    may be a `torch.Generator`. The seed is then 64 bits drawn from the generator, modulo 2**64:
+    ``random_(-(2**63), None, generator=generator)`` of an int64 tensor without axes on the
+    generator's device. A call advances the generator, so the next call has other random bits.
     """
     import mxnum as mx
 
@@ -80,11 +79,11 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """Quantize and dequantize a tensor as `mxnum.fake_quantize` does, in its dtype.
+    """Quantize and dequantize a tensor in its dtype, as `mxnum.fake_quantize` does.
 
-    The keywords are those of `quantize`. The result is outside autograd, so a tensor that requires
-    a gradient raises an error, unless torch records none (under `torch.no_grad`, or within the
-    forward pass of a `torch.autograd.Function` of your own).
+    This function takes the keywords of `quantize`. The result has no gradient, so a tensor that
+    requires a gradient raises an error, unless torch records no gradients (under `torch.no_grad`,
+    or in the forward pass of your own `torch.autograd.Function`).
     """
     import mxnum as mx
 
@@ -92,7 +91,7 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords with torch's random words and seeds as `mxnum.quantize` takes them."""
+    """Return the keywords with random words and a seed as `mxnum.quantize` takes them."""
     options, words, seed = dict(options), options.get("random_bits"), options.get("seed")
     if words is not None and not isinstance(words, np.ndarray):
         options["random_bits"] = _words("random_bits", _checked("random_bits", words))
@@ -102,7 +101,7 @@ def _with_words(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(name: str, words: Any) -> Any:
-    """Return integers as torch.uint32 of the same values; raise an error for others."""
+    """Return integers as torch.uint32; raise an error for values that it cannot hold."""
     torch = _torch()
     dtype = tensors.dtype_of(words)
     errors.require_type(dtype.kind in "iu" and dtype.isbuiltin == 1, name, "a tensor of integers", words.dtype)
@@ -117,7 +116,7 @@ def _words(name: str, words: Any) -> Any:
 
 
 def drawn(generator: Any) -> int:
-    """Draw 64 bits from a `torch.Generator`, which advances it; see `quantize`."""
+    """Draw 64 bits from a `torch.Generator`, as the docstring of `quantize` says."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)
@@ -126,9 +125,10 @@ def drawn(generator: Any) -> int:
 def to_torch(q: MXArray) -> MXTensors:
     """Return the MX array as tensors.
 
-    Eight-bit codes and all scales share its memory, unless that is read-only; narrower codes are
-    packed. float4_e2m1fn_x2 holds two elements of the last axis in a byte, the first in the low
-    bits. The last axis of such elements must be even, and becomes half as long.
+    Eight-bit codes and all scales share the memory of the array, unless that memory is read-only;
+    narrower codes are packed. The type float4_e2m1fn_x2 has two elements of the last axis in a
+    byte, the first in the low bits. The last axis of E2M1 elements must have even length, and
+    becomes half as long.
     """
     torch = _torch()
     without_offsets("q", q)
@@ -164,9 +164,9 @@ def from_torch(
 ) -> MXArray:
     """Return an MX array from tensors of elements and scales (of their type, or codes in uint8).
 
-    Eight-bit codes are not copied. Without `format` it is the format of the elements' type with
-    E8M0 scales. `length` is the number of elements in a row of the last axis. It is needed where
-    packed bytes do not decide it (6 bits).
+    Eight-bit codes are not copied. The default of `format` is the format of the elements' type with
+    E8M0 scales. `length` is the number of elements in a row of the last axis. Give it for packed
+    elements of 6 bits, whose number does not follow from the number of bytes.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)

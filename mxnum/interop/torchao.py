@@ -1,6 +1,6 @@
-"""NVFP4 as tensors of torchao (extra ``torchao``).
+"""NVFP4 arrays as tensors of torchao (extra ``torchao``).
 
-Its `NVFP4Tensor` holds the same bytes, scales and tensor scale.
+An `NVFP4Tensor` of torchao holds the same bytes, scales and tensor scale as an `MXArray`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ONE_LEVEL = MXFormat("e2m1", "e4m3", 16)
 def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     """Return an `NVFP4Tensor` of a CPU array of E2M1 with E4M3 scales.
 
-    The array has two or three axes, with whole blocks of 16 along the last. It has no tensor scale,
-    one number, or one for each index of the first of three axes. `dtype` is the type that torchao
-    assumes for the tensor (default: torch.float32). torchao decodes element * (tensor scale *
-    scale), rounded twice (`mxnum.stacks`); `MXArray.dequantize` rounds once.
+    The array must have two or three axes, with whole blocks of 16 along the last. The tensor scale
+    is None, one number, or a number for each index of the first of three axes. `dtype` is the type
+    that torchao assumes for the tensor (default: torch.float32). torchao decodes element * (tensor
+    scale * scale), rounded twice (`mxnum.stacks`); `MXArray.dequantize` rounds once.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
@@ -39,7 +39,7 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
 def from_torchao(tensor: Any) -> MXArray:
     """Return an `NVFP4Tensor` on the CPU as an MX array on the same memory.
 
-    Its scales must have the order of its elements.
+    The scales must be in the order of the elements, not swizzled.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")

@@ -20,8 +20,8 @@ ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 def to_views(q: MXArray) -> tuple[Array, ...]:
     """Return the codes as an ml_dtypes (or int8) array, the scales, and the tensor scale, if any.
 
-    They are on the memory of `q`. Scales are of float8_e8m0fnu, float8_e4m3fn or their float type;
-    scales of UE5M3 are bytes.
+    The three arrays share the memory of `q`. Scales have the type float8_e8m0fnu, float8_e4m3fn or
+    a wider float type; scales of UE5M3 are bytes.
     """
     q = in_host_memory("q", without_offsets("q", q))
     tensor = () if q.tensor_scale is None else (q.tensor_scale,)
@@ -41,8 +41,8 @@ def from_views(
 ) -> MXArray:
     """Return an MX array on the memory of an ml_dtypes array of elements and an array of scales.
 
-    Scales have their own type, or are codes in uint8. Without `format` it is the format of the
-    element type with E8M0 scales and blocks of 32.
+    Scales have the dtype of the scale format, or are codes in uint8. The default of `format` is the
+    format of the element type with E8M0 scales and blocks of 32.
 
     >>> import ml_dtypes, numpy as np
     >>> from mxnum.interop.views import from_views

@@ -1,7 +1,7 @@
-"""Arrays that live on a GPU, described without loading anything: their library, memory and strides.
+"""Describe arrays on a GPU (library, memory and strides) without loading any package.
 
 Arrays on a GPU have a ``__cuda_array_interface__``: CuPy arrays, numba device arrays, CUDA tensors
-of torch. Nothing here touches their memory.
+of torch. No function of this module reads or writes the memory of an array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DeviceArray:
     #: Address of the element at index 0, ..., 0.
     pointer: int
     writable: bool = True
-    #: A CUDA stream handle as the interface has it; None where there is no stream to wait for.
+    #: A CUDA stream handle, as in the CUDA array interface; None if there is no stream to wait for.
     stream: int | None = None
     #: Number of the GPU; None for the current one.
     gpu: int | None = None
@@ -51,12 +51,12 @@ class DeviceArray:
 
     @property
     def is_contiguous(self) -> bool:
-        """True if elements follow each other in C order."""
+        """True if the elements lie in memory in C order, without gaps."""
         return self.size == 0 or self.strides_matter == contiguous_strides(self.shape)
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """Strides, with those of axes of length 1 as in a contiguous array."""
+        """The strides; axes of length 1 get the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -72,7 +72,7 @@ class DeviceArray:
         return np.lib.stride_tricks.as_strided(_ORIGIN.view(bytes_), self.shape, steps)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """Return a view, by numpy's basic indexing; an ellipsis at the end keeps an array."""
+        """Return a view by numpy's basic indexing; end a key that drops all axes with "..."."""
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
@@ -105,21 +105,21 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # asked first: reading a tensor's interface may raise
+    if is_tensor(value):  # first, because reading a tensor's interface may raise an error
         return bool(value.is_cuda)
-    # numba's simulator has no interface, but numba's own attribute.
+    # Arrays of numba's simulator have numba's own attribute and no CUDA array interface.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
 
 
 def place_of(value: Any) -> str:
-    """Return where an array lives, in words for messages."""
+    """Return "on a GPU" or "in host memory", for messages about an array."""
     return "on a GPU" if on_device(value) else "in host memory"
 
 
 def together(arguments: Iterable[tuple[str, Any]]) -> bool:
-    """Return True if the arrays that are not None live on a GPU.
+    """Return True if the arrays that are not None are on a GPU.
 
-    Raise an error unless all of them live in the same place.
+    Raise an error unless all of them are in host memory, or all on the same GPU.
     """
     given = [(name, value) for name, value in arguments if value is not None]
     first, leader = given[0]
@@ -137,7 +137,7 @@ def described(argument: str, value: Any) -> DeviceArray:
         return value
     if is_tensor(value):
         return _of_torch(argument, value)
-    # numba's simulator keeps host memory behind the methods of a device array.
+    # A device array of numba's simulator wraps host memory.
     fake = getattr(value, "_ary", None)
     interface = value.__cuda_array_interface__ if fake is None else fake.__array_interface__
     dtype = np.dtype(getattr(value, "dtype", interface["typestr"]))

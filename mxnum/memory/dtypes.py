@@ -16,7 +16,7 @@ from mxnum.memory.tensors import host_view
 
 Array = npt.NDArray[Any]
 
-#: ml_dtypes' name for each element it knows.
+#: The name in ml_dtypes of each element format that it has.
 ML_DTYPES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
@@ -77,7 +77,7 @@ def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
     """Return the float type that an argument such as `dtype=` names.
 
-    The argument is a string, a dtype or a scalar type.
+    `dtype` is a string, a dtype or a scalar type.
     """
     if type(dtype) is str and dtype in accepted:  # fast path for the commonest case
         return FLOATS[dtype]
@@ -85,7 +85,7 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
         dtype = str(dtype).removeprefix("torch.")
     elif not isinstance(dtype, str):
         try:
-            if dtype is None:  # numpy would take None for float64
+            if dtype is None:  # numpy reads None as float64
                 raise TypeError
             found = np.dtype(dtype)
         except TypeError:
@@ -97,7 +97,7 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
 def known_name(fmt: ElementFormat) -> str:
     """Return the name of an element or a float if the format of that name equals it, else "".
 
-    So e2m1:bias=2 is not taken for e2m1.
+    The name alone does not suffice: the element e2m1:bias=2 differs from e2m1.
     """
     return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
 
@@ -110,7 +110,9 @@ def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    errors.require(name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)} as they are known for a view", fmt)
+    errors.require(
+        name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)}, the elements that ml_dtypes has, for a view", fmt
+    )
     return np.dtype(getattr(ml_dtypes, ML_DTYPES[name], None) or ML_DTYPES[name])
 
 
@@ -129,13 +131,13 @@ def code_dtype(bits: int) -> np.dtype[Any]:
 
 
 def signed_bits(array: Array) -> Array:
-    """Return a view of the same memory as signed integers, which loops read."""
+    """Return a view of an array's memory as signed integers, which loops read."""
     return array.view(SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:
-    """Return a view of the same memory as the integers that loops write.
+    """Return a view of an array's memory as the integers that loops write.
 
-    They are unsigned, but for 64 bits, where the word is signed.
+    Integers of 64 bits are signed, like the words of the definition; narrower ones are unsigned.
     """
     return array.view(_STORED[array.itemsize])

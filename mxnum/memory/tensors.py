@@ -1,8 +1,8 @@
-"""Tensors of torch and arrays of JAX in host memory, as numpy arrays and back.
+"""Convert tensors of torch and arrays of JAX in host memory to numpy arrays, and back.
 
-A tensor is read and answered on the same memory. JAX arrays never change, so they are read without
-a copy, and answers are new ones. Nothing here loads torch or JAX: a caller who has a tensor has
-loaded it.
+A tensor and its numpy array share memory, in both directions. JAX arrays are immutable, so they are
+read without a copy, and results are new JAX arrays. This module never imports torch or JAX: a
+caller who has a tensor has imported torch.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ import numpy as np
 
 from mxnum import errors
 
-#: For each size, the integers through which types that numpy lacks are viewed.
+#: For each size, the integer type through which types that numpy lacks are viewed.
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
 #: The value of numpy's `isbuiltin` for types that another package registered.
 _REGISTERED = 2
 
 
 def is_tensor(value: Any) -> bool:
-    """Return True if something is a tensor of torch, wherever it lives."""
+    """Return True if something is a tensor of torch, on any device."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def is_foreign(value: Any) -> bool:
-    """Return True if something is a tensor of torch or an array of JAX, wherever it lives."""
+    """Return True if something is a tensor of torch or an array of JAX, on any device."""
     return is_tensor(value) or is_jax(value)
 
 
 def readable(argument: str, tensor: Any) -> Any:
     """Return the tensor outside autograd.
 
-    Raise an error if its memory does not hold its numbers, or if a gradient would be lost.
+    Raise an error if the tensor's memory does not hold its numbers (a negated view), or if its
+    gradient would be lost.
     """
     _check_readable(argument, tensor)
     return tensor.detach()
@@ -76,7 +77,8 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        # numpy knows such a type through ml_dtypes, or not at all.
+        # The dtype comes from ml_dtypes, or is one that numpy lacks, so view the tensor as
+        # integers.
         if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
@@ -87,10 +89,10 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
 
 
 class _Memory:
-    """Adapter: describes the memory of a tensor by numpy's array interface."""
+    """An adapter that describes the memory of a tensor by numpy's array interface."""
 
     def __init__(self, tensor: Any) -> None:
-        strides = None  # None stands for C order
+        strides = None  # None means C order
         if not tensor.is_contiguous():
             strides = tuple(step * tensor.itemsize for step in tensor.stride())
         self.tensor = tensor
@@ -103,7 +105,7 @@ class _Memory:
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
     """Return the array that `tensor.numpy()` would return, without locking the tensor's memory.
 
-    `tensor.numpy()` forbids torch for good to resize that memory, as sharded training does.
+    After `tensor.numpy()` torch can never again resize that memory, as sharded training does.
     """
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:
@@ -113,7 +115,7 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def host_view(argument: str, value: Any) -> Any:
-    """Return a tensor or a JAX array in host memory as a numpy array; anything else unchanged."""
+    """Return a tensor or JAX array in host memory as a numpy array; anything else unchanged."""
     if value is None or type(value) is np.ndarray:  # fast path for the commonest types
         return value
     if is_jax(value):
@@ -128,7 +130,7 @@ def is_jax(value: Any) -> bool:
 
 
 def _jax_in_host(argument: str, value: Any) -> np.ndarray[Any, Any]:
-    """Return a JAX array on the CPU as a read-only array, on the same memory if JAX allows it."""
+    """Return a JAX array on the CPU as a read-only array, sharing memory if JAX allows it."""
     if isinstance(value, sys.modules["jax"].core.Tracer):
         raise TypeError(
             f"Argument {argument!r} must be a JAX array with numbers, not a tracer: inside jit, grad or vmap, call "
@@ -140,11 +142,11 @@ def _jax_in_host(argument: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _as_jax(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array as one of JAX; raise TypeError for a type that JAX would narrow."""
+    """Return an array as a JAX array; raise TypeError for a type that JAX would narrow."""
     made = sys.modules["jax"].numpy.asarray(array) if _jax_holds(array.dtype) else None
     if made is None:
         raise TypeError(
-            f"A result of {array.dtype} must have a place in JAX: call jax.config.update('jax_enable_x64', True) first."
+            f"A result of {array.dtype} must fit JAX: call jax.config.update('jax_enable_x64', True) first."
         )
     return made
 
@@ -156,7 +158,8 @@ def _jax_holds(dtype: np.dtype[Any]) -> bool:
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
     """Return an array as a tensor on the same memory.
 
-    It is a copy if the array is read-only or has negative strides, which tensors cannot have.
+    The tensor has a copy of the memory if the array is read-only or has negative strides, because
+    tensors can have neither.
     """
     torch = sys.modules["torch"]
     array = np.asarray(array)
@@ -175,6 +178,6 @@ def in_kind(made: Any, question: Any) -> Any:
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out`, in which `made` was stored, or `made` as an array of the caller's library."""
+    """Return `out` if given; else `made` as an array of the library of `question`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

@@ -1,13 +1,14 @@
-"""The meaning of MX, written to be read: exact rationals, one step at a time, no bit tricks.
+"""The meaning of MX formats, written to be read: exact rationals, step by step, no bit tricks.
 
 Tests check everything that this library computes against this package, so it shares nothing with
 the fast code but the description of the formats. A number is an `Exact`: a sign and a rational
 magnitude, or an infinity, or a NaN. All results come from four operations on such numbers: the
 exact product, quotient and sum, and one rounding into a format. Speed does not matter here.
 
-`numbers` has these operations. `blocks` quantizes arrays and decodes them; `float_scales` has
-scales that are floats. `products` sums, `matrix_units` sums as GPUs do, `hadamard` transforms, and
-`random` computes the words of stochastic rounding.
+The module `numbers` has these operations. `blocks` quantizes arrays and decodes them;
+`float_scales` has scales that are floats. `products` computes dot products, `matrix_units` computes
+them as GPUs do, `hadamard` transforms blocks, and `random` computes the random words of stochastic
+rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize

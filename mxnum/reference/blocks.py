@@ -51,7 +51,7 @@ def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
 def _exact(x: Array) -> list[Exact]:
     """Return the numbers of a float array, read from their bits.
 
-    A processor may be set to read subnormal floats as zeros.
+    Float operations are avoided, because a processor may be set to read subnormal floats as zeros.
     """
     e = FLOATS[x.dtype.name]
     return [decode_exact(int(code), e) for code in x.astype(e.name).view(f"uint{e.bits}").flat]
@@ -115,12 +115,13 @@ def quantize(
 ) -> Quantized:
     """Convert an array to MX: find a scale for each block, then round each element over it once.
 
-    This is OCP MX v1.0 section 6.3. `nonfinite` says what NaN and Inf do; the default makes the
-    whole block NaN. With ``offset="float16"`` a block is centred first: O is its mid-range in
-    float16, and the differences x - O are scaled and encoded. `scales` replaces the rule by the
-    caller's codes; a NaN among them makes a NaN block. If the format has a tensor scale, elements
-    are divided by the exact product of both scales. The tensor scale is found for the whole array,
-    for each ``"row"`` of the last axis, or given.
+    This is OCP MX v1.0 section 6.3. `nonfinite` says how NaN and Inf are handled; by default they
+    make their whole block NaN. With ``offset="float16"`` a block is centred first: O is its
+    mid-range in float16, and the differences x - O are scaled and encoded. If `scales` has the
+    caller's scale codes, no rule is applied; a NaN scale makes a NaN block. If the format has a
+    tensor scale, elements are divided by the exact product of block scale and tensor scale. The
+    tensor scale is found for the whole array, for each ``"row"`` of the last axis, or given by the
+    caller.
     """
     array, fmt = float_array(x), formats.get(format)
     e, wide = fmt.element, FLOAT64 if array.dtype == np.float64 else FLOAT32
@@ -145,7 +146,7 @@ def quantize(
     tensor = _tensor_scale(array, fmt, tensor_scale)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    # This call checks the arguments, for an empty array too.
+    # Checks the arguments: the loop below does not run for an empty array.
     random_of(mode, None if random_bits is None else 0, sr_bits)
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
@@ -184,12 +185,12 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the codes of scales, some of which are held as floats."""
+    """Return the codes of scales; scales that an array holds as floats are converted."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return scales as they are held, some of them as floats, from their codes."""
+    """Return scales from their codes as an array holds them: as codes, or as floats."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
@@ -210,7 +211,7 @@ def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
 
 
 def _factor_of(tensor: Array | None, shape: tuple[int, ...], where: Any) -> Exact:
-    """Return the tensor scale of a block; 1 without one."""
+    """Return the tensor scale of a block, or 1 if there is no tensor scale."""
     if tensor is None:
         return exact(1.0)
     (code,) = set(np.broadcast_to(tensor.view(np.uint32), shape)[where].flat)
@@ -229,8 +230,8 @@ def dequantize(
 ) -> Array:
     """Return each element times its block's scale, computed exactly and rounded once to `dtype`.
 
-    The rounding is RNE. A tensor scale is one more factor; the block's offset is added before
-    rounding.
+    Rounding is to nearest even (RNE). The product also has the tensor scale as a factor, if there
+    is one; the block's offset is added before rounding.
     """
     fmt, target, codes = (
         formats.get(format),
@@ -255,7 +256,7 @@ def dequantize(
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
     """Quantize, then dequantize into the dtype of x, by RNE with overflow to Inf.
 
-    The keywords are those of `quantize`.
+    This function takes the keywords of `quantize`.
     """
     q = quantize(x, format, blocks=blocks, **options)
     kept: Any = {"offsets": q.offsets, "tensor_scale": q.tensor_scale}

@@ -1,4 +1,4 @@
-"""Scales that are floats, and tensor scales: what their codes mean, and how they are found."""
+"""Scales that are floats, and tensor scales: what codes mean, and the rules that find scales."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scale_number(code: int, scale: ScaleFormat) -> Exact:
 
 
 def nan_of(scale: ScaleFormat) -> int:
-    """Return the NaN code that is written."""
+    """Return the NaN code that quantization writes."""
     nan = SCALE_NAN if scale.number is None else layout(scale.number).nan
     assert nan is not None
     return nan
@@ -60,9 +60,9 @@ def divided(x: Exact, factor: Exact) -> Exact:
 def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
     """Return t = A / (largest element * largest scale) in float32, to nearest even.
 
-    A is the largest magnitude of all numbers. t is 1 if A is 0, and always a positive number: a
-    quotient that would round to 0 becomes the least float32 number, and one beyond the largest
-    float32 number becomes that number.
+    A is the largest magnitude of all numbers. If A is 0, t is 1. t is always positive and finite: a
+    quotient that would round to 0 becomes the smallest positive float32 number, and a quotient
+    beyond the largest float32 number becomes the largest.
     """
     a = max((abs(v) for v in numbers), default=Fraction(0))
     if a == 0:
@@ -76,10 +76,11 @@ def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
 def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule, t: Fraction) -> int:
     """Return the code of a block's scale, from its finite numbers and the tensor scale (or 1).
 
-    With m the largest magnitude, q = m / (largest element * t) is rounded once to the format of the
-    scale. A q beyond its largest number becomes that number. Four over six has two candidates, for
-    q and for 3/2 q. It takes the candidate under which the errors of the elements, rounded to
-    nearest even, have the smaller sum, and the first if the sums are equal.
+    Let m be the block's largest magnitude and t the tensor scale. The quotient q = m / (largest
+    element * t) is rounded once to the format of the scale. If q exceeds the format's largest
+    number, the scale is that number. The rule four over six has two candidates, the scales for q
+    and for 3/2 q. It takes the candidate with the smaller sum of errors of the elements, rounded to
+    nearest even, and the first candidate if the sums are equal.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

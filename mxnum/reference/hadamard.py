@@ -21,7 +21,7 @@ def hadamard(
 
     With `inverse` the result is d * (H x) / sqrt(size). H[i, j] is -1 if the binary numbers i and j
     have an odd number of ones in common, else 1. Each result is the exact sum of its terms,
-    starting at +0, and rounded once to the type of x, to nearest even.
+    starting at +0, rounded once to nearest even in the type of x.
     """
     array = float_array(x)
     root = int(size**0.5 + 0.5)

@@ -40,7 +40,7 @@ ONE = Exact("finite", False, Fraction(1))
 
 
 class Part(NamedTuple):
-    """A number, and its pair (significand, exponent) that is not normalized."""
+    """A number with its significand and exponent, which are not normalized."""
 
     exact: Exact
     significand: Fraction
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def part(value: Exact, emin: int) -> Part:
-    """Return the pair of a number: zeros have the exponent -126, subnormals that of `emin`."""
+    """Return a number as a `Part`: zeros get the exponent -126, subnormal numbers get `emin`."""
     if value.kind != "finite" or value.magnitude == 0:
         return Part(value, Fraction(0), -126)
     exponent = max(floor_log2(value.magnitude), emin)
@@ -61,12 +61,12 @@ _ZERO = part(ZERO, 0)
 class _Operand(NamedTuple):
     elements: list[Part]
     scales: list[Part]
-    #: The length of a block; 0 without scales.
+    #: The length of a block; 0 if the vector has no scales.
     block: int
 
 
 def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
-    """Return the elements and scales of a vector; raise ValueError if the unit takes none such."""
+    """Return the elements and scales of a vector; raise ValueError if the unit cannot take them."""
     if isinstance(x, Blocked):
         fmt = formats.get(x.format)
         scale, kind = fmt.scale, (fmt.scale.name, x.block)
@@ -102,7 +102,7 @@ def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Frac
 
 
 def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
-    """Return the sum rounded to the result: beyond the largest number it is infinite."""
+    """Return the sum rounded to the result's format; beyond the largest number it is infinite."""
     accumulator = FLOATS[unit.accumulator]
     if unit.rounding == "rne":
         result = to(Exact("finite", total < 0, abs(total)), accumulator)
@@ -139,7 +139,7 @@ def _groups(
 
 
 def _at(parts: Sequence[Part], index: int) -> Part:
-    """Return one part of a vector that is padded with zeros."""
+    """Return the part at an index of a vector; beyond the end of the vector, return a zero."""
     return parts[index] if index < len(parts) else _ZERO
 
 
@@ -167,8 +167,8 @@ def _instruction(a: _Operand, b: _Operand, unit: MatrixUnit, start: int, k: int,
 def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 0.0, k: int | None = None) -> int:
     """Return the bits of a·b + c in the unit's accumulator; `k` is the K of its instructions.
 
-    The operands are arrays of floats (ml_dtypes has the narrow ones), or vectors in blocks. float32
-    arrays are TF32 operands: their last 13 bits are dropped.
+    The operands are arrays of floats (narrow types come from ml_dtypes), or vectors in blocks.
+    Arrays of float32 are TF32 operands, whose last 13 bits are dropped.
     """
     x, y = _operand(a, unit, "a"), _operand(b, unit, "b")
     k = unit.k[-1] if k is None else k
@@ -189,7 +189,7 @@ def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 
 
 
 def bits_of(value: Exact, accumulator: ElementFormat) -> int:
-    """Return the bit pattern of a result: every NaN has all bits but the sign set."""
+    """Return the bit pattern of a result; for every NaN, all bits but the sign are set."""
     if value.kind == "nan":
         return int((1 << (accumulator.bits - 1)) - 1)
     return round_to(value, accumulator)

@@ -1,4 +1,4 @@
-"""Exact numbers, their one rounding into a format, and the meaning of codes and of E8M0 scales."""
+"""Exact numbers, their rounding into a format, and the meaning of codes and E8M0 scales."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLOAT16, FLOAT32, FLOAT64 = FLOATS["float16"], FLOATS["float32"], FLOATS["float6
 class Exact:
     """An exact number: `kind` is finite, inf or nan, and `magnitude` is read only if it is finite.
 
-    Zero and NaN have a sign.
+    A zero or NaN has a sign, too.
     """
 
     kind: str
@@ -84,7 +84,8 @@ def scaled(x: Exact, exponent: int) -> Exact:
 def floor_log2(v: Fraction) -> int:
     """Return the E with 2**E <= v < 2**(E+1).
 
-    The lengths of numerator and denominator leave two candidates, which v decides.
+    The bit lengths of numerator and denominator leave two candidates for E. A comparison with v
+    picks the right one.
     """
     candidate = v.numerator.bit_length() - v.denominator.bit_length()
     return candidate if two_to(candidate) <= v else candidate - 1
@@ -96,8 +97,8 @@ class Layout(NamedTuple):
     sign: int  # the weight of the sign bit: codes below it have no sign
     largest: int  # the code of the largest finite value
     infinity: int | None
-    nan: int | None  # the NaN that is written, without sign
-    emin: int  # the exponent of the smallest normal value; subnormals and integers have its spacing
+    nan: int | None  # the NaN code that quantization writes, without its sign bit
+    emin: int  # the exponent of the smallest normal value, whose spacing subnormals and integers share
 
 
 @cache
@@ -123,9 +124,9 @@ def layout(e: ElementFormat) -> Layout:
 def decode_exact(code: int, element: Element) -> Exact:
     """Return the number that one code means on its own.
 
-    That is (-1)^S * 2^(E-bias) * 1.M, for subnormals (-1)^S * 2^(1-bias) * 0.M, or a special value.
-    Integers are two's complement times 2**-m: INT8 is the integer / 64, and 0x80 reads -2 although
-    it is never written.
+    A float code means (-1)^S * 2^(E-bias) * 1.M, a subnormal (-1)^S * 2^(1-bias) * 0.M, or a
+    special value. An integer code means its two's complement times 2**-m: INT8 is the integer / 64.
+    The INT8 code 0x80 means -2, although quantization never writes it.
     """
     e = formats.element(element)
     sign, largest, infinity, _, emin = layout(e)
@@ -144,7 +145,7 @@ def decode_exact(code: int, element: Element) -> Exact:
 def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Return True if a magnitude is rounded away from zero.
 
-    It lies at fraction `delta` of the gap above code `below`.
+    The magnitude lies above code `below`, at fraction `delta` of the gap to the next code.
     """
     half = Fraction(1, 2)
     choice = {
@@ -165,9 +166,9 @@ def round_to(
 ) -> int:  # fmt: skip
     """Return the code of x in format e.
 
-    Codes of one sign count the representable magnitudes upward from zero, so the code k * 2**m + q
-    (exponent step k, significand q) can be continued past the largest: this is the unbounded
-    exponent.
+    Codes of one sign count the representable magnitudes upward from zero. So code k * 2**m + q, for
+    exponent step k and significand q, also numbers magnitudes beyond the largest. Rounding to such
+    a code is rounding with an unbounded exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -188,7 +189,7 @@ def round_to(
         if code <= largest:
             return signed(code)
 
-    # Beyond the largest finite value: infinite, or overflowing.
+    # The number is beyond the largest finite value: it is infinite, or overflows.
     beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
     stays = {
         Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
@@ -203,7 +204,7 @@ def to(x: Exact, e: ElementFormat) -> Exact:
 
 
 def random_of(rounding: Rounding, random_bits: Any, sr_bits: int) -> int:
-    """Return R, an integer in [0, 2**sr_bits): the low bits of the word."""
+    """Return R, the low `sr_bits` bits of the random word."""
     errors.integer("sr_bits", sr_bits, 1, 30)
     if not rounding.is_stochastic:
         return 0
@@ -223,11 +224,11 @@ def encode(
 ) -> int:
     """Return the code of the exact real x / 2**(scale-127), rounded once.
 
-    The number is first rounded with unbounded exponent. Then it is compared with the largest finite
-    value, and `overflow` decides. A zero result keeps the sign of x. NaN gives the NaN code, or
-    +max in an element without NaN. The scale code 255 (NaN) gives code 0, since elements of such a
-    block have no meaning. The target may also be float64, float32, bfloat16 or float16; with
-    ``overflow="ieee"`` that is the ordinary conversion.
+    The number is first rounded with unbounded exponent. If the result exceeds the largest finite
+    value, `overflow` decides which code is returned. A zero result keeps the sign of x. NaN gives
+    the NaN code, or +max if the element has no NaN. The scale code 255 (NaN) gives code 0, since
+    elements of such a block have no meaning. The target may also be float64, float32, bfloat16 or
+    float16; with ``overflow="ieee"`` this is the ordinary conversion between float types.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)
@@ -239,7 +240,7 @@ def encode(
 
 
 def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
-    """Return X * P (+ O), exactly; NaN if the scale is NaN, whatever the element."""
+    """Return scale * element + offset, exactly; NaN if the scale is NaN."""
     scale = errors.integer("scale", scale, 0, 255)
     if scale == SCALE_NAN:
         return NAN
@@ -250,8 +251,8 @@ def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
 def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
     """Return the bit pattern, in `dtype`, of scale times element, exact and then rounded RNE once.
 
-    Every NaN becomes the canonical NaN, with the sign bit clear (0x7FC00000 in float32); -0 keeps
-    its sign. Products too large for `dtype` give infinity; float64 holds every product exactly.
+    Every NaN becomes the NaN with the sign bit clear (0x7FC00000 in float32); -0 keeps its sign.
+    Products too large for `dtype` give infinity; float64 holds every product exactly.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
@@ -259,11 +260,12 @@ def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
     """Return the E8M0 code for a block whose largest finite magnitude is A.
 
-    `floor` is OCP MX v1.0 section 6.3. With A = f * 2**E, 1 <= f < 2, the rules choose the exponent
-    as follows: `floor` aligns E with the largest element exponent emax and lets the top saturate;
-    `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil` is
-    the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >=
-    7/4; `floor_plus_one` always adds one. The exponent is then limited to -127..127.
+    The rule `floor` is that of OCP MX v1.0, section 6.3. Let A = f * 2**E with 1 <= f < 2, and emax
+    the exponent of the largest element. `floor` takes the exponent E - emax, with which large
+    elements may saturate. `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits,
+    carries to 2; `rceil` takes the least exponent at which A does not exceed the largest element;
+    `half_up` adds one iff f >= 7/4; `floor_plus_one` always adds one. The exponent is then limited
+    to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)

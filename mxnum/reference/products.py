@@ -1,4 +1,4 @@
-"""Dot products whose order of summation is named."""
+"""Dot products in which the caller names the order of summation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mxnum.reference.numbers import (
 
 @dataclass(frozen=True, eq=False)
 class Blocked:
-    """A quantized vector: one-dimensional codes, a scale for each block, perhaps offsets."""
+    """A quantized vector: one-dimensional codes, a scale for each block, and any offsets."""
 
     codes: Array
     scales: Array
@@ -41,7 +41,7 @@ class Blocked:
 
 
 def _blocks(x: Blocked) -> Iterator[tuple[Exact, Exact | None, list[Exact]]]:
-    """Yield for each block its scale, its offset and its elements P, unscaled."""
+    """Yield for each block its scale, its offset and its elements, which are not yet scaled."""
     fmt = formats.get(x.format)
     division = Blocks(x.codes.shape, (x.block,), fmt)
     scales = division.check("scales", x.scales)
@@ -67,7 +67,7 @@ def _vector(x: Array | Blocked) -> list[Exact]:
 
 
 def _value(element: Exact, scale: Exact, offset: Exact | None, factor: Exact) -> Exact:
-    """Return element times scale times factor, plus an offset; NaN if the scale is NaN."""
+    """Return element * scale * factor + offset; NaN if the scale is NaN."""
     value = times(times(element, scale), factor)
     return value if offset is None or scale.kind == "nan" else plus(value, offset)
 
@@ -75,7 +75,8 @@ def _value(element: Exact, scale: Exact, offset: Exact | None, factor: Exact) ->
 def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
     """Return the exact sum of the products, starting at +0.
 
-    NaN, 0 * Inf or Infs of both signs make NaN; else an Inf stays.
+    The sum is NaN if a term is NaN or 0 * Inf, or if there are Infs of both signs. Otherwise an Inf
+    makes the sum Inf.
     """
     total = ZERO
     for p, q in zip(a, b, strict=True):
@@ -88,12 +89,14 @@ def dot(
 ) -> Any:
     """Return the dot product of two vectors, summed as `accumulate` says: a scalar of `out_dtype`.
 
-    `exact`: exact values, exact sum, one RNE to float32. `block`: for each block one rounding of
-    the exact sum of products of elements times scales, then float32 additions in block order, then
-    one multiplication by the product of tensor scales, which is rounded to float32. `sequential`:
-    operands in float32, one fused multiply-add (one rounding) per element in order. Sums start from
-    c, rounded to float32; it is one more term of an exact sum. Any other `out_dtype` rounds the
-    float32 result once more.
+    - `exact`: the exact sum of exact products, rounded once to float32 (RNE).
+    - `block`: the exact sum of products within each block, times both scales, is rounded once.
+      These sums are added in float32 in block order. The total is multiplied once by the product of
+      tensor scales, which is rounded to float32.
+    - `sequential`: the operands in float32; for each element in order one fused multiply-add, which
+      rounds once.
+    Sums start from c, rounded to float32; in an exact sum c is one more term. If `out_dtype` is not
+    float32, the float32 result is rounded once more.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
@@ -116,7 +119,7 @@ def dot(
             if a.tensor_scale is not None or b.tensor_scale is not None:
                 total = to(times(total, to(times(_of_tensor(a), _of_tensor(b)), FLOAT32)), FLOAT32)
         case _:
-            raise NotImplementedError(f"Accumulate {str(how)!r} is not handled here.")
+            raise NotImplementedError(f"The reference does not implement accumulate={str(how)!r}.")
     return from_bits([round_to(total, target)], target)[0]
 
 

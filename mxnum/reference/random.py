@@ -11,9 +11,9 @@ from mxnum.reference.blocks import Array
 def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return four random 32-bit words of Philox4x32-10 (Salmon et al. 2011).
 
-    They are a pure function of four counter words and two key words. Each of ten rounds multiplies
-    two counter words into 64-bit products and mixes their halves with the other counter words and
-    the key, which advances by a fixed step from round to round.
+    The four words are a pure function of four counter words and two key words. Each of ten rounds
+    multiplies two counter words into 64-bit products and mixes their halves with the other counter
+    words and the key, which advances by a fixed step from round to round.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -28,7 +28,7 @@ def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tupl
 def random_words(shape: int | tuple[int, ...], *, seed: int, stream: int = 0) -> Array:
     """Return the words that stochastic rounding uses for an array of this shape.
 
-    They depend on seed, stream and index alone. Word i in C order is word i mod 4 of Philox at
+    The words depend on seed, stream and index alone. Word i in C order is word i mod 4 of Philox at
     counter (i // 4 low, high, stream low, high); the key is the halves of the seed.
     """
     seed_high, seed_low = divmod(errors.integer("seed", seed, 0, 2**64 - 1), 2**32)

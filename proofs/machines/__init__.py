@@ -1,1 +1,1 @@
-"""Machines that run functions symbolically: bit-vectors, ratios, solvers' floats, LLVM IR, PTX."""
+"""Machines that run functions symbolically: on bit-vectors, ratios and floats, or as IR and PTX."""

@@ -1,8 +1,7 @@
-"""An element format of which only the mantissa bits, and whether it is an integer, are known.
+"""A symbolic element format, of which only the mantissa bits and the kind are known.
 
-Everything else about it is a symbolic word, so that a theorem about it is one about every format of
-at most eight bits with that many mantissa bits: whatever its exponent bits, its bias and what its
-last codes mean.
+Exponent bits, bias and the meaning of the last codes are symbolic words. So a theorem about the
+symbolic format holds for every format of at most eight bits with that many mantissa bits.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import z3
 from mxnum.formats import ElementFormat
 from mxnum.prove.sym import Sym
 
-#: The most bits of codes that loops store in a byte.
+#: The most bits of a code; loops store a code in a byte.
 MOST_BITS = 8
 #: A bound beyond every bias of an `ElementFormat`.
 _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word whose value is at most `MOST_BITS`: comparisons with large numbers need no solver."""
+    """A word of at most `MOST_BITS`, which is compared with large numbers without a solver."""
 
     __slots__ = ()
     __hash__ = None
@@ -42,22 +41,22 @@ def _is_large(other: Any) -> bool:
 
 
 class AnyElement(SimpleNamespace):
-    """A stand-in for an `ElementFormat`, with the premises under which it is one."""
+    """A symbolic `ElementFormat`, with the premises under which its words describe a format."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
 
     premises: list[z3.BoolRef]
-    #: The symbolic words, for witnesses.
+    #: The symbolic words, whose values a witness shows.
     words: tuple[z3.BitVecRef, ...]
 
 
 def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
-    """Return a stand-in for every element of a kind.
+    """Return a symbolic element that stands for every element of a kind.
 
-    The kinds are "integer", floats with "nan" or "ieee" specials, and "float" for any of these. As
-    long as no code above the largest is met, the three kinds of specials differ in their largest
-    code alone; so for "float" the largest code is any.
+    The kinds are "integer", floats with "nan" or "ieee" special codes, and "float" for all floats.
+    Floats differ in their special codes and in their largest code. If no code above the largest
+    occurs, only the largest code matters, so "float" leaves it open.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -96,7 +95,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds with at most `MOST_BITS`, where codes above the largest are met or not."""
+    """Return the kinds with at most `MOST_BITS`, by whether codes above the largest occur."""
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
         return ("float", *integers)
@@ -107,7 +106,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Return True if the format satisfies the premises and has the derived fields."""
+    """Return True if a format satisfies the premises, and its fields equal the symbolic ones."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

@@ -1,4 +1,4 @@
-"""Helpers of procedures that run functions on unusual arguments."""
+"""Helpers for checks that run functions on unusual arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from proofs.machines.ratios import Hidden
 from proofs.theorem import Outcome, Verdict
 
-#: Replacements for functions that store to and load from tables, for tables that are dictionaries.
+#: Replacements of the functions that store to and load from tables, for tables that are
+#: dictionaries.
 ON_DICTIONARIES: dict[str, Any] = {
     "store": lambda table, index, value: table.__setitem__(index, value),
     "load": lambda table, index: table[index],
@@ -19,7 +20,7 @@ ON_DICTIONARIES: dict[str, Any] = {
 
 @contextmanager
 def patched(module: Any, **names: Any) -> Iterator[None]:
-    """Replace names of a module, for what is made within one block."""
+    """Replace names of a module within a `with` statement."""
     before = {name: getattr(module, name) for name in names}
     try:
         for name, value in names.items():

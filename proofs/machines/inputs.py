@@ -1,8 +1,8 @@
-"""Symbolic arguments of a kernel, in the widths that its inputs really have.
+"""Symbolic arguments of a kernel, with the number of bits that its real inputs have.
 
-A theorem then needs no range hypotheses: "scale" has eight bits, so every scale code is meant.
-Patterns narrower than the kernel's word arrive either sign- or zero-extended, as the dialect
-promises to accept both.
+A theorem then needs no hypotheses about ranges: "scale" has eight bits, so it is any scale code. A
+pattern that is narrower than the kernel's word is either sign- or zero-extended, because kernels
+have to accept both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mxnum.definition.word import word_bits
 from mxnum.formats import ElementFormat
 from proofs.specs.tables import RANDOM_BITS
 
-#: Free bits that choose between sign and zero extension.
+#: Symbolic bits that choose between sign and zero extension.
 EXTENSION = "extension"
 
 
@@ -33,7 +33,7 @@ def random(name: str = "random") -> z3.BitVecRef:
 
 
 def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a pattern in the kernel's word; a free bit chooses how a narrow one is extended."""
+    """Return a pattern in the kernel's word; a free bit chooses how it is extended."""
     missing = width - value.size()
     if missing == 0:
         return value
@@ -49,7 +49,7 @@ def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return the low bits of a result, and the condition that no bit is set above them.
 
-    A result as wide as the word is its own code.
+    If the code has all bits of the word, the result is the code.
     """
     if result.size() == bits:
         return result, z3.BoolVal(True)

@@ -1,9 +1,9 @@
-"""Translation validation of the CPU: numba's final LLVM IR, proved equal to its source.
+"""Translation validation for the CPU: prove numba's final LLVM IR equal to the Python function.
 
-The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its
-inlining and LLVM's middle end. What the back end makes of the IR is believed, not proved; the array
-loops are tested, not proved: they inline the same kernels with the same argument types, but LLVM
-optimises each inlined copy anew.
+The LLVM module is read after all optimisation passes, so the proofs cover numba's front end, its
+inlining and LLVM's middle end. The translation from IR to machine code is believed, not proved.
+Array loops are tested, not proved: they inline the same kernels with the same argument types, but
+LLVM optimises each inlined copy anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ STATEMENT = (
     "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
     "what the Python function object returns, and no undefined behaviour or poison takes part in it."
 )
-#: Families left to tests: no solver answered for them, or for similar ones, within minutes.
+#: Families of kernels that only tests check, because no solver answered within minutes for them
+#: or for similar families.
 _UNANSWERED = (
     "encode_over/sr/",
     *(f"float_scale/{rule}/{source}/" for rule in ("nearest", "rceil") for source in ("float32", "float64")),
@@ -36,12 +37,12 @@ def theorems() -> list[Theorem]:
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute it."""
+    """Compile a function for these numba types, and execute its IR on the arguments."""
     return execute(parse(*compile_to_ir(function, types)), arguments)
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Compile a dialect function, or one that calls some, by itself for these numba types."""
+    """Compile a function for these numba types alone, not as part of a loop."""
     import numba
 
     from mxnum.engine.machine.jit import register
@@ -50,7 +51,7 @@ def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
 
 
 def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
-    """Return the final IR of a dialect function's module, and the name of the function in it."""
+    """Return the final IR of a dialect function, and the function's name in the IR."""
     import numba
 
     (overload,) = compiled(function, types).overloads.values()

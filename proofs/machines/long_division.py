@@ -1,9 +1,9 @@
-"""The long-division machine: it runs dialect functions on integers of any size.
+"""The long-division machine, which runs dialect functions on integers of any size.
 
-A solver would have to follow a choice for each digit of a quotient. Here each remainder gets a new
-name as soon as it is made. That it lies in [0, divisor) is proved from the one before alone, and a
-linear equation keeps the relation between both. A digit carries digit * divisor along, so that the
-product of quotient and divisor stays linear.
+Without help a solver would have to follow a choice for each digit of a quotient. This machine gives
+each remainder a new name. The proof that a remainder lies in [0, divisor) uses only the previous
+remainder, and a linear equation relates the two. A digit is stored with the product digit *
+divisor, so the product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 20
 
 @dataclass
 class Division:
-    """One execution: the divisor, the known facts, and the problems, which could not be proved."""
+    """The state of an execution: the divisor, known facts, and goals that were not proved."""
 
     divisor: z3.ArithRef
     known: list[z3.BoolRef]
@@ -53,7 +53,7 @@ class Division:
 
 
 class Whole:
-    """An integer; a quotient has its product with the divisor too."""
+    """An integer; a quotient is stored with its product with the divisor."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -92,7 +92,7 @@ class Digit(Whole):
         division.digits.append(self)
 
     def __ror__(self, whole: Whole | int) -> Whole:
-        """Return an even number with this digit as its last."""
+        """Return an even number with its last digit replaced by this digit."""
         value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
         return Whole(self.division, value + self.value, times + self.times)
 
@@ -102,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; `of` is the number that was compared with a constant, if any."""
+    """The outcome of a comparison; `of` is the number compared with a constant, or None."""
 
     division: Division
     holds: z3.BoolRef
@@ -123,12 +123,12 @@ word.SELECT[Answer] = _select
 
 
 def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
-    """Return what is wrong with a division of normalized numbers; nothing if it is right.
+    """Return the problems of a division of normalized numbers; an empty list if it is right.
 
     The leading bits of the numbers are at `widths`. `function` takes the dividend and the divisor
-    and returns (exponent, significand): the greatest integer q with q * divisor <= dividend, where
-    the dividend is shifted by `digits` digits, and one more where the quotient is below 1; and as a
-    last bit whether they differ.
+    and returns (exponent, significand). The significand without its last bit must be the greatest
+    integer q with q * divisor <= dividend, where the dividend is shifted by `digits` digits, and by
+    one more if the quotient is below 1. The last bit must be 1 if there is a remainder.
     """
     a, d = z3.Ints("dividend divisor")
     ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]
@@ -157,16 +157,16 @@ def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], di
 
 
 class _Positive(Whole):
-    """A normalized number, which is not zero."""
+    """A normalized number, which is never zero."""
 
     def __eq__(self, other: Any) -> Any:
         return False if other == 0 else NotImplemented
 
 
 class _Divisor(_Positive):
-    """The divisor as an argument.
+    """The divisor as an argument of the function.
 
-    Shifted to the width of the comparison, it is the divisor of the execution.
+    Shifted to the width of the comparison, it becomes the divisor of the execution.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

@@ -1,4 +1,4 @@
-"""Compiles kernels without a GPU. It imports numba-cuda only when it compiles something."""
+"""Compile kernels for a GPU on a machine without one; numba-cuda is imported when needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 @contextmanager
 def offline(capability: tuple[int, int]) -> Iterator[None]:
-    """Compile for a compute capability without a GPU, within one block.
+    """Make numba-cuda compile for a compute capability, in a `with` statement, without a GPU.
 
-    numba-cuda compiles nested functions for the current device, which is replaced here.
+    numba-cuda compiles nested functions for the current device, which this function replaces.
     """
     from numba.cuda import dispatcher
 

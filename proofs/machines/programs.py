@@ -1,6 +1,6 @@
 """Random programs in the dialect, to test the executors of compiled code.
 
-The compiled code itself gives the expected results.
+The results of the compiled code are the expected results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import z3
 from mxnum.definition.word import dialect, select
 from mxnum.prove.execution import Execution
 
-#: numba types of the arguments a, b and c of every program: the mixture that the array loops use.
+#: numba types of the arguments a, b and c of every program, a mixture as array loops use it.
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -45,8 +45,8 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # makes all int64, because numba mixes signs badly
-        "    zero = a & 0",  # lest Python fold constants into integers that fit no word
+        "    a, b, c = a + 0, b + 0, c + 0",  # all int64, since numba mixes signs badly
+        "    zero = a & 0",  # otherwise Python could fold constants to integers that fit no word
     ]
     names = ["a", "b", "c"]
     for i in range(source.randrange(2, 6)):
@@ -60,7 +60,7 @@ def program(seed: int) -> Callable[..., Any]:
 
 
 class _Word(int):
-    """A signed 64-bit integer as in numba: + and - must not overflow, but << may lose bits."""
+    """A signed 64-bit integer as in numba; + and - must not overflow, but << may lose bits."""
 
 
 def _checked(name: str) -> Callable[[_Word, int], _Word]:
@@ -80,7 +80,7 @@ for _name in ("add", "sub", "and", "or", "xor", "lshift", "rshift"):
 
 
 def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None:
-    """Return what a program computes; None where it overflows and compiled code may do anything."""
+    """Return a program's result, or None if it overflows and compiled code may do anything."""
     try:
         return int(function(*map(_Word, values)))
     except OverflowError:
@@ -88,7 +88,7 @@ def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None
 
 
 def inputs(seed: int, count: int) -> list[tuple[int, ...]]:
-    """Return argument values, corners and random ones."""
+    """Return values of the arguments: corner cases and random values."""
     source = random.Random(seed)
     return [tuple(_wrapped(_number(source), type_) for type_ in TYPES) for _ in range(count)]
 

@@ -1,10 +1,10 @@
-"""Translation validation of CUDA, without a GPU: the PTX of a kernel, executed on bit-vectors.
+"""Translation validation for CUDA, without a GPU: execute the PTX of a kernel on bit-vectors.
 
-`mxnum.prove.ptx` executes it. Of the float operations that `mxnum.engine.cuda.scaled` uses it knows
-only that equal operands give equal results, so that the PTX has to have the same operations as the
-function. What ptxas and the device make of the PTX is believed, not proved.
+`mxnum.prove.ptx` executes the PTX. About the float operations of `mxnum.engine.cuda.scaled` it
+knows only that equal operands give equal results, so the PTX must have the same operations as the
+Python function. The translation of PTX by ptxas and the device is believed, not proved.
 
-numba-cuda is an optional dependency: it is imported only when something is compiled.
+numba-cuda is an optional dependency, which is imported only when something is compiled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ STATEMENT = (
     "run it, returns what the Python function object returns, for every input."
 )
 COMPUTE_CAPABILITY = (9, 0)
-#: Families left to tests: no solver answered for them, or for similar ones, within minutes.
+#: Families of kernels that only tests check, because no solver answered within minutes for them
+#: or for similar families.
 _UNANSWERED = (
     "encode_over/sr/float64/", "float_scale/nearest/float64/", "float_scale/rceil/float64/",
 )  # fmt: skip
@@ -65,17 +66,17 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True for a part of the CPU's fast tier that covers both machines and takes minutes."""
+    """Return True if a kernel of the CPU's fast tier is in the fast tier for PTX, too."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute it."""
+    """Compile a function for these numba types, and execute its PTX on the arguments."""
     return execute(compile_to_ptx(function, types), arguments)
 
 
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
-    """Return the PTX of a dialect function, as a device function of the C calling convention.
+    """Return the PTX of a dialect function, compiled as a device function with the C convention.
 
     Lanes are passed as int32.
     """
@@ -106,7 +107,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
 
 
 def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with int32 arguments taken as lanes."""
+    """Return a function that converts int32 arguments to lanes."""
     from mxnum.engine.machine.lanes import integer, lane
 
     def on_one(a: Any) -> Any:

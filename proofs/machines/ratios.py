@@ -1,10 +1,10 @@
-"""The ratio machine: it runs dialect functions on two numbers of which only the ratio matters.
+"""The ratio machine, which runs dialect functions on two numbers of which only the ratio matters.
 
-A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X
-and D, a comparison with another form or with zero asks on which side of one rational number X / D
-lies. `paths` executes a function once for each possible sequence of answers, so that together the
-paths are all numbers X and D, of any size. The ratios of a path are a single one, or all between
-two. Nothing is sampled, and no solver is needed.
+A division compares, doubles and subtracts. A `Form` is a X + b D for unknown positive numbers X and
+D. Comparing two forms, or a form with zero, is comparing X / D with a rational number. `paths`
+executes a function once for each possible sequence of outcomes, so that all paths together cover
+all numbers X and D of any size. The ratios X / D of a path are a single ratio or an open interval.
+Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-#: The width of the word that multiples of X and of D must fit.
+#: The number of bits of the word in which forms must fit.
 WORD = 64
-#: The factor by which an addition to the exponent bits multiplies a normal number, by the integer
-#: added: for float32 and for bfloat16.
+#: For the integer that adds one to the exponent field of float32, or of bfloat16: the factor by
+#: which this multiplies a normal number.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
@@ -29,10 +29,7 @@ class Hidden(Exception):
 
 @dataclass(frozen=True)
 class Ratios:
-    """The ratios from `low` to `high`.
-
-    It is a single one if both are equal, else all between, without the ends.
-    """
+    """A set of ratios: the open interval from `low` to `high`, or one ratio if both are equal."""
 
     low: Fraction
     high: Fraction
@@ -44,7 +41,7 @@ class Ratios:
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
         """Return True if all ratios lie below a threshold (or at it), False if none does.
 
-        Raise `Hidden` where some do and some do not.
+        Raise `Hidden` if only some of the ratios do.
         """
         if self.low == self.high:
             return self.low <= place if or_equal else self.low < place
@@ -56,19 +53,19 @@ class Ratios:
 
 
 class _Explorer:
-    """The answers of one execution, and the sequences of answers that are left to be tried."""
+    """The answers to comparisons in one execution, and the sequences of answers to be tried."""
 
     def __init__(self, low: Fraction, high: Fraction) -> None:
         self.start = Ratios(low, high)
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution that is left, for numbers of these widths."""
+        """Begin the next execution, for numbers of these widths."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Return True if D < bound on this path; then restrict the ratios to X over such D."""
+        """Return True if D < bound on this path, and restrict the ratios to such D."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound
@@ -88,7 +85,7 @@ class _Explorer:
         return self.given[depth]
 
     def side(self, place: Fraction) -> int:
-        """Return -1, 0 or 1: X / D is below, at or above the threshold, on this path."""
+        """Return -1, 0 or 1 if X / D is below, at or above the threshold on this path."""
         r = self.ratios
         if r.low == r.high:
             return (r.low > place) - (r.low < place)
@@ -100,7 +97,7 @@ class _Explorer:
 
 
 class Form:
-    """A number a X + b D, for unknown X and D of known bit lengths."""
+    """A number a X + b D, for unknown numbers X and D of known bit lengths."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -163,7 +160,7 @@ def paths(
 
 
 def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
-    """Return True if the ratios found are all ratios between two, each once."""
+    """Return True if the sets of ratios cover all ratios between `low` and `high`, each once."""
     found, at, is_point = sorted(found, key=lambda r: (r.low, r.high)), low, True
     for ratios in found:
         if ratios.low != at or (ratios.low == ratios.high) == is_point:
@@ -174,9 +171,9 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A threshold that |x| is compared with: a float, or the next float above it.
+    """A threshold for |x|: a float, or the next float above a float.
 
-    One more in the exponent makes it twice as large, as factors/doubled says.
+    Adding one to the exponent field doubles the threshold, by the theorems factors/doubled.
     """
 
     at: Fraction
@@ -191,10 +188,7 @@ class Place:
 
 
 class Size:
-    """A signed float of which only sign and magnitude are used.
-
-    The magnitude is known by its ratio to a factor.
-    """
+    """A signed float; of its magnitude only the ratio to a factor is known."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -216,8 +210,8 @@ class Size:
 def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     """Return (exponent, significand) of a ratio.
 
-    The significand has `digits` binary digits behind the leading one, and a last bit that says
-    whether there are more. Raise `Hidden` where that is not the same for all ratios.
+    The significand has `digits` binary digits after the leading one, and a last bit that is 1 if
+    further digits follow. Raise `Hidden` if the result is not the same for all ratios.
     """
     exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
     exponent -= ratios.low < Fraction(2) ** exponent
@@ -230,5 +224,5 @@ def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     return exponent, 2 * whole + int(scaled.low != whole or scaled.low != scaled.high)
 
 
-#: All exponents that x / factor can have, for float64 numbers over products of two floats.
+#: All exponents of x / factor, for float64 numbers x and factors that are products of two floats.
 EXPONENTS = np.arange(-1400, 1401)

@@ -1,12 +1,12 @@
-"""Asks solvers, and says what their answers are worth.
+"""Ask solvers whether a theorem holds, and judge their answers.
 
-A theorem is proved when hypotheses and the negated goal are unsatisfiable together. Where two
-solvers can answer, both are asked and a disagreement is an error; `unknown` never counts as proved.
-Premises are checked to be satisfiable, so that nothing is proved about an empty set.
+A theorem is proved if its hypotheses and the negated goal are unsatisfiable together. If two
+solvers can answer, both are asked, and a disagreement is an error; `unknown` never counts as
+proved. Premises are checked to be satisfiable, so that nothing is proved about an empty set.
 
-z3 turns floating-point terms into bit-vectors once; its SAT core and bitwuzla then answer the same
-pure bit-vector question (bitwuzla's wheel rejects the wide float sorts of `spec`). That translation
-is therefore in the trusted base.
+z3 translates floating-point terms to bit-vectors once; its SAT core and bitwuzla then answer the
+same bit-vector question, because bitwuzla's wheel rejects wide floats. The translation is therefore
+trusted.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def prove(
     example: Iterable[tuple[z3.BitVecRef, int]] = (),
     timeout: int = TIMEOUT,
 ) -> Outcome:
-    """Prove that the hypotheses imply the goal; every engine must say so.
+    """Prove that the hypotheses imply the goal; every engine must confirm it.
 
-    `show` are the inputs that a witness lists. `example` gives inputs that satisfy the hypotheses,
-    which makes it cheap to check that some input does; without it a solver looks for one.
+    A witness lists the inputs in `show`. `example` has inputs that satisfy the hypotheses, which
+    makes it cheap to check that such inputs exist; without `example` a solver searches for them.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -67,8 +67,8 @@ def prove(
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
-    It is proved if each case is and there is one, else it is the first case that is not, with its
-    label.
+    The outcome is "proved" if there is a case and each case is proved. Otherwise it is the outcome
+    of the first case that is not proved, with the label of that case.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:
@@ -85,7 +85,7 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
 def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
     """Return True if z3 shows that premises about integers or reals imply the goal.
 
-    It returns False if nothing satisfies the premises.
+    Return False if no numbers satisfy the premises.
     """
     solver = z3.Solver()
     solver.set("timeout", TIMEOUT * 1000)
@@ -97,7 +97,7 @@ def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
 
 
 def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:
-    """Return the values of `show` in one model, in hexadecimal."""
+    """Return the values of `show` in a model of the solver, in hexadecimal."""
     solver = z3.Solver()
     solver.set("timeout", timeout * 1000)
     solver.add(*assertions)

@@ -1,8 +1,8 @@
-"""Runs functions of float numbers on the solver's IEEE floats.
+"""Run functions of float numbers on the solver's IEEE floats.
 
-A `Number` is a number that such functions compute with; a `Word` is a symbolic bit pattern that
-knows its number. Each operation is one IEEE operation to nearest even. Numpy's scalars and
-functions treat a number as they treat an array. A NaN may have any bit pattern of a NaN.
+A `Number` is a float of the solver. A `Word` is a symbolic bit pattern that may also have a
+`Number`. Each operation is one IEEE operation, rounded to nearest even. Numpy's scalars and
+functions treat a `Number` as they treat an array. A NaN may have any bit pattern of a NaN.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RNE = z3.RNE()
 
 
 class Machine:
-    """The assumptions about fresh bit patterns, and the obligations, in one run of functions."""
+    """The equations that define new bit patterns, and the obligations, of one run of functions."""
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []
         self.obligations: list[z3.BoolRef] = []
 
     def number(self, value: z3.FPRef) -> Number:
-        """Return a number of this machine."""
+        """Return a solver term as a number of this machine."""
         return Number(self, value)
 
     def word(self, name: str) -> Word:
@@ -43,14 +43,14 @@ class Machine:
         return Word(self, z3.BitVecVal(value, 32))
 
     def of_number(self, value: z3.FPRef, name: str = "bits") -> Word:
-        """Return a bit pattern of a float32 number."""
+        """Return a word that is a bit pattern of a float32 number."""
         bits = z3.FreshConst(z3.BitVecSort(32), name)
         self.definitions.append(z3.fpBVToFP(bits, z3.Float32()) == value)
         return Word(self, bits, value)
 
 
 class Truth:
-    """The outcome of a comparison of numbers; only `select` and numpy.where read it."""
+    """The outcome of a comparison of numbers, which only `select` and numpy.where can use."""
 
     def __init__(self, machine: Machine, holds: z3.BoolRef) -> None:
         self.machine, self.holds = machine, holds
@@ -193,17 +193,17 @@ def _select_word(condition: Condition, if_true: Any, if_false: Any) -> Word:
 
 
 def number_of(bits: Any) -> Any:
-    """Return the number of bits. Replaces `number_of` in `mxnum.engine.machine.float32_numbers`."""
+    """Return the number of a word, in place of `mxnum.engine.machine.float32_numbers.number_of`."""
     return Number(bits.machine, value_of(bits)) if isinstance(bits, Word) else np.int32(bits).view(np.float32)
 
 
 def bits_of(number: Number) -> Word:
-    """Return the bits of a number. Replaces `bits_of` in `mxnum.engine.machine.float32_numbers`."""
+    """Return the bits of a number, in place of `mxnum.engine.machine.float32_numbers.bits_of`."""
     return number.machine.of_number(number.value)
 
 
 def value_of(bits: Any) -> z3.FPRef:
-    """Return the number of a word or of an integer, as the solver's term."""
+    """Return the number of a word or of an integer, as a term of the solver."""
     if not isinstance(bits, Word):
         return z3.FPVal(float(np.int32(bits).view(np.float32)), z3.Float32())
     return z3.fpBVToFP(bits.value, z3.Float32()) if bits.number is None else bits.number

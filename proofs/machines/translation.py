@@ -1,8 +1,8 @@
-"""Translation validation: the kernels, the types that compiled code passes, and the question.
+"""Translation validation: check that compilers translate kernels rightly.
 
-A compiler is not trusted but checked. The code that it made of a kernel is executed on bit-vectors
-and compared, for every input of the kernel's domain, with the Python function object executed on
-bit-vectors. `llvm.py` and `ptx.py` are the two machines; everything they share is here.
+The code that a compiler makes of a kernel is executed on bit-vectors. The result is compared, for
+every input of the kernel's domain, with that of the Python function object, which is executed on
+bit-vectors, too. `llvm.py` and `ptx.py` are the two machines; this module has what both share.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: The faster solver alone, for kernels on which the other takes several times as long.
+#: Only the faster solver, for kernels on which the other one takes several times as long.
 QUICK = ("bitwuzla",)
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a kernel: its domain, and the integer type in which array loops pass it."""
+    """An argument of a kernel: its domain, and the integer type with which array loops pass it."""
 
     name: str
     #: The domain is every integer of this many bits.
     bits: int
     signed: bool
-    #: The type by numba's name; "lane" for 32-bit lanes.
+    #: The name of the numba type, or "lane" for 32-bit lanes.
     type: str
-    #: True if the domain lacks the most negative integer, which has no opposite.
+    #: True if the domain lacks the most negative integer, which has no negation.
     symmetric: bool = False
 
     @property
@@ -78,7 +78,7 @@ class Argument:
 
     @property
     def passed(self) -> z3.BitVecRef:
-        """The argument as compiled code gets it."""
+        """The argument in the width with which compiled code gets it."""
         return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
@@ -93,10 +93,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.definition` together with the way compiled code calls it."""
+    """A function object of `mxnum.definition`, and the arguments of compiled calls of it."""
 
     make: Callable[[], Callable[..., Any]]
-    #: The word, 32 or 64 bits, in which the function object is run.
+    #: Bits of the word (32 or 64) in which the function object is executed.
     word: int
     arguments: tuple[Argument, ...]
 
@@ -105,7 +105,7 @@ class Kernel:
         return tuple(argument.type for argument in self.arguments)
 
     def plain(self) -> Kernel:
-        """Return the kernel as called with Python ints, which numba passes as int64."""
+        """Return the kernel with arguments as for Python ints, which numba passes as int64."""
         return replace(self, arguments=tuple(replace(argument, type="int64") for argument in self.arguments))
 
 
@@ -119,8 +119,8 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-#: Compiles a function object for the named types and executes the code on arguments of exactly
-#: those widths.
+#: A function that compiles a function object for the named types and executes the code on
+#: arguments of these widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
@@ -139,7 +139,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that all kernels of a family are translated rightly, and that there is one."""
+    """Check that a family has kernels, and that all of them are translated rightly."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -160,8 +160,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # A theorem of its own says that the function is int-safe: its word and every wider one then
-    # hold the same integer.
+    # By another theorem the function is int-safe: its word and every wider word then have the same
+    # integer result.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -171,11 +171,11 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
 def _decide(
     hypotheses: list[z3.BoolRef], goal: z3.BoolRef, engines: Sequence[str], arguments: Sequence[Argument]
 ) -> Outcome:
-    """Prove like `prove`, but try first the question as it stands.
+    """Prove like `prove`, but first try the question without z3's simplifications.
 
-    The compiled code and the function object are nearly the same circuit. z3's simplifications,
-    which `prove` applies for the sake of floats, hide that from bitwuzla and cost it a factor of
-    three.
+    The compiled code and the function object are nearly the same circuit. `prove` lets z3 simplify
+    the question because of floats. The simplified question hides the similarity from bitwuzla,
+    which then takes three times as long.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -193,7 +193,7 @@ def _decide(
 def families() -> list[Family]:
     """Return a family for every kernel that the array loops call.
 
-    Each float32 encoder is a family of its own; others are grouped.
+    Each float32 encoder is a family; all other kernels are grouped into families.
     """
     return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 
@@ -224,7 +224,7 @@ def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -
 def _encoders_of(source: ElementFormat, target: ElementFormat) -> list[tuple[str, Kernel]]:
     """Return encoders by rounding and overflow.
 
-    Elements without special values have one function for both overflows.
+    An element without special values has the same encoder for both overflow modes.
     """
     overflows = [Overflow.SATURATE] if target.specials == "none" else list(Overflow)
     return [
@@ -249,7 +249,7 @@ def _encoders() -> list[Family]:
             if source.name == "float32" and target.name in ELEMENTS:
                 found += [Family(f"{name}/{mode}", (kernel,), "fast", QUICK) for mode, kernel in encoders]
             else:
-                # Some in the fast tier, all in the full one.
+                # One mode of some targets is in the fast tier, all modes are in the full tier.
                 sample = {"e4m3": "rne/saturate", "e2m1": "sr/saturate", "bfloat16": "rne/ieee"}.get(target.name)
                 found += [Family(f"{name}/{mode}", (one,), "fast", QUICK) for mode, one in encoders if mode == sample]
                 found.append(Family(name, tuple(kernel for _, kernel in encoders)))
@@ -273,7 +273,7 @@ def _decoders() -> list[Family]:
 
 
 def _scales_of(source: ElementFormat, element: ElementFormat) -> list[Kernel]:
-    # The largest finite magnitude of a block: the sign bit is clear.
+    # The argument is the largest finite magnitude of a block, whose sign bit is 0.
     amax = Argument("amax", source.bits - 1, False, f"int{source.bits}")
     word = word_bits(source, element)
     return [Kernel(partial(make_shared_scale, source, element, rule), word, (amax,)) for rule in ScaleRule]
@@ -295,7 +295,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # `from_ordered` returns the extremes in a wide type.
+        # The arguments come from `from_ordered`, which returns a wide type.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))
@@ -335,8 +335,8 @@ def _words() -> list[Family]:
 
 
 _SOME = (Rounding.RNE, Rounding.SR)
-#: Elements, floats that are their scales, and the source types and roundings that are checked: all
-#: of them for NVFP4.
+#: Elements with the floats that are their scales, and the source types and roundings for which they
+#: are checked. NVFP4 is checked for all.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),
@@ -349,8 +349,8 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 def _float_scales() -> list[Family]:
     """Return the integer functions of float scales: finding scales, factors, encoding, decoding.
 
-    How scales are found, and factors, are checked for NVFP4's alone: for float32 scales no solver
-    answered within minutes.
+    Finding scales and factors is checked for the scales of NVFP4 only, because no solver answered
+    within minutes for float32 scales.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:

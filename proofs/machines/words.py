@@ -1,4 +1,4 @@
-"""More symbolic words: factors whose products have names, and words of 32 bits that wrap around."""
+"""Symbolic words whose products have names, and symbolic words of 32 bits that wrap around."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum.prove.sym import Sym, SymBool
 
 
 class Factor(Sym):
-    """A word whose products have names; `products` lists each with its two factors."""
+    """A word whose products get new names; `products` lists each product with its two factors."""
 
     products: list[tuple[z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]]
 
@@ -26,7 +26,7 @@ class Factor(Sym):
 
 
 class Lane(Sym):
-    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 are forbidden."""
+    """A word of 32 bits that wraps around, as in vector instructions; shifts are at most 31."""
 
     def _new(self, value: z3.BitVecRef) -> Lane:
         return Lane(value, self.obligations)
@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Choose as `mxnum.prove.sym` does, for words of either class."""
+    """Choose one of two words, as `mxnum.prove.sym` does, for words of both classes."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

@@ -1,1 +1,1 @@
-"""Planted mistakes, and how each is made, tried and judged."""
+"""Make, try and judge mutants: kernels with a planted mistake."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from proofs.theorem import Outcome, Theorem, Verdict
 
-#: A check of a module, which is called with the mutant.
+#: The type of a function that checks a module; it is called with the changed module.
 Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return the theorem that `theorem` refutes the mutant."""
+    """Return the theorem that the check named by `theorem` refutes the mutant."""
     return Theorem(
         name=name,
         statement=statement,

@@ -1,9 +1,9 @@
-"""How a planted mistake is made and judged.
+"""Make mutants of the definition, and judge them.
 
-A mutant is a change to the text of a module of `mxnum.definition`, executed in a namespace of its
-own, so that its factories make real function objects. A solver looks for an input on which mutant
-and original differ; the exact reference then says at that input that the original is right and the
-mutant wrong. If no input tells them apart, two solvers prove that they are the same.
+A mutant is a changed text of a module of `mxnum.definition`. The text is executed in a namespace of
+its own, so that its factories make real function objects. A solver searches for an input on which
+mutant and original differ; the exact reference then confirms that the original is right there and
+the mutant wrong. If there is no such input, two solvers prove that both are the same function.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from proofs.machines.solve import BOTH, TIMEOUT, prove
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
-#: The modules that can be changed, each after those it imports from. `word` is shared: it holds no
-#: arithmetic.
+#: The modules that can be changed; a module comes after those that it imports. All variants share
+#: the module `word`, which has no arithmetic.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
 Fate = Literal["refuted", "unsafe", "equivalent"]
@@ -35,9 +35,9 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    Its fate is pinned: "refuted" has an input with a wrong result; "unsafe" computes right results
-    in a machine word, but breaks the promise that Python ints, int32 and int64 agree; "equivalent"
-    is the same function.
+    The fate of a mutant is declared. "refuted": some input has a wrong result. "unsafe": results
+    are right in a machine word, but Python ints, int32 and int64 may differ. "equivalent": the
+    mutant is the same function.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Mutant:
     new: str
     probe: Probe | ConcreteProbe
     fate: Fate = "refuted"
-    #: The reason why it is equivalent, or what it breaks.
+    #: The reason why the mutant is equivalent, or the promise that it breaks.
     reason: str = ""
 
 
@@ -68,7 +68,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     variables = probe.variables()
     right, kept = run(original, *probe.words(variables))
     wrong, obligations = run(changed, *probe.words(variables))
-    # The original's own obligations are theorems of their own.
+    # Other theorems prove the obligations of the original.
     known = {obligation.get_id() for obligation in kept}
     obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
     inputs = probe.assumptions(variables)
@@ -112,7 +112,7 @@ def _judge_listed(
 
 
 def _model(assertions: list[z3.BoolRef]) -> z3.ModelRef | None:
-    """Return values that satisfy the assertions, or None where there are none."""
+    """Return values that satisfy the assertions, or None if there are none."""
     solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
     solver.set("timeout", TIMEOUT * 1000)
     solver.add(*assertions)
@@ -132,7 +132,7 @@ def _shown(probe: Probe, values: list[int]) -> str:
 
 @cache
 def originals() -> Modules:
-    """Return the unchanged modules, so that the original is the very function object that runs."""
+    """Return the unchanged modules, whose functions are the objects that mxnum runs."""
     return {name: vars(importlib.import_module(f"{PACKAGE}.{name}")) for name in ORDER}
 
 
@@ -150,13 +150,12 @@ def source(module: str) -> str:
 
 
 def _load(texts: dict[str, str]) -> Modules:
-    """Execute all scalar modules afresh, importing from one another, some with another text."""
+    """Execute all scalar modules again, some with a changed text, importing from one another."""
     modules: Modules = {}
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # The imports among these modules are made by hand, so that a change reaches those that
-        # depend on it.
+        # Imports among these modules are done by hand, so that modules import the changed module.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

@@ -1,6 +1,6 @@
-"""Small mistakes planted in the real kernels, each with its declared fate.
+"""Theorems that each small mistake planted in a kernel has its declared fate.
 
-Theorems must find each mistake, unless it is declared harmless.
+A mistake must be found, unless its declared fate is "equivalent".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def mutants() -> list[Mutant]:
 
 
 def theorems() -> list[Theorem]:
-    """Return one theorem per mutant; "proved" means that its declared fate was met."""
+    """Return one theorem per mutant, which is proved if the mutant has its declared fate."""
     return [
         Theorem(
             name=f"mutant/{mutant.module}/{mutant.name}",
@@ -40,7 +40,7 @@ def theorems() -> list[Theorem]:
 
 
 def check(mutant: Mutant) -> Outcome:
-    """Judge the mutant; the outcome is "proved" if it meets its declared fate."""
+    """Judge the mutant; the outcome is "proved" if the mutant has its declared fate."""
     started = time.perf_counter()
     try:
         fate, solver, detail = judge(mutant)

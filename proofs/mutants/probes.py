@@ -1,4 +1,4 @@
-"""Probes, on which mutants are tried: a kernel, symbolic inputs, and an exact judge of results."""
+"""Probes for mutants: a kernel, symbolic inputs, and an exact judge of its results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Modules = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a kernel, in the width that it really has."""
+    """An argument of a kernel, with the number of bits that real inputs have."""
 
     name: str
     bits: int
-    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise
-    #: it is a natural number.
+    #: True if the input is sign-extended to the kernel's word, as arrays of floats are;
+    #: False if it is a natural number.
     signed: bool = False
-    #: The exclusive end of the values that the kernel is given; None if it is given all.
+    #: The exclusive end of the values that callers pass; None if they pass all values.
     end: int | None = None
 
 
@@ -40,7 +40,8 @@ class Probe:
     build: Callable[[Modules], Callable[..., Any]]
     inputs: tuple[Input, ...]
     word: int
-    #: `correct(result as an unsigned word, *inputs)`: True if that is what the specification says.
+    #: `correct(result as an unsigned word, *inputs)` is True if the specification gives that
+    #: result.
     correct: Callable[..., bool]
 
     def variables(self) -> list[z3.BitVecRef]:
@@ -48,7 +49,7 @@ class Probe:
         return [z3.BitVec(entry.name, entry.bits) for entry in self.inputs]
 
     def assumptions(self, variables: list[z3.BitVecRef]) -> list[z3.BoolRef]:
-        """Return the premises on inputs: floats are finite if the kernel only gets finite ones."""
+        """Return the premises about inputs, such as that callers pass finite floats only."""
         return [
             z3.ULT(variable & ((1 << (entry.bits - 1)) - 1) if entry.signed else variable, entry.end)
             for entry, variable in zip(self.inputs, variables, strict=True)
@@ -77,7 +78,7 @@ class ConcreteProbe:
     name: str
     build: Callable[[Modules], Callable[..., Any]]
     candidates: tuple[tuple[int, ...], ...]
-    #: `correct(result, *inputs)`: True if that is right.
+    #: `correct(result, *inputs)` is True if the result is right.
     correct: Callable[..., bool]
 
 
@@ -157,7 +158,7 @@ def midpoint(source: str = "float32") -> Probe:
 
 
 def difference(source: str = "float32") -> Probe:
-    """Return a probe of x minus an offset, where neither is NaN."""
+    """Return a probe of x minus an offset, neither of which is NaN."""
     target = FLOATS["float64" if source == "float64" else "float32"]
 
     def correct(result: int, x: int, offset: int) -> bool:
@@ -209,7 +210,7 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
 
 def ordered(source: str = "float32") -> Probe:
-    """Return a probe of a pattern's ordered integer and back: the pattern again, but for -0."""
+    """Return a probe of the conversion to an ordered integer and back; only -0 changes, to +0."""
 
     def build(modules: Modules) -> Callable[..., Any]:
         forth = modules["offset"]["make_to_ordered"](_format(source))
@@ -238,7 +239,7 @@ def align_random(sr_bits: int) -> Probe:
 
 
 def philox() -> ConcreteProbe:
-    """Return a probe of the generator, on its authors' known-answer test and on single bits."""
+    """Return a probe of Philox, on its authors' known answers and on inputs of a single bit."""
     ones, pi = (0xFFFFFFFF,) * 6, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     single = tuple(tuple(int(i == place) for i in range(6)) for place in range(6))
 
@@ -251,7 +252,7 @@ def philox() -> ConcreteProbe:
 
 
 def philox_reference(inputs: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the words of Philox4x32-10, computed as its authors write it, with whole products."""
+    """Return the words of Philox4x32-10 by its authors' formulas, with 64-bit products."""
     counter, key = list(inputs[:4]), list(inputs[4:])
     for _ in itertools.repeat(None, 10):
         high_0, low_0 = divmod(0xD2511F53 * counter[0], 1 << 32)

@@ -1,1 +1,1 @@
-"""Specifications: the standards' tables, conversions over the reals, rationals, stacks' sources."""
+"""Specifications: tables of standards, conversions over the reals, rationals, sources of stacks."""

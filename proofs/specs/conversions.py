@@ -1,13 +1,14 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by
-powers of two by adding to the exponent field. An element value is then, for every element alike,
+A real number is represented exactly, as a float of a sort wide enough for every operation to be
+exact; adding to the exponent field multiplies it by a power of two. The value of an element is, for
+every element format,
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-followed by the overflow rule. Rounding is the solver's own `fp.roundToIntegral`; only what that
-theory lacks (parity of e3m0 codes, rounding to odd, stochastic rounding) is spelled out. No code is
-shared with `mxnum`.
+and then the overflow rule applies. The solver's `fp.roundToIntegral` rounds. This module defines
+only what the theory lacks: parity of e3m0 codes, rounding to odd, and stochastic rounding. It
+shares no code with `mxnum`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
 EXACTLY = z3.RNE()  # for operations whose result is representable
 
-#: Defining equations of fresh constants, which theorems take as hypotheses. Each has a solution for
-#: all inputs.
+#: Equations that define new constants, which theorems have as hypotheses. Each equation has a
+#: solution for all inputs.
 Definitions = list[z3.BoolRef]
 
 
@@ -37,14 +38,14 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
     """Return a sort that holds values of these types times 2**-128 to 2**128 exactly.
 
-    It has at least 11 bits of significand.
+    The sort has at least 11 bits of significand.
     """
     exponent_bits = 12 if any(t.name == "float64" for t in types) else 10
     return z3.FPSort(exponent_bits, extra + max(11, *(t.precision for t in types if isinstance(t, Float))))
 
 
 class Exact:
-    """A real number held without error: a float of a wide sort times a power of two."""
+    """An exact real number: a float of a wide sort times a power of two."""
 
     def __init__(self, base: z3.FPRef, definitions: Definitions) -> None:
         self.base = base
@@ -69,12 +70,12 @@ class Exact:
 
     @property
     def exponent(self) -> z3.BitVecRef:
-        """floor(log2(|number|)) of a nonzero number, which is normal in this sort."""
+        """floor(log2(|number|)) of a number that is not zero, and therefore normal in this sort."""
         return self.field - ((1 << (self.exponent_bits - 1)) - 1)
 
     @property
     def fraction(self) -> z3.BitVecRef:
-        """The significand without its leading one."""
+        """The significand of the number without its leading one."""
         return z3.Extract(self.fraction_bits - 1, 0, self.bits)
 
     @property
@@ -105,7 +106,7 @@ def unscaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exac
 
 
 def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, otherwise: z3.ExprRef) -> z3.ExprRef:
-    """Return the term entries(code) for code < count, and `otherwise` for others."""
+    """Return the term that is entries(code) for code < count, and `otherwise` for larger codes."""
     result = otherwise
     for index in range(count):
         result = z3.If(code == index, entries(index), result)
@@ -115,7 +116,7 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
     """Return the condition that the code is negative, and its magnitude code.
 
-    Both codes have the same width.
+    The magnitude code has as many bits as the code.
     """
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
@@ -127,8 +128,8 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
     """Return the value of an element code by the literal table.
 
-    It is NaN for a code without a finite value. The most negative code of an integer is never
-    produced; it has a value if `every_code` is True.
+    The value is NaN for a code without a finite value. Encoders never produce the most negative
+    code of an integer; with `every_code` it has a value, too.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -143,7 +144,7 @@ def rounded(
 ) -> z3.FPRef:
     """Return the number rounded to `mantissa` fraction bits.
 
-    It is subnormal below 2**emin; its exponent has no upper end.
+    Results below 2**emin are subnormal; the exponent has no upper limit.
     """
     exponent = number.exponent
     subnormal = exponent < emin
@@ -183,7 +184,7 @@ def _away_or_not(
 
 
 def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: Definitions) -> z3.BoolRef:
-    """Return floor(delta * 2**30) + random >= 2**30, where delta is the fractional part of size."""
+    """Return floor(delta * 2**30) + random >= 2**30 for the fractional part delta of `size`."""
     power = z3.BitVecVal(RANDOM_BITS, size.sort().ebits())
     fixed_point = z3.fpToUBV(
         z3.RTZ(), Exact(size, definitions).times(power).value, z3.BitVecSort(mantissa + 1 + RANDOM_BITS)
@@ -193,9 +194,9 @@ def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: De
 
 
 def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
-    """Return True if a finite number beyond the largest value becomes that value.
+    """Return True if a finite number beyond the largest value becomes the largest value.
 
-    The target has infinity or NaN.
+    The overflow mode is "ieee", for a target with infinity or NaN.
     """
     return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
 
@@ -215,12 +216,12 @@ def with_sign(target: Element | Float, negative: z3.BoolRef, magnitude: int) -> 
 
 
 def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
-    """Return the condition that the sign bit of a pattern is set."""
+    """Return the condition that the sign bit of a pattern is 1."""
     return z3.Extract(pattern.size() - 1, pattern.size() - 1, pattern) == 1
 
 
 class Rounding:
-    """The rounding of a real number to a type: rounded once, limited as the overflow mode says."""
+    """The conversion of a real number to a type: one rounding, and then the overflow mode."""
 
     def __init__(
         self,
@@ -293,7 +294,7 @@ class Conversion(Rounding):
         super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
 
     def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is the right one in this overflow mode."""
+        """Return the condition that `code` is the right code in this overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self.finite(overflow, code), element_special(self.target)
             nan = (
@@ -317,7 +318,7 @@ class Conversion(Rounding):
 def element_special(element: Element) -> int | None:
     """Return what overflow="ieee" gives beyond the largest value.
 
-    It is infinity, NaN where there is no infinity, or None where there is neither.
+    The result is infinity, or NaN if the element has no infinity, or None if it has neither.
     """
     return element.nan if element.infinity is None else element.infinity
 
@@ -332,7 +333,7 @@ def decodes(
 ) -> z3.BoolRef:
     """Return the condition that the pattern is element value * 2**(scale - 127), to nearest even.
 
-    Element values are those of the literal table; every code has one.
+    Element values come from the literal table, in which every code has a value.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

@@ -1,7 +1,8 @@
-"""Helpers of theorems about float scales: the scales, the definition run on ratios, leading digits.
+"""Helpers for theorems about float scales: the scales, the definition on ratios, leading digits.
 
 A factor is scale times tensor scale. The results of the definition and of the fast formulations
-depend only on the ratio of x to it, and `proofs.machines.ratios` goes through every ratio exactly.
+depend only on the ratio of x to the factor, and `proofs.machines.ratios` covers every ratio
+exactly.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
-#: The most digits of which every sequence is gone through.
+#: The largest number of binary digits for which proofs go through all sequences of digits.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack`, whose functions take words for significands.
+    """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
-    They have these exponents in turn. For an exponent None the replacement makes the real function.
+    The first function that it makes returns the first of `exponents`, and so on. For an exponent of
+    None it makes the real function.
     """
     left = iter(exponents)
 
@@ -40,12 +42,12 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Replace `make_pack`: return exponent and digits unpacked."""
+    """Return a replacement of a packing function, which returns exponent and digits."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that `make` of a module uses for its digits."""
+    """Return the packing function that the factory called `make` of a module uses."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -55,7 +57,7 @@ def packing(over: Any, make: str, *how: Any) -> Any:
 def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
     """Yield (ratios of significands, result) of `encode` for every x and every factor.
 
-    A factor has `width` bits behind the first.
+    A factor has `width` bits after its leading bit.
     """
     down = Fraction(2) ** (width - source.mantissa_bits)
 
@@ -76,19 +78,19 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if exponents and digits are those of ratios, for all exponents less `down`."""
+    """Return True if exponents and digits are right for the ratios, at exponents less `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of a float64 number, and premises: it is not negative and not subnormal."""
+    """Return the bits of a float64 number, with premises: neither negative nor subnormal."""
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 
 
 def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
-    """Return exponent and digits of a number as `ratios.leading` does; of zero as `divide` does."""
+    """Return exponent and digits as `ratios.leading` does, and those of zero as `divide` does."""
     fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
     whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
     one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)

@@ -1,4 +1,4 @@
-"""Exact references for the kernels of asymmetric scaling, which add numbers before they round."""
+"""Exact references for the kernels of asymmetric scaling, which add numbers and then round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proofs.specs.rationals import (
 
 OFFSET = FLOATS["float16"]
 
-#: (negative, magnitude), where the magnitude may be "infinity" or "nan"; zeros have a sign.
+#: A number as (negative, magnitude); the magnitude may be "infinity" or "nan". Zeros have a sign.
 Number = tuple[bool, Fraction | str]
 
 
@@ -36,7 +36,7 @@ def negated(number: Number) -> Number:
 
 
 def total(a: Number, b: Number) -> Number:
-    """Return the exact sum; an exact zero is +0 unless both are -0."""
+    """Return the exact sum; a sum of zero is +0 unless both terms are -0."""
     if "nan" in (a[1], b[1]) or (a[1] == b[1] == "infinity" and a[0] != b[0]):
         return False, "nan"
     for number in (a, b):

@@ -1,9 +1,8 @@
 """The exact reference of sweeps and mutants: literal tables, and arithmetic on fractions.
 
-Nothing here comes from `mxnum.formats` or `mxnum.definition`, and nothing is a floating-point
-operation, so an error in a format description or a kernel cannot repeat itself in the reference. A
-rounding is computed the long way: find the two neighbours in the table, find where the number lies
-between them, choose.
+This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
+an error in a format description or a kernel cannot also be in the reference. A rounding finds the
+two neighbours in the table, then the position of the number between them, and then chooses.
 """
 
 from __future__ import annotations
@@ -14,27 +13,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 SCALE_NAN = 0xFF
-#: Stochastic rounding compares this many bits where a caller does not ask for fewer.
+#: Stochastic rounding compares this many bits unless a caller asks for fewer.
 RANDOM_BITS = 30
 
 
 @dataclass(frozen=True)
 class Element:
-    """An MX element as its standard tabulates it."""
+    """An MX element, as the table in its standard gives it."""
 
     bits: int
-    #: The value of magnitude code 0, 1, 2, ... up to the largest finite one.
+    #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
-    #: The value that would follow if the exponent had no upper end. Overflow begins half-way to it.
+    #: The next value if the exponent had no upper limit. Rounded to nearest, overflow begins
+    #: half-way to this value.
     beyond: Fraction
-    #: Mantissa bits, for the "even" scale rule.
+    #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int
     #: The largest power of two among the values: 2**emax.
     top_power: Fraction
     integer: bool = False
     infinity: int | None = None
     nan: int | None = None
-    #: Every magnitude code whose value is NaN.
+    #: All magnitude codes whose value is NaN.
     nans: tuple[int, ...] = ()
 
     @property
@@ -76,7 +76,8 @@ def _quarters(*fourfold: int) -> tuple[Fraction, ...]:
     return tuple(Fraction(n, 4) for n in fourfold)
 
 
-#: OFP8 v1.0 and OCP MX v1.0, tables of values; e3m0 and int4 are the extensions.
+#: The elements, from the tables of values in OFP8 v1.0 and OCP MX v1.0; e3m0 and int4 are
+#: extensions.
 ELEMENTS = {
     "e4m3": Element(
         bits=8,
@@ -171,9 +172,10 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
 
     The second result is True if the value equals the number.
 
-    The number is numerator / denominator * 2**exponent. In units of the quantum a float is an
-    integer with at most `fraction_bits` + 1 significant bits. Dropping the others leaves the
-    significand; each dropped bit is one exponent step, and the implicit bit makes the first.
+    The number is numerator / denominator * 2**exponent. Measured in the quantum, a float is an
+    integer with at most `fraction_bits` + 1 significant bits. Dropping all lower bits of the number
+    leaves the significand. Each dropped bit is one step of the exponent; the implicit bit makes the
+    first step.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -200,7 +202,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # With an exponent without upper end, the next value would be as far above as the one below.
+    # If the exponent had no upper limit, the next value would be as far above as the last is below.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -238,7 +240,7 @@ def rounded_position(
 ) -> int:
     """Return the rounded index in the table of magnitudes.
 
-    It is `largest` + 1 for all numbers beyond the table.
+    The index is `largest` + 1 for all numbers beyond the table.
     """
     if number >= element.beyond:
         return element.largest + 1
@@ -288,7 +290,7 @@ def element_value(element: Element, code: int) -> tuple[bool, Fraction | str]:
     """Return (negative, magnitude) of a code; the magnitude may be "infinity" or "nan"."""
     negative, magnitude = divmod(code, 1 << (element.bits - 1))
     if element.integer:
-        lowest = element.magnitudes[1]  # the unit of integers
+        lowest = element.magnitudes[1]  # the smallest positive value of an integer element
         return negative == 1, ((1 << (element.bits - 1)) - magnitude if negative else magnitude) * lowest
     if magnitude in element.nans:
         return negative == 1, "nan"
@@ -307,10 +309,10 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 
 
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
-    """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t where inclusive.
+    """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
-    `code` is from 1 to 254. floor puts A in [2**emax, 2**(emax+1)) times the scale. The other rules
-    say when the scale one lower is too small.
+    `code` is from 1 to 254. floor takes the scale for which A is in [2**emax, 2**(emax+1)) times
+    the scale. Every other rule says for which A the next lower scale is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:
@@ -330,7 +332,7 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
 
 
 def shared_scale(element: Element, rule: str, amax: Fraction) -> int:
-    """Return the scale code for a largest magnitude, by trying all of them from above."""
+    """Return the scale code for a largest magnitude, by trying all codes from the largest down."""
     for code in range(254, 0, -1):
         threshold, inclusive = scale_threshold(element, rule, code)
         if amax > threshold or (inclusive and amax == threshold):

@@ -1,9 +1,9 @@
-"""Run-length references: the bit patterns of a float type at which the right answer changes.
+"""References in runs: the bit patterns of a float type at which the right answer changes.
 
-For one sign and one scale the code of a rounding never decreases with the magnitude, so the exact
-reference over 2**32 patterns is a list of a few hundred breakpoints. Each is the least pattern at
-or above a rational threshold, found with integer division. All patterns between two breakpoints
-have the same code: they are one run.
+For one sign and one scale, a larger magnitude never gets a smaller code. So the exact reference for
+2**32 patterns is a list of a few hundred breakpoints. A breakpoint is the smallest pattern at or
+above a rational threshold, found by integer division. The patterns between two breakpoints have the
+same code and form one run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCALES = range(SCALE_NAN)
 
 @dataclass(frozen=True)
 class Random:
-    """A fixed random word, of which the low `bits` bits are used."""
+    """A fixed random word, whose low `bits` bits are used."""
 
     word: int = 0
     bits: int = RANDOM_BITS
@@ -49,10 +49,10 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the floor pattern of a point in each gap of the element's table, and if it is exact.
+    """Return the largest pattern up to a point in each gap of the table, and if it is the point.
 
-    The result has a row for each scale. `points` is "start", "middle", "end" or "random": the point
-    from which a random word rounds up.
+    The results have a row for each scale. `points` is "start", "middle", "end", or "random" for the
+    point from which on a random word rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -70,7 +70,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return for each scale and k the least magnitude pattern whose rounded index exceeds k."""
+    """Return for each scale and k the smallest magnitude pattern with a rounded index above k."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -89,7 +89,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
         case "sr":
             points, inclusive = "random", everywhere
         case "rto":
-            # Every inexact number goes to the odd end of its gap.
+            # An inexact number is rounded to the end of its gap that has an odd code.
             start, _ = _floors(source, element, "start", Random())
             end, end_exact = _floors(source, element, "end", Random())
             return np.where(parity == 1, start + 1, end + ~end_exact)
@@ -100,7 +100,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
-    """Return the code for each rounded index, the one beyond the table included."""
+    """Return the code for each rounded index, including the index beyond the table."""
     beyond = overflowed(element, rounding, overflow, negative)
     return [with_sign(element, code, negative) for code in (*range(element.largest + 1), beyond)]
 
@@ -129,7 +129,7 @@ def expected(
 
 @dataclass(frozen=True)
 class Runs:
-    """Values over the patterns 0..end-1: `values[i]` from `starts[i]` up to the next start."""
+    """Values of the patterns 0..end-1: `values[i]` from `starts[i]` up to the next start."""
 
     starts: Array
     values: Array
@@ -137,7 +137,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from (start, value) in order; drop pieces that the next one covers."""
+        """Make runs from (start, value) in order; drop runs that have no patterns."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -164,10 +164,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale codes of all largest magnitudes.
-
-    These are the finite non-negative patterns of `source`.
-    """
+    """Return the scale codes of all largest magnitudes, the finite non-negative patterns."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

@@ -1,6 +1,6 @@
 """The specification of the shared scale: the exact result of each rule for A = f * 2**E.
 
-The significand f satisfies 1 <= f < 2.
+In this formula 1 <= f < 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
 
 
 def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
-    """Return the condition that A has a larger significand than the largest value."""
+    """Return the condition that the significand of A exceeds that of the largest value."""
     return z3.UGT(amax.fraction, significand(LARGEST_SIGNIFICAND[element.name], amax))
 
 
@@ -48,7 +48,7 @@ def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
 
 
 def unclamped(amax: Exact, element: Element, rule: str) -> z3.BitVecRef:
-    """Return E - emax + 127, plus one if the rule says so."""
+    """Return E - emax + 127, plus one if the rule adds one."""
     exponent = amax.exponent
     one, zero = z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size())
     return exponent - element.emax + SCALE_BIAS + z3.If(bumps(amax, element, rule), one, zero)

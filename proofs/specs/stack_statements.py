@@ -1,8 +1,8 @@
-"""What the sources of the software stacks say of NVFP4, stated in the solver's IEEE floats.
+"""The operations of software stacks for NVFP4, stated with the solver's IEEE floats.
 
-It is written from the sources that each statement names, as they write it: a `fminf` is SMT-LIB's
-fp.min, a `torch.clamp` lets NaN through. Nothing here comes from `mxnum`; constants are bit
-patterns, typed in.
+Each statement repeats the operations of the source that it names: `fminf` is SMT-LIB's fp.min,
+`torch.clamp` lets NaN through. This module uses nothing of `mxnum`; constants are literal bit
+patterns.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def bits(pattern: int) -> z3.FPRef:
 
 ZERO, ONE, SIX = bits(0), bits(0x3F800000), bits(0x40C00000)
 LARGEST = bits(0x7F7FFFFF)
-SIXTH = bits(0x3E2AAAAB)  # the float32 number nearest to 1/6
-# These are 448, 2^-9 and 2^-6.
+SIXTH = bits(0x3E2AAAAB)  # the float32 number that is nearest to 1/6
+# The bit patterns of 448, 2^-9 and 2^-6.
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
-# These are 448 * 6, and the float32 number nearest to its inverse.
+# The bit patterns of 448 * 6, and of the float32 number nearest to its inverse.
 BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
 HUNDRED_MILLION = bits(0x4CBEBC20)
 
@@ -36,30 +36,30 @@ mul, div = partial(z3.fpMul, RNE), partial(z3.fpDiv, RNE)
 
 
 def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
-    """Return torch.clamp of a number: a NaN stays."""
+    """Return torch.clamp of a number, which lets NaN through."""
     return z3.If(z3.fpIsNaN(x), x, z3.fpMin(z3.fpMax(x, least), most))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """The formulas of one stack: for the tensor, block scales, factors and decoded values."""
+    """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of
-    #: the argument where `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)` is the number kept for a tensor. It is computed in the type
+    #: of the argument if `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where
-    #: `in_type` it also takes `narrow`, which rounds to the tensor's type.
+    #: `of_block(largest magnitude, kept number)` is the scale before it is rounded to E4M3. If
+    #: `in_type`, a further argument `narrow` rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
-    #: `factor(scale, kept number)`: the number that elements are multiplied with, or divided by.
+    #: `factor(scale, kept number)` is the number by which elements are multiplied, or divided.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
-    #: `reads(element, scale, kept number, the tensor's largest magnitude)`: the decoded value.
+    #: `reads(element, scale, kept number, the tensor's largest magnitude)` is the decoded value.
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
-    #: True for x / factor instead of x * factor.
+    #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
-    #: True if every zero is +0, also where a negative number became zero in float32.
+    #: True if every zero becomes +0, also a negative number that became zero in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
-    #: The E4M3 code that replaces zero, or 0.
+    #: The E4M3 code that replaces a scale of zero; 0 if none does.
     for_zero: int = 0
     #: True if the number kept for a tensor may be 0 or infinity.
     keeps_any: bool = True
@@ -135,8 +135,8 @@ def _over_reads(element: z3.FPRef, scale: z3.FPRef, S: z3.FPRef, amax: z3.FPRef)
     return mul(element, div(scale, S))
 
 
-# vllm-project/compressed-tensors, quantization/utils/helpers.py. A number over a tensor is, in
-# torch, the reciprocal of the tensor times the number.
+# vllm-project/compressed-tensors, quantization/utils/helpers.py. torch computes a number divided by
+# a tensor as the number times the tensor's reciprocal.
 
 
 def _ct_tensor(amax: z3.FPRef) -> z3.FPRef:
@@ -187,8 +187,8 @@ STATEMENTS = {
     ),
 }  # fmt: skip
 
-#: Thresholds between E2M1 codes, and True if a number at the threshold goes up: to nearest, ties to
-#: the even code.
+#: Thresholds between E2M1 codes, and True if a number at the threshold gets the larger code, which
+#: then is the even code.
 PLACES = (
     (0x3E800000, False), (0x3F400000, True), (0x3FA00000, False), (0x3FE00000, True),
     (0x40200000, False), (0x40600000, True), (0x40A00000, False),
@@ -196,7 +196,7 @@ PLACES = (
 
 
 def e2m1(y: z3.FPRef, zero_loses_sign: bool) -> z3.BitVecRef:
-    """Return the code, in 32 bits, of a number that is no NaN.
+    """Return the E2M1 code, in 32 bits, of a number that is not NaN.
 
     The thresholds are .25, .75, 1.25, 1.75, 2.5, 3.5 and 5.
     """

@@ -1,8 +1,8 @@
-"""What the standards say, typed in as literals.
+"""The tables of the standards, typed in as literals.
 
-OCP Microscaling v1.0 section 5 and OFP8 v1.0 for the elements (e3m0 and int4 are extensions), IEEE
-754 for the float types. Nothing here is computed from `mxnum.formats`, so that a wrong field there
-cannot hide in a theorem.
+Elements are those of OCP Microscaling v1.0, section 5, and OFP8 v1.0; e3m0 and int4 are extensions.
+Float types are those of IEEE 754. Nothing is computed from `mxnum.formats`, so that a wrong field
+of a format cannot hide in a theorem.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Element:
-    """An MX element: every magnitude of it, in code order, in units of its smallest step."""
+    """An MX element: all its magnitudes, in the order of codes, in units of the smallest step."""
 
     name: str
     bits: int
-    #: Explicit fraction bits, and the exponent of the smallest normal number (of the only binade of
-    #: an integer).
+    #: Explicit fraction bits, and the exponent of the smallest normal number. For an integer, the
+    #: exponent of its only binade.
     mantissa: int
     emin: int
     #: Exponent of the largest value.
@@ -47,11 +47,11 @@ class Float:
     name: str
     bits: int
     exponent_bits: int
-    #: Bits of the significand, the hidden one included.
+    #: Bits of the significand, including the hidden bit.
     precision: int
     emin: int
     infinity: int
-    #: The NaN written by a conversion.
+    #: The pattern of the NaN that conversions write.
     nan: int
 
     @property
@@ -150,7 +150,7 @@ INT8 = Element("int8", bits=8, mantissa=6, emin=0, emax=0, unit=-6, twos_complem
 INT4 = Element("int4", bits=4, mantissa=2, emin=0, emax=0, unit=-2, twos_complement=True, magnitudes=(
     0, 1, 2, 3, 4, 5, 6, 7,
 ))
-#: The float whose codes UE5M3 scales have, with the sign that they do not use.
+#: The float format of UE5M3 scales, with the sign bit that scales do not have.
 E5M3 = Element("ue5m3", bits=9, mantissa=3, emin=-14, emax=16, unit=-17, nan=0xFF, magnitudes=(
     *range(16), *(m << k for k in range(1, 30) for m in range(8, 16)), *(m << 30 for m in range(8, 15)),
 ))
@@ -158,14 +158,14 @@ E5M3 = Element("ue5m3", bits=9, mantissa=3, emin=-14, emax=16, unit=-17, nan=0xF
 
 ELEMENTS = {element.name: element for element in (E4M3, E5M2, E3M2, E2M3, E2M1, INT8, E3M0, INT4)}
 
-#: An E8M0 code stands for 2**(code - 127); the last one is NaN.
+#: An E8M0 code means 2**(code - 127); the last code is NaN.
 SCALE_BIAS = 127
 SCALE_NAN = 0xFF
 #: Stochastic rounding compares this many random bits.
 RANDOM_BITS = 30
 
-#: floor scale rule: amax = f * 2**E leaves an element beyond the largest value iff f exceeds this
-#: (OCP section 6.3).
+#: For amax = f * 2**E, the scale rule floor leaves an element beyond the largest value iff f
+#: exceeds this number (OCP MX v1.0, section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
     "e5m2": Fraction(7, 4),
@@ -177,7 +177,7 @@ LARGEST_SIGNIFICAND = {
     "int4": Fraction(7, 4),
 }
 
-#: even scale rule: one more than floor's exponent iff f is at least this (2 - 2**-(m+1)).
+#: The scale rule even adds one to floor's exponent iff f is at least this number, 2 - 2**-(m+1).
 EVEN_BUMP = {
     "e4m3": Fraction(31, 16),
     "e5m2": Fraction(15, 8),
@@ -189,5 +189,6 @@ EVEN_BUMP = {
     "int4": Fraction(15, 8),
 }
 
-#: half_up scale rule: one more than floor's exponent iff f is at least this, for every element.
+#: The scale rule half_up adds one to floor's exponent iff f is at least this number, for every
+#: element.
 HALF_UP_BUMP = Fraction(7, 4)

@@ -1,7 +1,7 @@
 """The fast formulations equal the definition for every element of at most eight bits.
 
-This covers other elements than the standards'. Bits, bias and largest code are unknowns here: see
-`proofs.machines.any_element`.
+These theorems also cover elements that are in no standard. Bits, bias and largest code are symbolic
+(`proofs.machines.any_element`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LIMITS = "scale and x are within the limits of the float additions"
 RANDOM = "random in 0..2**30-1"
 NOT_DRAWN = "the rounding is any but the stochastic one"
 ENVIRONMENT = "float32 operations round to nearest even"
-#: bitwuzla answers in seconds, z3 in minutes.
+#: Only bitwuzla, which answers in seconds; z3 takes minutes.
 ENGINES = ("bitwuzla",)
 MANTISSAS = range(MOST_BITS - 1)
 SOURCES = ("bfloat16", "float16", "float64")
@@ -91,7 +91,7 @@ def _check_code(element: AnyElement, rounding: Rounding, overflow: Overflow) -> 
 
 
 def check_source(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `SOURCE` for all modes but, for float64, stochastic rounding."""
+    """Prove `SOURCE` for all modes, except stochastic rounding of float64."""
     source = formats.FLOATS[type_name]
     cases = [
         (f"{rounding} {overflow} {kind}", partial(_check_source, source, mantissa_bits, kind, rounding, overflow))
@@ -113,9 +113,10 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, its float32, the premises, and two stand-ins for an element.
+    """Return a finite x, the float32 number of x, the premises, and two symbolic elements.
 
-    The words of the first stand-in are as wide as x; those of the second have 32 bits.
+    Both symbolic elements are the same element. The words of the first are as wide as x, those of
+    the second have 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
@@ -136,7 +137,8 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 def _widening(source: Any) -> Callable[..., Any]:
     """Return the function that converts a source to float32.
 
-    For float64 it works on integers; `narrowing/conversion` says that it equals what loops do.
+    For float64 the function works on integers; by the theorem `narrowing/conversion` it equals the
+    conversion that loops use.
     """
     return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 
@@ -187,11 +189,11 @@ def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
 
 
 def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.BoolRef]:
-    """Return the premises on codes and scales: those that are decoded fast."""
+    """Return the premises that a code and a scale are in the domain of fast decoding."""
     least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
     within = [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
     within += [scale >= least, scale <= greatest]
-    if kind == "float":  # the kinds "nan" and "ieee" are about codes above the largest
+    if kind == "float":  # codes above the largest belong to the kinds "nan" and "ieee"
         within.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
     return within
 
@@ -199,10 +201,10 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the obligations of encoding and decoding.
 
-    An operation whose left operand is a word of the element adds its obligation to the list of that
-    word.
+    An operation whose left operand is a word of the element adds its obligation to the element's
+    list.
     """
-    # The roundings are grouped by their domain.
+    # Roundings with the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
     cases = [
         (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
@@ -238,9 +240,9 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
-    """Return what `make_convert_value` makes of a value.
+    """Return the result of `make_convert_value` for a value.
 
-    Floats convert as IEEE 754 says, a NaN to the target's own NaN.
+    The conversion is that of IEEE 754; NaN becomes the target's own NaN.
     """
     if target.name == "float32":
         return value

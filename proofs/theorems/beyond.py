@@ -1,6 +1,6 @@
-"""Products bring every number under every scale into the domain of the fast formulations.
+"""Products that bring any number under any scale into the domain of the fast formulations.
 
-They change no code and no value.
+The theorems say that these products change no code and no value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mistakes planted in stochastic rounding under float scales, four over six and long division."""
+"""Theorems that mistakes in stochastic rounding, four over six and long division are refuted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def decided(bits: int) -> Callable[..., Outcome]:
-    """Return the theorem `check_decided` in words of `bits` bits, as a function of the module."""
+    """Return the check `check_decided` for words of `bits` bits, as a function of the module."""
     return lambda changed: stochastic_over.check_decided(E2M1, bits, changed)
 
 
 def of(check: Callable[..., Outcome], name: str) -> Callable[..., Outcome]:
-    """Return a theorem that checks one function of the changed module."""
+    """Return a check of one function of the changed module."""
     return lambda changed: check(getattr(changed, name))
 
 
@@ -34,7 +34,7 @@ CHOSEN = partial(stochastic_over.check_chosen, E2M1, FLOAT32)
 AIM = partial(four_over_six.check_aim, FLOAT32, SCALES["e4m3"])
 TERMS, NEAREST = of(four_over_six.check_terms, "_difference"), of(four_over_six.check_nearest, "_nearest")
 
-#: (name, module, text, its replacement, the theorem that must refute it)
+#: (name, module, text, replacement, the check that must refute the changed module)
 MUTANTS: tuple[tuple[str, ModuleType, str, str, Callable[..., Outcome]], ...] = (
     ("digit-without-rest", float_scale, "rest = rest - select(digit == 0, 0, divisor)",
      "rest = rest - select(digit == 0, 0, divisor << 1)", DIGITS),

@@ -1,4 +1,4 @@
-"""Total correctness of decoding: every element, every float type, every code under every scale."""
+"""Decoding is right for every element, every float type, and every code under every scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounding twice: when going through bfloat16 changes nothing, and when it does."""
+"""Rounding twice: when a first rounding to bfloat16 changes codes, and when it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ HARMFUL = (
     "a float32)."
 )
 LEAST_SCALE = {"e4m3": 5, "e5m2": 12, "e3m2": 0, "e2m3": 0, "e2m1": 0, "e3m0": 0, "int4": 0}
-#: (element, first rounding, float32 pattern, scale code): the two ways to the element differ.
+#: (element, first rounding, float32 pattern, scale code) for which rounding through bfloat16 gives
+#: another code than rounding directly.
 WITNESSES = (
     ("e4m3", "rne", 0x52AFE000, 172),
     ("e5m2", "rne", 0x001A0058, 12),
@@ -69,7 +70,7 @@ def innocuous(element: str, rounding: str) -> Outcome:
 
 
 def harmful() -> Outcome:
-    """Run the kernels on the witnesses."""
+    """Check `HARMFUL` by running the kernels on the witnesses."""
     for element, first, x, scale in WITNESSES:
         narrow = encoder("float32", "bfloat16", first)(x, ONE, 0)
         once = encoder("float32", element, "rne")(x, scale, 0)

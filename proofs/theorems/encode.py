@@ -1,7 +1,7 @@
-"""Total correctness: every encoder gives what the standard says, for every input.
+"""Every encoder gives the result of the standard, for every input.
 
 Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random
-integers at once.
+integers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    # The key is the id: without special codes both overflow modes give the same goals.
+    # Equal goals are proved once: without special codes both overflow modes have the same goals.
     goals: dict[int, z3.BoolRef] = {}
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
@@ -76,9 +76,9 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 
 
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
-    """Return True if the theorem belongs to the part that is proved within a few minutes.
+    """Return True if the theorem is in the fast tier, whose proofs take a few minutes.
 
-    For other sources the fast tier has the same in other words: `widening` for 16-bit inputs,
+    For other sources the fast tier has equivalent theorems: `widening` for 16-bit inputs,
     `neighbours` for float64.
     """
     if target in tables.FLOATS:

@@ -1,7 +1,7 @@
-"""Float scales, where floats meet real numbers: fast formulations compute with factors exactly.
+"""Float scales: why the float operations of fast formulations agree with exact arithmetic.
 
-Products are exact, thresholds are right in float32, and every quotient of 53 bits lies on the same
-side of a threshold as the exact one.
+Products are exact, thresholds are right in float32, and a quotient rounded to 53 bits lies on the
+same side of every threshold as the exact quotient.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ DOUBLED_NUMBERS = (
     "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
 )
 CONVERSIONS = "conversions round to nearest even"
-#: The number of leading bits of a float64 number that are divided; the last says whether there are
-#: others.
+#: The number of leading bits of a float64 number that are divided; the last of them says whether
+#: lower bits are nonzero.
 LEADING = 48
 
 
@@ -67,9 +67,9 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 
 
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
-    """Prove `DOUBLED_NUMBERS` for all thresholds and values that are doubled.
+    """Prove `DOUBLED_NUMBERS` for all thresholds and values that are computed by doubling.
 
-    The limits of factors are those that `prepare` tests.
+    Factors lie between the limits that `prepare` tests.
     """
     least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
@@ -109,7 +109,7 @@ def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) 
 
 
 def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> dict[str, Any]:
-    """Return functions that convert floats into one another, to nearest even."""
+    """Return functions that convert float types, rounding to nearest even."""
 
     def converted(size: int, sort: Any, of: Any) -> Any:
         def convert(word: Sym) -> Sym:
@@ -131,7 +131,7 @@ def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> di
 def _factor_bits(scale: Any) -> int:
     """Return the number of significant bits of a factor.
 
-    Scales that reach all numbers have no tensor scale.
+    Scales whose range covers all numbers have no tensor scale.
     """
     alone = scale.name in formats._REACH_ALL
     return int(scale.number.mantissa_bits + 1 + (0 if alone else FLOAT32.mantissa_bits + 1))
@@ -158,7 +158,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
             yield "rounding reaches over the gap"
-        # Only the leading bits of float64 numbers are divided.
+        # Fast formulations divide only the leading bits of float64 numbers.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
         below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
@@ -183,7 +183,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        # The range of tensor scales, or 1 if there is none.
+        # The ends of the range of tensor scales, or 1 if there is no tensor scale.
         lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
@@ -223,7 +223,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `EXACT` by a solver for scales without a tensor scale: they have too many codes."""
+    """Prove `EXACT` by a solver for scales without tensor scale: too many codes to list."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

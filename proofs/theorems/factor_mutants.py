@@ -1,7 +1,4 @@
-"""Mistakes planted in the fast formulations of float scales and in their definition.
-
-The theorems refute each.
-"""
+"""Theorems that mistakes in fast formulations and the definition of float scales are refuted."""
 
 from __future__ import annotations
 
@@ -32,22 +29,22 @@ FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
 
 
 def places(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the theorem `PLACES` as a function of the changed module."""
+    """Return the check of `PLACES` as a function of the changed module."""
     return partial(factor_places.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
 
 
 def rounded(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the theorem `ROUNDED` as a function of the changed module."""
+    """Return the check of `ROUNDED` as a function of the changed module."""
     return partial(factor_quotients.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
 
 
 def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
-    """Return the theorem `FOUND` as a function of the changed module."""
+    """Return the check of `FOUND` as a function of the changed module."""
     return partial(factor_scales.check_found, E4M3, rule)
 
 
 def packed(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the theorem on the definition's packing, as a function of the module `pack_module`."""
+    """Return the check of the definition's packing as a function of the module `pack_module`."""
     number, mode = ELEMENTS[element], Rounding(rounding)
     digits = number.mantissa_bits + (31 if mode.is_stochastic else 2)
 
@@ -64,7 +61,7 @@ VALUES, VALUES_OF_E3M0 = (partial(factor_values.check_values, ELEMENTS[name], FL
 TENSOR = partial(float_definition.check_tensor, FLOAT32)
 UP = FloatScaleRule.RCEIL
 
-#: (name, one of `MODULES`, text, its replacement, the theorem that must refute it)
+#: (name, one of `MODULES`, text, replacement, the check that must refute the changed module)
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("ties-to-odd", "fast", "code % 2 == 0))", "code % 2 == 1))", places("e2m1", "rne")),
     ("places-of-truncation", "fast", "made.append((high, True))", "made.append((high, False))", places("e2m1", "rtz")),

@@ -1,7 +1,7 @@
-"""Scales that are floats, elements of four bits: codes from comparisons of |x| with thresholds.
+"""Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
 
-A threshold is a boundary between two codes (`place` in names) times the factor. `factor_arithmetic`
-says that such products are exact, and that thresholds are right in float32.
+A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
+of `factor_arithmetic` these products are exact, and thresholds are right in float32.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def check_places(
 ) -> Outcome:
     """Prove `PLACES` for a source, an element, a scale and a rounding.
 
-    `over` and `fast` are the modules of the definition and of the fast way, or mutants of them.
+    `over` is the module of the definition and `fast` that of the fast formulation; either may be a
+    mutant.
     """
     count = [0]
 
@@ -75,7 +76,7 @@ def check_places(
 
 
 def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
-    """Return the factory that `by_places` uses."""
+    """Return the factory that `by_places` calls for this source and element."""
     doubles = element.mantissa_bits == 1 and source.name in ("float32", "bfloat16")
     return fast.by_doublings if doubles else fast.by_seven_places
 
@@ -83,11 +84,11 @@ def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
-    """Return two functions of the codes that `by_places` makes.
+    """Return two functions that give codes by `by_places`.
 
-    The first maps a size to its code, the second a sign to the code of the largest x under a factor
-    of zero. The factor is 1, since thresholds are multiplied by it without error: only ratios to it
-    matter.
+    The first returns the code of a magnitude under the factor 1. Other factors need no check, since
+    thresholds are multiplied by them exactly and only the ratio to the factor matters. The second
+    returns, for a sign, the code of the largest x under a factor of zero.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -122,7 +123,7 @@ def _defined_codes(
 ) -> Iterator[tuple[Ratios, int, Any]]:
     """Yield (ratios of significands, sign, codes under all exponents) by the definition.
 
-    Together they are every x and factor.
+    The results together cover every x and every factor.
     """
     for sign in (0, 1):
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, sign=sign)):
@@ -132,9 +133,9 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Return codes by the definition: of zero over a factor, and of x over a factor of zero.
+    """Return three codes by the definition: of zero, and of two numbers under a factor of zero.
 
-    This x is the largest number, then zero.
+    The two numbers are the largest number and zero.
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

@@ -1,7 +1,7 @@
-"""Scales that are floats, all elements: the digits of the definition, and codes from a quotient.
+"""Float scales, all elements: the digits of the definition, and codes from a quotient.
 
-`factor_arithmetic` says that every quotient of 53 bits lies on the same side of a threshold as the
-exact one.
+By the theorems of `factor_arithmetic` a quotient rounded to 53 bits lies on the same side of every
+threshold as the exact quotient.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check_rounded(
 ) -> Outcome:
     """Prove `ROUNDED` by `magic/code` and `narrowing/conversion`.
 
-    By these a code is the definition's, of the quotient rounded to odd.
+    By these two theorems the fast code is the definition's code of the quotient rounded to odd.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)
@@ -110,7 +110,7 @@ def check_rounded(
 
 
 class _Changed:
-    """A module in which some names have other values."""
+    """A wrapper of a module in which some names have other values."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.module, self.names = module, names

@@ -1,7 +1,7 @@
-"""How scales that are floats are found, by the definition and the fast way.
+"""Finding float scales: the definition and the fast formulation give the same scale.
 
-Both divide the largest magnitude by the largest element times the tensor scale. The definition has
-the leading digits, and the fast way a quotient.
+Both divide the largest magnitude by the product of largest element and tensor scale. The definition
+computes the leading digits of the quotient, the fast formulation a float64 quotient.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` without a tensor scale by a solver, since the digits are too many to list.
+    """Prove `DIVIDED` by a solver for scales without tensor scale: too many digits to list.
 
-    The divisor is then one of few integers.
+    Without a tensor scale the divisor is one of few integers.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -109,7 +109,7 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return an element and its exponent for each significand that a largest element has."""
+    """Return, by the significand of its largest number, an element and that number's exponent."""
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
     )
@@ -126,8 +126,8 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal *
-    # 2**mantissa.
+    # `exact` is goal * 2**mantissa times the quotient (x / 2**mantissa) / (goal / 2**last), in
+    # units of the quotient's last digit.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -1,4 +1,4 @@
-"""Scales that are floats: the values of codes, products of factor and element rounded once."""
+"""Float scales: the value of a code is the product of factor and element, rounded once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NARROWED = "Products of elements and factors are rounded to a float type as the 
 
 @dataclass(frozen=True)
 class _Product:
-    """A number times the factor, before it is rounded, with its sign."""
+    """The exact product of a number and the factor, with its sign."""
 
     number: Fraction
     sign: int = 0
@@ -55,9 +55,9 @@ class _Product:
 
 
 def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Check that both ways multiply the factor by the same number, exactly.
+    """Check that definition and fast formulation multiply the factor by the same number.
 
-    `check_narrowed` is about the rounding.
+    `check_narrowed` checks the rounding of the product.
     """
     count = [0]
 
@@ -83,9 +83,9 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield a code times any factor, before it is packed.
+    """Yield the definition's product of a code and any factor, before it is packed.
 
-    Each product is (position of the leading bit, sign, exponent, significand, kind).
+    A product is (position of the leading bit, sign, exponent, significand, kind).
     """
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
@@ -98,7 +98,7 @@ def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: in
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Return the product of the factor, which is any object, and a number given as bits."""
+    """Return the product of the factor (any object that is not an integer) and a number (bits)."""
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
     return _Product(Fraction(number)) if np.isfinite(number) else None
@@ -115,7 +115,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
-    """Return the ways to choose from a block's table of values: by comparisons, or by the code."""
+    """Return functions that choose from a block's values: by comparisons, or by the code."""
     ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
@@ -125,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value of a size beyond as many thresholds as the code says, by comparisons."""
+    """Return the value that comparisons choose for a magnitude that rounds to this code."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -153,7 +153,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return a value as a product; anything else is a zero, with the sign of its bits."""
+    """Return a value as a product; a value that is not a product is a zero with a sign."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
@@ -162,7 +162,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast` so that its functions store products of a nonzero factor in dictionaries."""
+    """Patch `fast` so that its functions store products with a nonzero factor in dictionaries."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),
@@ -190,7 +190,7 @@ class _Factor:
 
 
 def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
-    """Prove `NARROWED` for numbers of all widths of products: by the processor, and by packing."""
+    """Prove `NARROWED` for products of all widths: rounding by the processor equals packing."""
     widths = {element + 1 + float_scale.factor_width(scale) for element in range(7) for scale in SCALES}
     widths = {max(width, target.mantissa_bits + 1) for width in widths}
     return together((f"{width} bits", partial(_narrowed, target, width, fast)) for width in sorted(widths))

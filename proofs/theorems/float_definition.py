@@ -1,8 +1,9 @@
-"""Scales that are floats: the definition is what the specification says, a number rounded once.
+"""Float scales: the definition rounds an exact quotient once, as the specification says.
 
-The definition divides, keeps the leading digits and whether any are left, and packs them.
-`factor_quotients` says that the digits are right for elements, `factor_scales` for scales, and this
-module for tensor scales. This module also says, for all three, that packing digits is rounding.
+The definition divides, keeps the leading digits and a digit that says whether a remainder is left,
+and packs these digits. The digits are right by the theorems of `factor_quotients` (elements),
+`factor_scales` (scales) and this module (tensor scales). For all three, this module also proves
+that packing the digits is rounding the quotient.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
-    """Prove `PACKED` for numbers with `digits` digits behind the leading one.
+    """Prove `PACKED` for numbers with `digits` digits after the leading one.
 
-    `pack_of` makes the packing, or a mutant of it.
+    `pack_of` makes the packing function, or a mutant of it.
     """
     return together((f"{rounding} {over}", partial(_packed, number, rounding, over, digits, pack_of))
                     for rounding, over in roundings)  # fmt: skip
@@ -59,7 +60,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
     target, definitions, width = NUMBERS[number.name], list[z3.BoolRef](), digits + 1
     sign, exponent, fraction = z3.BitVec("sign", 1), z3.BitVec("exponent", 64), z3.BitVec("fraction", width)
     is_zero, random = z3.Bool("zero"), inputs.random()
-    # The number is 1.fraction as a float of a sort that holds it, times a power of two.
+    # The number is 1.fraction, a float of a sort that represents it exactly, times a power of two.
     sort = z3.FPSort(12, max(16, width + 1, getattr(target, "precision", 0)))
     behind = sort.sbits() - 1 - width
     padded = z3.Concat(fraction, z3.BitVecVal(0, behind)) if behind else fraction
@@ -111,14 +112,15 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return a function of (significand, code) to the tensor scale, and two lists of its calls.
+    """Return a function that computes a tensor scale, and two lists that record its calls.
 
-    The lists have the arguments of the divisions, and of the packings of the quotients.
+    The function takes a significand and the code that packing shall return. The lists have the
+    arguments of the divisions, and those of the packings.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 
     class X:
-        """The significand of the largest magnitude, which is compared with zero only."""
+        """The significand of the largest magnitude, which may only be compared with zero."""
 
         __hash__ = None  # type: ignore[assignment]
 
@@ -158,7 +160,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
 
 
 def _largest(of: Any) -> Fraction:
-    """Return the largest element or scale by the literal tables."""
+    """Return the largest number of an element or a scale, from the literal tables."""
     number = NUMBERS[getattr(of, "number", of).name]
     if isinstance(number, tables.Element):
         return Fraction(number.value(number.last))

@@ -1,8 +1,8 @@
-"""Four over six: the lemmas on which the choice between two scales depends.
+"""Four over six: lemmas about the choice between two scales.
 
-The loop adds errors in float32 and decides where the sums are far apart. Otherwise it adds pairs of
-float64 numbers and decides where their error bound allows. It adds the remaining blocks in rational
-numbers. This module proves the first two steps.
+The loop first adds errors in float32, and decides if the sums are far apart. If not, it adds pairs
+of float64 numbers, and decides if their error bound allows. For the remaining blocks it adds
+rational numbers. This module proves the first two steps.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
 #: The error bound of one distance, relative to the largest element.
 KNOWN = Fraction(2.0**-20.82)
-#: The relative error bound of float32 rounding, and the absolute one of products below all normal
-#: numbers.
+#: The relative error bound of rounding to float32, and the absolute error bound of products below
+#: the normal numbers.
 HALF_UNIT = Fraction(1, 2**24 + 1)
 UNDERFLOW = Fraction(1, 2**150)
 
@@ -134,7 +134,7 @@ def check_exact() -> Outcome:
 
 
 class _Near:
-    """A real number that approximates exact results as float32 numbers do."""
+    """A real number that differs from the exact result at most by a float32 rounding error."""
 
     def __init__(self, value: z3.ArithRef, known: list[z3.BoolRef]) -> None:
         self.value, self.known = value, known
@@ -168,7 +168,7 @@ def _rounded(operation: str, a: Any, b: Any) -> _Near:
 
 
 def _near(exact: z3.ArithRef, known: list[z3.BoolRef]) -> z3.ArithRef:
-    """Return a number that `exact` may be rounded to."""
+    """Return a symbolic number to which `exact` may be rounded."""
     found, most = z3.FreshReal("rounded"), z3.If(exact < 0, -exact, exact) * z3.RealVal(HALF_UNIT)
     known += [found - exact <= most, exact - found <= most]
     return found
@@ -179,7 +179,7 @@ lanes.FLOAT_ARITHMETIC[_Near] = _rounded
 
 
 def check_terms(difference: Any = four_over_six._difference) -> Outcome:
-    """Prove `TERMS` with the factor as the unit: no other premise depends on its size."""
+    """Prove `TERMS` with the factor 1, since no other premise depends on the factor's size."""
     known = list[z3.BoolRef]()
     x, largest = z3.Reals("x largest")
     got = difference(_Near(x, known), _Near(_near(z3.RealVal(1), known), known)).value
@@ -204,11 +204,11 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
 
 
 def check_added(loop: Any = four_over_six) -> Outcome:
-    """Check `ADDED` in rational numbers, for a largest element of 1, which is at least 2**-50."""
+    """Check `ADDED` in rational numbers, with the largest element (at least 2**-50) as the unit."""
     one = 1 + HALF_UNIT
     levels = 4
-    # Each difference is rounded, then added four times in float32, then in float64 to up to 2**31
-    # others.
+    # Each difference is rounded, goes through four additions in float32, and is then added in
+    # float64 to up to 2**31 other sums.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 
@@ -238,9 +238,9 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`,
-        # is at most k * unit, and what adding to it loses is `unit` of that. One step; then all,
-        # twice as many as there are terms.
+        # An addition with a sum of at most 1 has an error of at most `unit`. So the sum `low` of k
+        # errors is at most k * unit, and adding to it loses at most `unit` of that. The induction
+        # step comes first, then all steps, which are twice as many as the terms.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

@@ -1,7 +1,7 @@
-"""Fused sums of matrix units: parts of codes, alignment, small sums, and the rounding of every sum.
+"""Fused sums of matrix units: parts of codes, alignment, small sums, and rounding.
 
-The statements are about exact integers of 128 bits and about the literal tables. They use neither
-the normalization nor the rounding of the definition.
+The statements are about exact integers of 128 bits and the literal tables. They use neither the
+normalization nor the rounding of the definition.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ ROUNDED = (
     "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0. "
     "No intermediate leaves 64 bits."
 )
-#: Bits of the integers in which statements are made.
+#: Bits of the integers in the statements.
 WIDE = 128
-#: Exponents of terms and sums: those of products of two float32 numbers under two E8M0 scales.
+#: The range of exponents of terms and sums, that of products of two float32 numbers under two E8M0
+#: scales.
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64
-#: Values of small sums are multiples of 2**-UNIT.
+#: The terms of the small sums are multiples of 2**-UNIT.
 UNIT = 60
 
 
@@ -69,7 +70,7 @@ def check_parts(name: str) -> Outcome:
 
 
 def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
-    """Return a code's sign and parts by the tables: significand * 2**(exponent - m)."""
+    """Return a code's sign and parts by the tables; it means significand * 2**(exponent - m)."""
     if name in tables.FLOATS:
         float_type = tables.FLOATS[name]
         half, mantissa, emin = 1 << (float_type.bits - 1), float_type.precision - 1, float_type.emin
@@ -90,7 +91,7 @@ def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
 
 
 def check_align(point: int) -> Outcome:
-    """Prove the alignment of terms with `point` fraction bits, for all F at once."""
+    """Prove that terms with `point` fraction bits are aligned rightly, for all F at once."""
     significand, exponent, largest, kept = (z3.BitVec(n, WORD) for n in ("significand", "exponent", "largest", "kept"))
     sign = z3.BitVec("sign", WORD)
     zero = z3.BitVecVal(0, WORD)
@@ -158,7 +159,7 @@ def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple
 def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
     """Return the sign and the magnitude, in units of 2**-UNIT, of a float32.
 
-    Its exponent is -12 or more.
+    The number must have an exponent of at least -12.
     """
     significand = _wide(z3.Extract(22, 0, c)) + (1 << 23)
     return z3.Extract(31, 31, c), significand << (_wide(z3.Extract(30, 23, c)) - 150 + UNIT)
@@ -183,7 +184,7 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
     infinite = magnitude == accumulator.infinity
 
     def at_least(code: z3.BitVecRef, doubled: bool = False) -> tuple[Any, Any]:
-        """Return (sum >= value, sum == value) of a code, or of its middle to the next."""
+        """Return (sum >= v, sum == v), where v is the value of a code or the midpoint after it."""
         field = z3.LShR(code, accumulator.precision - 1)
         fraction = code & ((1 << (accumulator.precision - 1)) - 1)
         significand = z3.If(field == 0, fraction, fraction | 1 << (accumulator.precision - 1))

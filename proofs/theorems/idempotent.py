@@ -1,11 +1,11 @@
-"""Quantizing twice is quantizing once: a theorem for the cases that the docs name.
+"""Quantizing twice is quantizing once, in the cases that the docs name.
 
-Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude
-among its values. As rounding is monotone (structure/monotone), T is one of the two values that A is
-rounded to, toward zero or away from it; in the symmetric modes to nearest it is A's own. (Or T is
-what an infinity saturates to.) The theorem is about A and T. It extends to the block: where T has
-the same scale, or half of it and still fits, all smaller values are values there too, and rounding
-does not change a value.
+Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values. As
+rounding is monotone (structure/monotone), T is A rounded toward zero or away from zero; in the
+symmetric modes to nearest, T is A rounded in that mode. (Or T is the value to which an infinity
+saturates.) The theorem is about A and T, and extends to the block: if T has the scale of the block,
+or half of it and T still fits, all smaller values are values of the element under that scale, too,
+and rounding does not change a value.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: In place of a rounding: an infinity, which saturates.
+#: Takes the place of a rounding mode for the case of an infinity, which saturates.
 INFINITY = "infinity"
 
 
 #: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
-#: of a block can be rounded up to where the scale doubles, which leaves fewer digits for small
-#: elements.
+#: of a block can be rounded up so far that the scale doubles. Small elements then have fewer
+#: digits.
 RULES = ("floor", "ceil", "even", "rceil")
-#: The pairs in the fast tier: an element with NaN, and one without.
+#: The pairs (element, rule) in the fast tier: an element with NaN, and one without.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes between whose results T lies: all, or those to nearest for `even` in e4m3.
+    """Return the modes by which A may be rounded to T: all, or for `even` in e4m3 to nearest.
 
-    `even` needs it in e4m3, since there a NaN has the code of the last significand of the top
-    binade. An infinity is added for all rules but `ceil`, which does not foresee it.
+    `even` in e4m3 needs this limit, since the last code of the top binade is NaN there. An infinity
+    is added for all rules but `ceil`, under which the theorem does not hold for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
@@ -96,7 +96,7 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Return True if the double of every value is a value, up to the largest."""
+    """Return True if twice every value is a value, too, up to the largest."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))

@@ -1,4 +1,4 @@
-"""The fast formulation equals the definition wherever loops use it."""
+"""The fast formulation equals the definition for all inputs for which loops use it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Defining equations of the float results met while a function runs; floats have no bit-vector term
-#: of their own.
+#: Equations that define the results of float operations while a function runs, since a float result
+#: has no bit-vector term.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
@@ -65,7 +65,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32; add the obligation that it is below 2**31."""
+    """Return the integer part of a float32, with the obligation that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -163,7 +163,7 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
-    """Return the outcome of comparing two arrays of patterns in their low bits."""
+    """Return the outcome of a comparison of the low bits of two arrays of patterns."""
     if not want.size or got.shape != want.shape:
         return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1
@@ -175,7 +175,7 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function as `run` does; `_results` then has the equations of its float operations."""
+    """Run a function as `run` does, and collect the equations of its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)

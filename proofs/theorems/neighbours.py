@@ -1,7 +1,7 @@
-"""Rounding stated without a rounding operator: the reals that a code stands for, by the tables.
+"""Rounding, stated without a rounding operator: which real numbers have a given code.
 
-This is independent of `proofs.specs.conversions.rounded`: it only compares the exact x / 2**scale
-with values of the literal tables and with the exact midpoints between them.
+These theorems do not use `proofs.specs.conversions.rounded`. They compare the exact x / 2**scale
+with values of the literal tables and with the exact midpoints between these.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
-    """Return the condition that the magnitude code is the one for a number of this size.
+    """Return the condition that a number of this size has the magnitude code.
 
-    It is false for a code without a value.
+    The condition is false for a code without a value.
     """
     sort = size.sort()
     values = [element.value(index) for index in range(element.last + 1)]
     middles = [(below + above) / 2 for below, above in pairwise(values)]
-    minus_one = Fraction(-1)  # below every size
+    minus_one = Fraction(-1)  # less than every magnitude
 
     def between(
         low: list[Fraction | None], high: list[Fraction | None], closed_low: z3.BoolRef, closed_high: z3.BoolRef

@@ -1,10 +1,10 @@
-"""Asymmetric scaling: midpoint, difference, half range and decoding, against exact sums.
+"""Asymmetric scaling: midpoint, difference, half range and decoding equal exact sums, rounded once.
 
-Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O
-in one type) it is used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of
-two more bits than any type involved: such a sum lies on the same side of, or on, every number and
-midpoint of the type it is rounded to next, so that the second rounding is as if the first had not
-been (Boldo and Melquiond, 2008).
+Exact sums and differences of two floats can need hundreds of bits. If SMT-LIB has the operation
+(x - O in one type), that operation is used. Otherwise the sum is rounded to odd in a sort with two
+more bits than all types involved. Such a sum lies on the same side of every number and midpoint of
+the next type as the exact sum, so rounding it again gives the same result as rounding the exact sum
+(Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 FLOAT16 = tables.FLOATS["float16"]
-#: Adders are hard for solvers: bitwuzla answers in seconds to minutes, z3 often not at all.
+#: Only bitwuzla: sums are hard for solvers. bitwuzla answers in seconds to minutes, z3 often
+#: not at all.
 ENGINES = ("bitwuzla",)
 TIMEOUT = 3600
-#: The sums that the fast tier checks; the others take minutes each.
+#: The sums that the fast tier checks; every other sum takes minutes.
 FAST = ("midpoint/bfloat16", "difference/float32", "decode/e2m1/bfloat16")
 
 MIDPOINT = (
@@ -56,7 +57,7 @@ def word_of(float_type: tables.Float) -> int:
 
 
 def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definitions) -> z3.FPRef:
-    """Return a + b rounded to odd in their sort; zero as IEEE 754 signs it."""
+    """Return a + b rounded to odd in their sort; a zero has the sign that IEEE 754 gives it."""
     down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
     odd = z3.Extract(0, 0, conversions.Exact(down, definitions).bits) == 1
     return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
@@ -116,7 +117,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove `HALF_RANGE` for all elements and rules in one question.
 
-    They share the sum, which is the hard part.
+    All elements and rules share the sum, which is the hard part of the question.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

@@ -1,4 +1,4 @@
-"""Beyond the largest value: what saturation and IEEE overflow promise, said directly."""
+"""Numbers beyond the largest value: the results of saturation and of IEEE overflow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: At the halfway point to-nearest-even stays at 448 (an even code) but leaves 57344 (an odd one).
+#: At the midpoint beyond the largest value, rounding to nearest even gives 448 (an even code), but
+#: not 57344 (an odd code).
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 
@@ -50,7 +51,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 class Given:
-    """Symbolic inputs for one source and element, the exact x / 2**scale, and the codes."""
+    """Symbolic inputs for a source and an element, the exact x / 2**scale, and the codes of x."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
@@ -79,7 +80,7 @@ class Given:
         return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
-        """Prove a goal for every x that is no NaN, under every scale code but 0xFF."""
+        """Prove a goal for every x that is not NaN, under every scale code but 0xFF."""
         show, example = (self.x, self.scale, self.random), ((self.x, 0), (self.scale, 127))
         return prove([*self.premises, *self.definitions], goal, engines=engines, show=show, example=example)
 

@@ -1,14 +1,15 @@
 """Fast products by blocks: why the hardware computes them exactly.
 
-In units of the smallest steps elements are integers, and a float adds integers exactly, in any
-order and with fused or separate multiplication, as long as no partial sum can leave its
-significand. That is a bound on largest magnitudes, checked here from the literal tables for the
-plan that the library makes of every pair of elements. Where the bound is on the elements of a block
-instead, it is checked for every least and greatest magnitude that a block can have.
+Measured in the smallest step of their format, elements are integers. Float operations add integers
+exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
+more bits than the significand has. This bounds the largest magnitudes. The check computes the bound
+from the literal tables, for the plan that the library makes for every pair of elements. If the plan
+bounds the elements of a block instead, the check covers every smallest and largest magnitude of a
+block.
 
-Instructions for integers add modulo 2**32, so only the sum itself has to fit in 32 bits. The same
-bound of 2**24 units holds for it, since the sum becomes a float32 number. What they read and add in
-16 bits is checked besides.
+Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. It has the same
+bound of 2**24 units, since the sum becomes a float32 number. The 16-bit operands and sums of these
+instructions are checked, too.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ STATEMENT = (
     "integers. Where scales are floats, the type of the sum holds the product of any two significands of scales, and "
     "float64 its product with a sum."
 )
-#: Significand bits: integers up to 2**bits are exact.
+#: Significand bits of a float type, which represents integers up to 2**bits exactly.
 EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
 INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
-#: Significand bits of scales that are floats, by format, and the longest blocks for which they are
+#: Significand bits of float scales, by format, and the longest blocks for which float scales are
 #: checked.
 SCALE_BITS = {"e4m3": 4, "ue5m3": 4, "bfloat16": 8, "float16": 11, "float32": 24}
 LONGEST_WITH_FLOATS = 1 << 8
@@ -68,7 +69,8 @@ def check(a: str, b: str) -> Outcome:
         planned += 1
         largest = []
         for element, unit in ((first, how.unit_a), (second, how.unit_b)):
-            # The most negative integer code decodes, one beyond the largest magnitude.
+            # The most negative integer code can be decoded; its magnitude is one more than the
+            # largest.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values between units of 2**{unit}")
@@ -96,9 +98,9 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return what is wrong with the plans for float scales; "" if nothing is.
+    """Return what is wrong with the plans for float scales, or "" if nothing is wrong.
 
-    One scale or both may be floats.
+    One operand or both may have float scales.
     """
     for bits_a, bits_b in product((1, *SCALE_BITS.values()), repeat=2):
         if bits_a == bits_b == 1:
@@ -116,7 +118,7 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
 
 
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
-    """Return True if words hold the elements, and 16 bits their sums without VNNI."""
+    """Return True if words hold the elements, and, without VNNI, 16 bits hold their sums."""
     least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
     if not instructions or run % integers.IN_WORD[word]:
         return False
@@ -131,13 +133,13 @@ def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, ins
 
 
 def extremes(element: tables.Element) -> tuple[int, int]:
-    """Return the least and the greatest number of units of an element."""
+    """Return the smallest and the largest value of an element, in units of its smallest step."""
     largest = element.magnitudes[-1]
     return (-largest - 1 if element.twos_complement else -largest), largest
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the elements of a format as integers; the plan says that there are such."""
+    """Return the elements of a format as integers, for a plan that uses integers."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found
@@ -148,7 +150,7 @@ def bounds_widths(element: tables.Element) -> bool:
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
-        # The largest power of two that divides the magnitudes of this code and all after it.
+        # The largest power of two that divides the magnitudes of this code and of all larger codes.
         step = min(m & -m for m in element.magnitudes[least:])
         greatest = np.arange(least, len(element.magnitudes))
         bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
@@ -158,7 +160,7 @@ def bounds_widths(element: tables.Element) -> bool:
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Return True if each packed code has the table's value; zeros keep their signs."""
+    """Return True if packing gives each code the table's value; zeros keep their signs."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
     decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
@@ -172,7 +174,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if every code, packed as an integer, is its value in units, for both operands."""
+    """Return True if every code is packed as its value in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True

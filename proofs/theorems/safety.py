@@ -1,8 +1,8 @@
-"""Int-safety: a theorem about words holds for Python ints, int32, int64 and the GPU alike.
+"""Int-safety: a theorem about words also holds for Python ints, int32, int64 and the GPU.
 
 `mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
-amount; here they are discharged together, for every kernel of the eight elements under E8M0 scales,
-in the word that its compiled form uses.
+amount. This module proves the obligations of every kernel of the eight elements under E8M0 scales,
+for the word in which the compiled kernel computes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Kernel = Callable[..., Any]
 def safe(
     kernels: list[Kernel], width: int, symbols: tuple[z3.BitVecRef, ...], premises: tuple[z3.BoolRef, ...]
 ) -> Outcome:
-    """Prove the obligations of the kernels; those that kernels share are proved once.
+    """Prove the obligations of the kernels; an obligation that kernels share is proved once.
 
-    Patterns may come sign- or zero-extended.
+    Bit patterns may be sign- or zero-extended.
     """
     words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
     distinct: dict[int, z3.BoolRef] = {}
@@ -49,7 +49,7 @@ def safe(
     return prove(premises, z3.And(*distinct.values()), engines=ENGINES, show=symbols, example=example)
 
 
-#: One solver suffices for the fast tier; the other confirms in the full one.
+#: The fast tier asks one solver; the full tier asks the other one, too.
 ENGINES = ("bitwuzla",)
 NATURALS = ("scale", "random")
 

@@ -37,9 +37,9 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """The float operations met while functions run.
+    """The float operations of functions that run.
 
-    Floats have no bit-vector term of their own, so each operation adds an equation.
+    A float result has no bit-vector term, so each operation adds an equation that defines it.
     """
 
     def __init__(self) -> None:

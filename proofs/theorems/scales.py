@@ -1,7 +1,7 @@
-"""The shared scale: the definition of each rule, and what users rely on.
+"""The shared scale: the definition of each rule, and properties on which users rely.
 
-A is the block's largest finite magnitude, A = f * 2**E with 1 <= f < 2, both read off the exactly
-widened float.
+A = f * 2**E with 1 <= f < 2 is the block's largest finite magnitude; f and E are read from the
+float, widened exactly.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Block:
 
     def prove(self, goal: z3.BoolRef) -> Outcome:
         """Prove a goal for every A."""
-        one = self.source.infinity >> 1  # some positive finite pattern
+        one = self.source.infinity >> 1  # a positive finite pattern
         return prove(
             [*self.finite, *self.definitions], goal, engines=BOTH, show=(self.amax,), example=((self.amax, one),)
         )

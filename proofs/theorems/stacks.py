@@ -1,7 +1,8 @@
-"""NVFP4 as stacks compute it: compiled code runs the float32 operations of the sources, in order.
+"""NVFP4 as stacks compute it: mxnum runs the float32 operations of each stack's source, in order.
 
-Both sides are IEEE operations of the solver: what `mxnum` runs, on symbolic words and numbers
-(`proofs.machines.symbolic_floats`), and what the sources say (`proofs.specs.stack_statements`).
+A theorem compares two results in IEEE operations of the solver: the functions of `mxnum`, run on
+symbolic words and numbers (`proofs.machines.symbolic_floats`), and the source's operations
+(`proofs.specs.stack_statements`).
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ READS = "The value that a code reads as, in a block that is not left to others, 
 NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
 NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
 
-#: The bit patterns of the words of a question at one input; empty for all inputs.
+#: The bit patterns of one input, for which alone a theorem is checked; empty for all inputs.
 Numbers = tuple[int, ...]
 INFINITY, _ONE = 0x7F800000, 0x3F800000
 FLOAT32 = FLOATS["float32"]
 
 
 class _Tensor:
-    """A stand-in for the word of 64 bits that holds what is kept for a tensor."""
+    """A symbolic word of 64 bits, which holds the two float32 numbers kept for a tensor."""
 
     def __init__(self, low: Word, high: Word) -> None:
         self.low, self.high = low, high
@@ -79,7 +80,7 @@ def _kept(name: str, S: z3.BitVecRef) -> list[z3.BoolRef]:
 
 
 def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words: Any, at: Numbers) -> Outcome:
-    """Prove a goal for all words that the premises allow, or for `at`, where a mutant is wrong."""
+    """Prove a goal for all words that the premises allow, or only for the input `at`."""
     premises = [*premises, *machine.definitions, *(word == number for word, number in zip(words, at, strict=False))]
     example = [] if at else [(word, _ONE if word.size() == 32 else 1) for word in words]
     return prove(premises, z3.And(goal, *machine.obligations), engines=("bitwuzla",), show=words, example=example)
@@ -127,7 +128,7 @@ def check_scale(
 
 
 def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]:
-    """Return (definitions, code, condition that it is the code of a nonnegative number)."""
+    """Return (definitions, code, condition): `code` is the E4M3 code of a nonnegative number."""
     y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
     one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
     conversion = conversions.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
@@ -151,9 +152,10 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return names to patch, so that a block's constants are kept in a dictionary.
+    """Return replacements for names of the kernel's module, for a symbolic scale.
 
-    They are made from the number of its scale.
+    The replaced functions store a block's constants in a dictionary, and read the scale's number
+    from `scale`.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 
@@ -161,7 +163,7 @@ def _tables(scale: Word) -> dict[str, Any]:
 def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
     """Prove `ELEMENT` for codes, and for the choice of a value.
 
-    x is in float32, to which other types are widened.
+    x is a float32 number; other types are widened to float32 first.
     """
     machine, statement, stack = Machine(), STATEMENTS[name], _stack(name, arithmetic)
     x, factor = machine.word("x"), machine.word("factor")
@@ -195,7 +197,7 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
                 number(z3.FPVal(float(size), z3.Float32())), value_of(scale), value_of(kept), value_of(largest)
             )
             goals.append(z3.fpBVToFP(got.value, z3.Float32()) == want)
-        del machine.obligations[owed:]  # moving a sign to the top of a word overflows on purpose
+        del machine.obligations[owed:]  # shifting a sign to the top of a word overflows on purpose
     words = scale.value, kept.value, largest.value
     premises = [scale.value >= 0, scale.value < INFINITY, *_kept(name, kept.value), is_right]
     premises += [largest.value >= 0, largest.value < INFINITY]
@@ -203,7 +205,7 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
 
 
 def check_number(fast: Any = by_stack) -> Outcome:
-    """Check `NUMBER` for every code of a number, by running the function."""
+    """Check `NUMBER` for every code that means a number, by running the function."""
 
     def problems() -> Iterator[str]:
         for code in range(tables.E4M3.last + 1):

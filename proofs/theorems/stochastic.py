@@ -1,8 +1,8 @@
-"""Stochastic rounding against exact integers: no floating-point theory, no rounding operator.
+"""Stochastic rounding equals exact integer arithmetic, without a floating-point theory.
 
-|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step,
-in words of 128 bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30),
-as every gap is a multiple of the step.
+|x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
+smallest step. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every
+gap is a multiple of the step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def fixed_point(
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
 
-    The condition is that the number is small enough to be computed in the word.
+    The condition says that the number is small enough for the word.
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
@@ -90,7 +90,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
     # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
-    # gap; here both sides are divided by 2**30, of which the gap is a multiple.
+    # gap. These inequalities are divided by 2**30, of which the gap is a multiple.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step
@@ -128,7 +128,7 @@ def monotone(source: str, element: str) -> Outcome:
 def align(bits: int) -> Outcome:
     """Prove `ALIGN`: the leading `bits` bits of delta30 = floor(delta * 2**30) decide as defined.
 
-    They are floor(delta * 2**bits).
+    These bits are floor(delta * 2**bits).
     """
     word, delta30 = z3.BitVec("word", 32), z3.BitVec("delta30", RANDOM_BITS)
     aligned, _ = run(make_align_random(bits), word)

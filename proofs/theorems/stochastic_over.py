@@ -1,9 +1,9 @@
-"""Stochastic rounding under float scales: the definition against the exact fraction; the fast way.
+"""Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition divides to 31 digits more than an element has. That its long division is right is
-proved a digit at a time (`proofs.machines.long_division`). The fast way compares |x| with a product
-of factor and random bits. That each of its steps is exact is proved on symbolic words, of 64 bits
-and of 32 that wrap around.
+The definition divides to 31 more digits than an element has. Its long division is proved right
+digit by digit (`proofs.machines.long_division`). The fast formulation compares |x| with a product
+of factor and random bits. Each of its steps is proved exact on symbolic words of 64 bits, and on
+symbolic words of 32 bits that wrap around.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CHOSEN = (
 FAST = tuple(ELEMENTS[name] for name in DRAWN.elements)
 SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
 DIGITS_OF_FACTOR = stochastic_over._DIGITS
-#: The exponents of factors. A factor of zero has the greatest.
+#: The range of exponents of factors; a factor of zero gets the greatest exponent.
 LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
@@ -98,9 +98,9 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
-    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are
-    # left does not count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e -
-    # mantissa).
+    # floor(quotient * 2**30), in units of the smallest step. The last digit, which says whether a
+    # remainder is left, does not matter: it weighs 2**(e - mantissa - 32), and the gap that begins
+    # at 2**e is 2**(e - mantissa).
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -141,8 +141,8 @@ def check_compared() -> Outcome:
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # The sign of a product of two numbers of known sign, in both cases. Nothing else is
-        # nonlinear.
+        # Both cases of the sign of a product of two numbers with known signs, the only nonlinear
+        # facts.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -162,9 +162,9 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove `PRODUCT` from the products of the halves of one factor with the other.
+    """Prove `PRODUCT` from the products of one factor's two halves with the other factor.
 
-    These have 48 bits, and together are the product.
+    These products have 48 bits, and their sum, with the upper one shifted, is the whole product.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()
@@ -200,7 +200,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
 
     def multiply(a: Sym, b: Sym) -> tuple[Sym, ...]:
         seen.append((a.value, b.value))
-        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # 2**32 is 0 in words of 32 bits
+        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # a word of 32 bits holds 0 for 2**32
         halves = z3.Extract(63, 32, given), z3.Extract(31, 0, given)
         return tuple(make(z3.ZeroExt(bits - 32, half), obligations) for half in halves)
 
@@ -210,8 +210,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field -
-    # 150), where field is not zero.
+    # `amount` is |x| * 2**30 divided by the units of the factor and of the gap. If the exponent
+    # field is not zero, x = significand * 2**(field - 150).
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))
@@ -235,11 +235,11 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
     return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
 
 
-# Constants of a block, and the codes and values made from them
+# The constants of a block, and the codes and values that are made from them
 
 
 class _Anything:
-    """The result of a function that another theorem is about."""
+    """The result of a function that another theorem covers; any operation on it is allowed."""
 
     def __and__(self, other: Any) -> Any:
         return other
@@ -270,7 +270,7 @@ def check_constants(fast: Any = stochastic_over) -> Outcome:
 
 
 class _Number:
-    """A number of which only its magnitude and code are used."""
+    """A number x of which functions may use only the magnitude and the code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -280,7 +280,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check `CHOSEN` for every code toward zero, and both decisions."""
+    """Check `CHOSEN` for every code toward zero, and both outcomes of the decision."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 

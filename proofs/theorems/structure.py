@@ -1,4 +1,4 @@
-"""Properties of every element's rounding: monotone, symmetric, idempotent, inverse to decoding."""
+"""Rounding to every element is monotone, symmetric, idempotent, and inverse to decoding."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def overflows(element: str) -> tuple[str, ...]:
 
 
 class Encoding:
-    """Symbolic inputs of an encoder of one source and element."""
+    """Symbolic inputs of the encoders from one source to one element."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source: Float = tables.FLOATS[source]
@@ -70,7 +70,7 @@ class Encoding:
         return inputs.code_of(run(kernel, extended, scale, random)[0], self.element.bits)[0]
 
     def order(self, code: z3.BitVecRef) -> z3.BitVecRef:
-        """Return a signed integer that orders as the codes' numbers do."""
+        """Return a signed integer for a code, such that integers are ordered as the numbers are."""
         negative, magnitude = conversions.sign_and_magnitude(code, self.element)
         magnitude = z3.ZeroExt(1, magnitude)
         return z3.If(negative, -magnitude, magnitude)
@@ -87,7 +87,7 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        # The negative chain of numbers meets the positive one here.
+        # Both zeros have a code of order 0, where the positive and the negative chains meet.
         for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
@@ -116,7 +116,7 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    # The value is NaN if the code has none, and -2 for the lowest integer.
+    # The value is NaN for a code without a value, and -2 for the most negative integer.
     value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [

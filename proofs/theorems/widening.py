@@ -1,4 +1,4 @@
-"""Encoders of 16-bit inputs compute what the float32 encoder computes of the same number."""
+"""Encoders of 16-bit inputs give the same codes as the float32 encoder for the same number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATEMENT = (
     "Encoding a bfloat16 or float16 gives the code that encoding the float32 of the same value gives, in every "
     "rounding and overflow mode; so what is proved of the float32 encoders holds of these."
 )
-#: The faster solver here; z3 gives the same answers in several times the time.
+#: Only bitwuzla, since z3 gives the same answers in several times the time.
 ENGINES = ("bitwuzla",)
 FLOAT32 = tables.FLOATS["float32"]
 

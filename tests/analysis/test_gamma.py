@@ -1,4 +1,4 @@
-"""Tests of expected errors of blocks: against quadrature, the kernels, and four claims."""
+"""Tests that expected errors of blocks agree with quadrature, the kernels, and four claims."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: Name, rule, rounding, mu, sigma, block: narrow and wide clusters, on either side of a binade,
-#: negative, tiny blocks.
+#: Cases (name, rule, rounding, mu, sigma, block): narrow and wide clusters, on both sides of a
+#: power of two, negative numbers, tiny blocks.
 CASES = [
     ("mxfp8_e4m3", "floor", "rne", 0.93, 0.01, 32),
     ("mxfp8_e4m3", "floor", "rne", 0.97, 0.015, 32),
@@ -48,7 +48,7 @@ def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOC
 def z_score(values, expected):
     """Return the distance of the mean of independent blocks from the prediction.
 
-    It is counted in standard errors, and 0 if they agree exactly.
+    The distance is measured in standard errors; it is 0 if both agree exactly.
     """
     means = values.reshape(len(values), -1).mean(axis=1)
     error = means.std(ddof=1) / np.sqrt(len(means))
@@ -72,7 +72,7 @@ def test_monte_carlo_through_the_kernels_within_five_standard_errors(case, unifo
     pairs = (zeta - found.bias).mean(axis=1) ** 2
     expected = found.variance / block + found.covariance * (block - 1) / block
     assert z_score(pairs, expected) < 5
-    # The test has power: its error bar resolves a change of half the root mean square error.
+    # The standard error is small enough to notice a change of half the root mean square error.
     means = zeta.mean(axis=1)
     assert means.std() / np.sqrt(BLOCKS) < 0.01 * np.sqrt(found.variance + found.bias**2)
 
@@ -93,14 +93,14 @@ def test_occupancies_through_the_kernels():
 
 
 def test_the_monte_carlo_test_rejects_wrong_models():
-    """Other block sizes, roundings, rules and distributions lie many standard errors away."""
+    """Check that predictions for other settings are many standard errors away from the sample."""
     case = ("mxfp8_e4m3", "floor", "rne", 0.975, 0.012, 32)
     x, q = sample(*case)
     zeta = q / x - 1
     right = {"block_size": 32, "scale_rule": "floor", "rounding": "rne"}
     assert z_score(zeta, gamma_bias("mxfp8_e4m3", 0.975, 0.012, **right).bias) < 5
-    # "block_size": 1 is the scale that each number alone would choose: the other numbers of the
-    # block cannot raise it.
+    # With "block_size": 1 each number has the scale that it would choose alone, which other numbers
+    # of a block cannot raise.
     for wrong in (
         {"block_size": 1},
         {"block_size": 30},
@@ -114,7 +114,7 @@ def test_the_monte_carlo_test_rejects_wrong_models():
 
 
 def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
-    """Return E[function(x, Q)] by another route: mpmath integrates over the block maximum."""
+    """Return E[function(x, Q)] by another method: mpmath integrates over the block maximum."""
     quantizer = PiecewiseQuantizer.of(mx.formats.get(name).element, "rne")
     threshold = float(scale_threshold(name, rule))
 
@@ -155,7 +155,7 @@ def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
 
 
 def integral(function, q, s, mu, sigma, a, b):
-    """Return the integral of function(x, Q) times the normal density, where Q is constant."""
+    """Return the integral of function(x, Q) times the normal density, for a constant Q."""
     if b <= a:
         return mpmath.mpf(0)
     level = q((a + b) / 2, s)
@@ -200,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Values agree within two units of the last digit; `DIFFERS` has those that round otherwise."""
+    """Check the values of M4 to two units of the last digit, except those in `DIFFERS`."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)
@@ -208,8 +208,8 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: The values of `DIFFERS` to more digits. Each lies in its enclosure
-#: (`test_numbers_agree_with_rigorous_enclosures` and below).
+#: The values in `DIFFERS` with more digits. Each lies in its rigorous enclosure (see
+#: `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,
     ("mxfp6_e2m3", "even"): 0.0007965,
@@ -318,7 +318,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
         ({"mu": np.nan}, "Argument 'mu' must be finite"),
         ({"sigma": -1.0}, "Argument 'sigma' must be at least 0, not -1.0."),
         ({"mu": 0.0, "sigma": 0.0}, "Argument 'sigma' must be positive where mu is 0"),
-        # Regression: the gain was NaN.
+        # Regression: the predicted gain was NaN.
         ({"mu": 0.0, "sigma": 1e-170}, "above 2\\*\\*-400 where mu is not, not 1e-170"),
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),
@@ -335,7 +335,7 @@ def test_arguments_are_checked(arguments, message):
 
 
 def test_numbers_of_numpy_are_numbers():
-    """Regression: numbers of numpy, such as the float32 of a tensor scale, raised TypeError."""
+    """Check that numpy numbers, such as a tensor scale in float32, are accepted."""
     options = {"prescale": np.float32(0.75), "tensor_scale": np.float32(0.25), "headroom": np.array(1)}
     found = gamma_bias("nvfp4", 0.9, 0.01, **options)
     assert found.bias == gamma_bias("nvfp4", 0.9, 0.01, prescale="3/4", tensor_scale=0.25).bias

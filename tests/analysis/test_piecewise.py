@@ -1,4 +1,4 @@
-"""Tests of the derived quantizer against the exact reference and the kernels."""
+"""Tests that the derived piecewise quantizer equals the exact reference and the kernels."""
 
 from __future__ import annotations
 

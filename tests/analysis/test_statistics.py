@@ -1,4 +1,4 @@
-"""Tests that every count and sum equals exact rationals, whatever the pieces of the array."""
+"""Tests that all counts and sums equal those of exact rationals, also for arrays in pieces."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def block_of(index, blocks):
 def naive(x, fmt, blocks, random_bits=None, **options):
     """Return the fields of each element by exact rationals.
 
-    The reference quantizes; an element with one more bit of exponent shows which elements were
-    clamped.
+    The reference quantizes. An element format with one more bit of exponent shows which elements
+    were clamped.
     """
     fmt = formats.get(fmt)
     element = fmt.element
@@ -55,7 +55,7 @@ def naive(x, fmt, blocks, random_bits=None, **options):
         scale = Fraction(number) * Fraction(tensor)
         y = Fraction(held) / scale if scale else Fraction(0)
         row["measured"] = 1
-        lost = scale == 0 and held != 0  # the largest value of its block is 0
+        lost = scale == 0 and held != 0  # the scale is 0, so the largest value that the block can have is 0
         row["beyond_max"] = int(lost or abs(y) > largest)
         word = {} if random_bits is None else {"random_bits": int(random_bits[index])}
         word |= {"sr_bits": options["sr_bits"]} if "sr_bits" in options else {}
@@ -73,7 +73,7 @@ def naive(x, fmt, blocks, random_bits=None, **options):
 
 
 def assert_agrees(got, rows):
-    """Assert that statistics equal the sums over the rows of `naive`."""
+    """Assert that statistics equal sums over the rows that `naive` returns."""
     for name in COUNTS:
         assert getattr(got, name) == sum(row[name] for row in rows), name
     e, x = [row["e"] for row in rows], [row["x"] for row in rows]
@@ -90,7 +90,7 @@ def assert_agrees(got, rows):
 
 
 def sample(name, shape=(4, 20)):
-    """Return normal numbers of many sizes, zeros, near powers of two, NaN and infinities."""
+    """Return normal numbers of many sizes, zeros, NaN, infinities, and powers of two."""
     rng = generator("statistics", name)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-8, 3, shape))
     x[0, :4] = [0.0, -0.0, 7.9999995, -464.0]
@@ -159,7 +159,7 @@ def test_scales_that_are_floats_say_what_became_of_them():
     assert (got.zero_scales, got.subnormal_scales, got.largest_scales, got.blocks) == (2, 1, 0, 4)
     assert got.zero_scale_blocks == 0.5
     assert "scales: zero 50.000%, subnormal 25.000%" in repr(got)
-    assert got.underflow_rate == 0.25  # a block of zeros loses nothing
+    assert got.underflow_rate == 0.25  # zeros of a block of zeros do not count as underflow
     got = measure(x, "nvfp4")
     assert (got.zero_scale_blocks, got.largest_scales, got.blocks) == (0.25, 1, 4)
     assert "scales: tensor scale 0.000372024, zero 25.000%, subnormal 25.000%, the largest 25.000%" in repr(got)
@@ -189,7 +189,7 @@ def test_a_tensor_scale_that_is_wrong():
 @pytest.mark.parametrize("rounding", ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"])
 @pytest.mark.parametrize("fmt", formats.names("e8m0"))
 def test_who_is_clamped_beside_the_largest_value(fmt, rounding):
-    """Test every quarter of the gap above the largest value: both signs, all random bits."""
+    """Check which numbers are clamped, in steps of a quarter of the gap above the largest value."""
     element = formats.get(fmt).element
     gap = 2.0 ** (element.emax - element.mantissa_bits)
     y = element.max + gap * np.array([-1, 0, 0.25, 0.5, 0.75, 1, 1.25, 2, 8], np.float32)
@@ -245,7 +245,7 @@ def test_the_row_loops_give_the_same(fmt, monkeypatch):
 
 
 def test_differences_are_rounded_to_float32_before_they_are_judged():
-    # The offset is 2**-24, so both differences are 1.75 after rounding.
+    # The offset is 2**-24, so both differences round to 1.75.
     x = np.array([1.75 + 2.0**-23, -1.75], np.float32)
     got = measure(x, "mxint4", offset="float16", scale_rule="rceil")
     assert (got.beyond_max, got.at_max) == (0, 2)
@@ -294,7 +294,7 @@ def test_extreme_magnitudes_of_float64():
     rows, _ = naive(x, "mxfp4_e2m1", (4,))
     for name in COUNTS:
         assert getattr(got, name) == sum(row[name] for row in rows.values())
-    assert got.sum_x2 == math.inf  # documented: squares must stay within float64
+    assert got.sum_x2 == math.inf  # the documentation says that squares must be in the range of float64
 
 
 def test_element_policy_keeps_the_block():
@@ -343,7 +343,7 @@ def test_small_shapes(shape):
 def test_the_axis_of_a_scalar_is_refused():
     with pytest.raises(ValueError, match="'per' must be 'tensor' or 'block' for an array without axes"):
         measure(np.float32(1), "mxint8", per=0)
-    # Regression: True was taken for axis 1.
+    # Regression: axis=True was read as axis 1.
     with pytest.raises(TypeError, match="'per' must be 'tensor', 'block' or an axis, not True"):
         measure(np.ones((4, 64)), "mxint8", per=True)
 
@@ -357,7 +357,7 @@ def test_derived_figures():
     assert got.sqnr_db == pytest.approx(-20 * math.log10(got.normalized_rmse))
     assert got.bias == pytest.approx(error.mean())
     assert got.gain == pytest.approx(0.875 * x.sum(dtype=float) / np.dot(x.astype(float), x))
-    # Rounding without saturation gives 448.
+    # Rounding alone, without saturation, gives 448.
     assert (got.beyond_max_rate, got.max_code_rate, got.clamp_rate) == (1.0, 1.0, 0.0)
     assert measure(np.float32([0.97]), "mxfp8_e4m3").clamp_rate == 1.0
     assert measure(np.float32([0.5]), "mxfp8_e4m3").sqnr_db == math.inf
@@ -389,7 +389,7 @@ def test_memory_is_bounded_and_a_memory_map_stays_on_disk(tmp_path, monkeypatch)
     monkeypatch.setattr(statistics, "CHUNK", 1 << 13)
     mapped = np.load(path, mmap_mode="r")
     seen = []
-    measure(mapped[:128], "mxfp8_e4m3")  # compiled before memory is watched
+    measure(mapped[:128], "mxfp8_e4m3")  # compile first, before memory is measured
     tracemalloc.start()
     got = measure(mapped, "mxfp8_e4m3", progress=lambda done, total: seen.append((done, total)))
     peak = tracemalloc.get_traced_memory()[1]
@@ -402,8 +402,8 @@ def test_memory_is_bounded_and_a_memory_map_stays_on_disk(tmp_path, monkeypatch)
     assert got.mse == pytest.approx(whole.mse, rel=1e-12)
 
 
-#: claims.md M3 and M4: N(0, 1), block 32: element overflow in percent (floor, even), mean squared
-#: error by rule.
+#: Figures of claims M3 and M4 for N(0, 1) in blocks of 32: element overflow in percent (floor,
+#: even), and the mean squared error by rule.
 NORMAL = {
     "mxfp8_e4m3": ((0.8574, 0.5482), (0.00086, 0.00076, 0.00070, 0.00070)),
     "mxfp4_e2m1": ((2.3434, 0.6221), (0.01321, 0.01250, 0.02077, 0.01331)),

@@ -1,4 +1,4 @@
-"""Synthetic tensors have the distributions their docstrings state."""
+"""Tests that synthetic tensors have the distributions that their docstrings state."""
 
 from __future__ import annotations
 

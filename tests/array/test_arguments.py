@@ -1,4 +1,4 @@
-"""Tests of arguments that are arrays; test_errors has the messages."""
+"""Tests of arguments that are arrays; tests/test_errors.py checks the messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_results_do_not_lie_on_one_another():
     # Regression: an output array whose elements share memory was written to. numpy's own broadcast
     # arrays are read-only, but arrays of torch and `as_strided` are not.
     out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, 2), (0, 0))
-    with pytest.raises(ValueError, match=r"'out' must be an array with a place for each element, not 'one of strides"):
+    with pytest.raises(
+        ValueError, match=r"'out' must be an array with memory of its own for each element, not 'one of strides"
+    ):
         arguments.checked_out(out, (3, 2), out.dtype)
     for fine in (np.zeros((1, 3), np.float32)[:, ::-1], np.zeros((0, 3), np.float32), out[:1, :1]):
         assert arguments.checked_out(fine, fine.shape, out.dtype) is fine

@@ -1,4 +1,4 @@
-"""Tests that results are cached by the types and values of the arguments alone."""
+"""Tests that cached results depend on the types and values of the arguments alone."""
 
 from __future__ import annotations
 

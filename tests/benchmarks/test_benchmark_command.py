@@ -1,4 +1,4 @@
-"""Tests of the command, with made-up questions and one real one."""
+"""Tests of `python -m benchmarks` with made-up questions and a real one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _threads():
 class Asked:
     """Made-up questions that record the order in which they are asked.
 
-    `fault` is raised after the first measurement of question b.
+    Question b raises `fault` after its first measurement.
     """
 
     def __init__(self, monkeypatch):
@@ -74,7 +74,7 @@ def saved(folder, name="results.json"):
 
 def test_one_command_asks_prints_saves_and_writes_a_page(asked, tmp_path, capsys):
     assert command.main(["--out", str(tmp_path)]) == 0
-    assert asked.log == ["a", "b"]  # cuda only on request
+    assert asked.log == ["a", "b"]  # the question cuda runs on request only
     out, err = capsys.readouterr()
     assert "Question a?" in out
     assert "first   1.5 (1–2)" in out
@@ -357,7 +357,7 @@ def test_every_line_of_the_common_set_can_be_run():
 
 
 def test_nvfp4_is_measured_in_the_arithmetic_of_every_stack():
-    """Regression: four of seven stacks were not measured."""
+    """Check that NVFP4 is measured in the arithmetic of all seven stacks."""
     cases = [(case.row, case.column) for case in nvfp4._own(np.ones((2, 32), np.float32))]
     for stack in stacks.STACKS:
         assert [column for row, column in cases if row == f"arithmetic={stack!r}, out="] == [

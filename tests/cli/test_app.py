@@ -8,7 +8,7 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: The research commands that have examples in their help, and JSON output.
+#: The research commands whose help has examples, and which can write JSON.
 WITH_EXAMPLES = [("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")]
 
 
@@ -28,7 +28,7 @@ def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
     for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
-        # These have their own text, write a page, or are groups of commands.
+        # These commands have no option --json: they print text, write a page, or are groups.
         if call[0] not in ("emit", "vectors", "answer", "conformance", "lab"):
             assert "--json" in run(*call, "--help"), call
 
@@ -46,7 +46,7 @@ def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
 
 
 def test_an_empty_path_is_refused(run, tmp_path, monkeypatch):
-    """Regression: an unset shell variable, hence an empty path, meant the current folder."""
+    """Check that an empty path, as from an unset shell variable, raises an error."""
     monkeypatch.chdir(tmp_path)
     mxnum.interop.safetensors.save("model.safetensors", {"w": np.ones((2, 32), np.float32)})
     np.save("x.npy", np.ones(32, np.float32))

@@ -1,4 +1,4 @@
-"""Tests of right answers to a user's own cases."""
+"""Tests of ``mxnum answer``, which answers a user's own cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# acc
 
 
 def body(text):
-    """Return the lines that are no comments."""
+    """Return the lines that are not comments."""
     return [line for line in text.splitlines() if not line.startswith(b"#")]
 
 
@@ -65,7 +65,7 @@ def test_a_simulation_receives_each_answer_before_it_sends_the_next_case():
         ("", "'# operation: ...'"),
         ("7f 2222 7f 4312\n", "'# operation: ...'"),
         (HEAD + "7f 2222 7f 4312 40A00000\n", "cases.txt must hold 10 numbers"),
-        # This is left if the program before a pipe fails.
+        # Empty input, as after a program in a pipe that failed.
         (HEAD, "at least one case below the header"),
         (HEAD + "# cases: 2\n7f 2222 7f 4312\n", "There must be 2 cases, as the line '# cases: 2' says, not 1"),
         (HEAD + "7f 2222 7f 99999\n", "cases.txt must give 'b' as hexadecimal digits of 16 bits"),

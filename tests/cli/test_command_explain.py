@@ -73,7 +73,7 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
 
 
 def test_what_is_beyond_the_source_is_not_inf(run):
-    """Regression: a number beyond the source type was read as inf."""
+    """Check that a number beyond the range of the source type raises an error."""
     for typed, source in (("1e300", "float32"), ("-1e300", "float32"), ("1e400", "float64"), ("65520", "float16")):
         told = run("explain", "--source", source, "--", typed, status=2)
         assert f"must be numbers in the range of {source}, or inf, not '{typed}'." in told
@@ -91,7 +91,7 @@ def test_what_is_beyond_the_source_is_not_inf(run):
     ],
 )
 def test_what_is_below_the_source_is_not_zero(run, typed, source):
-    """Regression: a number too small for float64 was explained as 0."""
+    """Check that a number that is not 0, but too small for the source type, raises an error."""
     told = run("explain", "--source", source, "--", typed, status=2)
     assert f"must be numbers in the range of {source}, or 0, not '{typed}'." in told
 
@@ -105,7 +105,7 @@ def test_zeros_of_any_exponent_are_zero(run, typed):
     "typed", ["1.00000005960464477539062500001", "0x1.000001000000000000001p0", "0x10000010000000000.0001p-64"]
 )
 def test_numbers_are_rounded_once(run, typed):
-    """Regression: a number was rounded twice, first to float64, at a tie of float32."""
+    """Check that a decimal number is rounded once, to float32, and not first to float64."""
     assert run.json("explain", typed)["elements"][0]["bits"] == "0x3F800001"
     assert run.json("explain", "--", f"-{typed}")["elements"][0]["bits"] == "0xBF800001"
 
@@ -125,7 +125,7 @@ def test_what_reads_the_same_is_written_once(run):
 
 
 def test_neighbours_of_a_negative_number(run):
-    # Regression: "below 384" stood beside -384.
+    # Regression: the explanation of -384 said "below 384".
     printed = run("explain", "-3")
     rows = [line.split()[:2] for line in printed.splitlines() if line.startswith(("  above", "  below"))]
     assert rows == [["above", "-384"], ["below", "-416"]]
@@ -176,7 +176,7 @@ def test_scales_that_are_floats(run):
 
 
 def test_a_page(run, tmp_path):
-    """The page begins with what was typed; it never replaces a file by itself."""
+    """Check that the page shows the typed numbers, and is replaced only with --force."""
     path = tmp_path / "page.html"
     assert (
         run("explain", "0.3", "bits:FFC00001", "-f", "nvfp4", "--rounding", "sr", "--random", "3F", "--html", path)

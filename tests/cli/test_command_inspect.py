@@ -44,7 +44,7 @@ def test_scales_that_are_floats(run, tmp_path, monkeypatch):
         "blocks of a subnormal scale": 1, "blocks of the largest scale": 1,
     }  # fmt: skip
     assert {name: facts[name] for name in wanted} == wanted
-    # Also in pieces, the tensor scale is that of the whole array.
+    # An array in pieces also has the tensor scale of the whole array.
     monkeypatch.setattr(summary, "PIECE", 16)
     assert run.json("inspect", tmp_path / "x.npy", "-f", "nvfp4") == facts
     assert "blocks of scale code 0" not in run("inspect", tmp_path / "x.npy", "-f", "nvfp4", "--scale-rule", "rceil")

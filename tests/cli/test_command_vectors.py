@@ -19,7 +19,7 @@ def test_a_file_that_verifies(run, tmp_path):
 @pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("operation", ["encode", "quantize", "scale"])
 def test_every_source_type_has_cases(run, tmp_path, operation, source):
-    """Cases from 16-bit floats raised KeyError: no test wrote any."""
+    """Check that vectors can be written for every source type."""
     path = tmp_path / "cases.txt"
     run("vectors", operation, "-f", "mxfp4_e2m1", "--source", source, "-o", path)
     assert run.json("verify", path)["bugs"] == 0
@@ -91,7 +91,7 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
 
 
 def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
-    # Regression: existing files were overwritten unasked.
+    # Regression: existing files were overwritten without --force.
     path = tmp_path / "cases.txt"
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
     text = path.read_bytes()

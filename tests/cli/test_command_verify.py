@@ -17,7 +17,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 @pytest.fixture
 def answers(run, tmp_path):
-    """Return the path of right answers to the cases of an encoder."""
+    """Return the path of a file with right answers to the cases of an encoder."""
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     return path
@@ -73,13 +73,13 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
 
 
 def programs(language="c", page="check-a-program.md"):
-    """Return the programs in a language on a page of the documentation."""
+    """Return the programs in a language that a page of the documentation shows."""
     return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """The first program has the mistake that the page shows; the second is right."""
+    """Check that the page's first C program has the mistake shown there, and its second none."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -96,7 +96,7 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
 
 @pytest.fixture(params=[False, True], ids=["flushing", "mended"])
 def unit_is_mended(request, tmp_path):
-    """Write the unit of the documentation and its testbench to this folder."""
+    """Write the Verilog unit of the documentation and its testbench to the folder."""
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")
     unit, testbench, mended = programs("systemverilog", "check-rtl.md")

@@ -1,4 +1,4 @@
-"""NVFP4 quantizers in numpy: by the arithmetic of stacks, and with mistakes."""
+"""NVFP4 quantizers in numpy: with the arithmetic of stacks, and with mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX = np.finfo(F).max
 
 
 def e4m3(s):
-    """Round to E4M3, to nearest even and saturating; a NaN stays."""
+    """Round to E4M3, to nearest even and saturating; NaN becomes NaN."""
     return np.clip(s, F(-448), F(448)).astype(ml_dtypes.float8_e4m3fn)
 
 
@@ -54,7 +54,7 @@ def modelopt(x):
 
 
 def vllm(x, largest):
-    """Quantize as vLLM with the largest magnitude from the caller."""
+    """Quantize as vLLM does, with the largest magnitude from the caller."""
     S = F(1) if largest == 0 else (F(1) / largest) * F(2688)
 
     def reciprocal(a):
@@ -70,11 +70,11 @@ def vllm(x, largest):
 STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
 
 
-# Mistakes in the exact definition
+# The exact definition with mistakes
 
 
 def exact(x, scales=None, tensor_scale=None):
-    """Quantize exactly by numpy, so that nothing is compiled."""
+    """Quantize by the exact definition in numpy, which compiles nothing."""
     tensor = tensor_scale_of(x) if tensor_scale is None else np.array(tensor_scale, F)
     asked = by_numpy.Settings(scale_rule=FloatScaleRule.NEAREST)
     q = by_numpy.quantize(x, NVFP4, (1, 16), asked, scales, None, tensor)
@@ -88,7 +88,7 @@ def tensor_scale_of(x):
 def with_scales(x, found):
     """Return the codes and scales for given float32 scales.
 
-    A block with a NaN or an infinity has a NaN scale.
+    A block with NaN or infinity gets a NaN scale.
     """
     scales = np.where(np.isfinite(x).all(axis=1), e4m3(found).view(np.uint8), 0x7F).astype(np.uint8)
     return exact(x, scales=scales[:, None], tensor_scale=tensor_scale_of(x))
@@ -162,7 +162,7 @@ def element_divided_twice(x):
 
 SWAPPED = "the right codes with the two nibbles of each byte swapped"
 
-#: The mistakes, each with its field and the words that name it.
+#: The mistakes: for each kernel its wrong field and the report's words for the mistake.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
     divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),

@@ -1,4 +1,4 @@
-"""Tests of whole arrays: short blocks, other layouts, and kernels for whole arrays."""
+"""Tests of `check_arrays`: short blocks, memory layouts, and kernels with mistakes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ WRONG = [
     (lambda x: (quantize(x)[0], quantize(x)[1].T), r"\(5, 32\), .*must be of shape \(5, 1\), not \(1, 5\)"),
     (lambda x: (quantize(x)[0].T, quantize(x)[1]), r"must be of shape \(5, 32\) .*, not \(32, 5\)"),
     (lambda x: (quantize(x)[0].astype(float), quantize(x)[1]), "must be an array of integers or float4_e2m1fn"),
-    (lambda x: None, r"must give \(codes, scales\), not NoneType"),
+    (lambda x: None, r"must return \(codes, scales\), not NoneType"),
 ]
 
 
@@ -160,7 +160,7 @@ def test_dequantize():
     ],
 )
 def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
-    # The order of values must be named too, not only the order of codes.
+    # The report must name a wrong order of values, too, not only of codes.
     def values(packed, scales):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
@@ -230,7 +230,7 @@ def nvfp4(x, **options):
 
 
 def of_blocks_of_rows(x):
-    """Return a tensor scale for each row, though the format has one for the tensor."""
+    """Quantize with a tensor scale for each row, although the format has one for the tensor."""
     done = [nvfp4(row[None]) for row in x]
     return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
@@ -300,8 +300,8 @@ def test_what_float_scales_have_not():
 
 
 def test_a_short_block_is_shown_as_long_as_it_is():
-    # Regression: the report showed "x = [1 0 x31]" for one element, with the numbers that fill a
-    # short block.
+    # Regression: the report on a short block with one element also showed the padding: "x = [1 0
+    # x31]".
     def kernel(x):
         codes, scales = quantize(x)
         return codes ^ 1, scales
@@ -323,7 +323,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
-    """Values must be explained too, not only the order of codes."""
+    """Check that the report explains values at scales that are read in another order."""
 
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()

@@ -7,7 +7,7 @@ from mxnum.formats import FLOATS
 
 
 def test_the_same_words_everywhere():
-    """The numbers are written down, as a change would change every seed's vectors."""
+    """Check random numbers against literals, because another generator would change all vectors."""
     assert Generator(0).integers(0, 10**9, 3).tolist() == Generator(0).integers(0, 10**9, 3).tolist()
     assert Generator(1).integers(0, 10**9, 3).tolist() == FIRST
 

@@ -16,7 +16,7 @@ TASK = make_task("quantize", "mxfp4_e2m1")
 
 
 def test_what_was_answered_is_not_shared():
-    """A kernel may return the same array at each call, so answers must be copied."""
+    """Check that answers are copied, because a kernel may return the same array in each call."""
     task = make_task("encode", "mxfp4_e2m1")
     inputs = {name: column[:5] for name, column in next(cases(task)).items()}
     before = inputs["x"].copy()
@@ -90,5 +90,5 @@ def test_what_fits():
 def test_a_quantizer_gives_two_things():
     assert both([1, 2]) == (1, 2)
     for wrong in (None, (1, 2, 3), {"codes": 1, "scales": 2}, np.zeros((2, 4))):
-        with pytest.raises(TypeError, match=r"must give \(codes, scales\), not"):
+        with pytest.raises(TypeError, match=r"must return \(codes, scales\), not"):
             both(wrong)

@@ -40,7 +40,7 @@ def test_the_library_itself(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
 def test_dot_products_under_float_scales(fmt):
-    """One kernel of numpy is right; the other takes the first scale of a row for all blocks."""
+    """Check a right kernel, and one that uses the first scale of a row for all blocks."""
     blocks = mx.formats.get(fmt)
 
     def dot(a, a_scales, b, b_scales, of=slice(None)):
@@ -66,7 +66,7 @@ def test_stochastic():
 
 
 def test_the_classic_mistake_is_shrunk_to_the_number_below_a_power_of_two():
-    """A floating log2 gives 3 for 7.9999995."""
+    """Check that the smallest failing input of a float32 log2 is a number below a power of two."""
 
     def quantize(x):
         q = mx.quantize(x, "mxfp8_e4m3")
@@ -94,11 +94,13 @@ def test_ties_away_are_shrunk_to_a_tie():
     assert all(float(v).as_integer_ratio()[0] in (0, 1, -1, 3, 5, -3, -5) for v in x)
 
 
-def test_without_hypothesis_the_report_says_that_nothing_smaller_was_looked_for(monkeypatch):
-    # Regression: without hypothesis, the line was missing silently.
+def test_without_hypothesis_the_report_says_that_the_search_needs_it(monkeypatch):
+    # Regression: without hypothesis, the report silently had no line about the smallest input.
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(ConformanceError, match=r"that needs hypothesis \(pip install \"mxnum\[test\]\"\)"):
+    with pytest.raises(
+        ConformanceError, match=r"smallest failing input needs hypothesis \(pip install \"mxnum\[test\]\"\)"
+    ):
         check(lambda x: np.zeros(len(x), np.uint8), format="mxfp4_e2m1", operation="encode")
 
 
@@ -119,7 +121,7 @@ def test_choices_and_strictness():
         (lambda x: x[:3], r"must be of shape \(845, 32\), not \(3, 32\)"),
         (lambda x: (np.zeros((3, 32), np.uint8), np.zeros(845, np.uint8)), r"must be of shape \(845, 32\)"),
         (lambda x: (x, np.zeros(845, np.uint8)), "must be an array of integers or float4_e2m1fn, not 'float32'"),
-        (lambda x: (np.zeros(845), np.zeros((845, 32))), r"must give \(codes, scales\), not \(scales, codes\)\.$"),
+        (lambda x: (np.zeros(845), np.zeros((845, 32))), r"must return \(codes, scales\), not \(scales, codes\)\.$"),
     ],
 )
 def test_answers_of_the_wrong_shape(function, message):
@@ -133,19 +135,21 @@ def test_a_value_of_the_wrong_type():
 
 
 def test_why_the_smallest_input_is_missing(monkeypatch):
-    """Without hypothesis, or with a kernel that needs many cases, the report gives the reason."""
+    """Check that the report says why no smallest input was found."""
 
     def many_only(x):
         assert len(x) > 1000, "too few"
         return mx.encode(x, "e2m1", rounding="rna")
 
     with pytest.raises(
-        ConformanceError, match=r"not found: for fewer cases the function raised AssertionError.'too few"
+        ConformanceError, match=r"not found: given fewer cases at once, the function raised AssertionError.'too few"
     ):
         check(many_only, format="mxfp4_e2m1", operation="encode")
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
-    with pytest.raises(ConformanceError, match=r"that needs hypothesis \(pip install \"mxnum\[test\]\"\)\.$"):
+    with pytest.raises(
+        ConformanceError, match=r"smallest failing input needs hypothesis \(pip install \"mxnum\[test\]\"\)\.$"
+    ):
         check(ours("mxfp4_e2m1", rounding="rna"), format="mxfp4_e2m1")
 
 

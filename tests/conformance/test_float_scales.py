@@ -1,4 +1,4 @@
-"""Tests of kernels for float scales: cases, answers and verdicts, against reference and stacks."""
+"""Tests of checks of kernels with float scales: cases, right answers and verdicts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            # The largest number of the case is the largest of its tensor.
+            # The case has the largest number of its tensor.
             assert whole.tensor_scale == tensors[i]
 
 
@@ -110,7 +110,7 @@ def test_fields():
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4_e2m1", WIDE])
 def test_stand_ins_compare_as_exact_quotients_do(fmt):
-    """Stand-ins for quotients compare rightly with every element and midpoint, also near ties."""
+    """Check that rounded quotients compare with values and midpoints as exact quotients do."""
     task = make_task("quantize", fmt, source="float64")
     scales = {"nvfp4": 0x2D, "mxfp4_e2m1": 130, WIDE: 0x3FAAAAAB}[fmt]
     t = np.float32(1 / 3)
@@ -126,7 +126,7 @@ def test_stand_ins_compare_as_exact_quotients_do(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# A kernel by the arithmetic of a stack
+# A kernel in the arithmetic of a stack
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -161,7 +161,7 @@ def test_a_stack_with_a_mistake_is_none():
         check(kernel, format="nvfp4", shrink=False)
     report = caught.value.report
     assert report.stacks == ()
-    # The scales are still torchao's.
+    # Only the codes are wrong; the scales are those of torchao.
     assert [e.field for e in report.explanations] == ["scale"]
     assert "torchao's arithmetic" in report.explanations[0].names
 
@@ -169,7 +169,7 @@ def test_a_stack_with_a_mistake_is_none():
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """A hypothesis has the bits of `mxnum.stacks.quantize`, also in tensors of several sizes."""
+    """Check that the hypothesis of a stack has the bits of `mxnum.stacks.quantize`."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)
@@ -203,14 +203,14 @@ def test_which_stacks_are_asked():
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
     for other in ({"rounding": "rtz"}, {"source": "float64"}, {"overflow": "ieee"}):
         assert names("quantize", "nvfp4", **other) == []
-    # torchao does not accept float16 as a source, but values may be written in float16.
+    # torchao does not quantize float16 tensors, but can dequantize to float16.
     without = [name for name in stacks.STACKS if not name.startswith("torchao")]
     assert names("quantize", "nvfp4", source="float16") == names("scale", "nvfp4", source="float16") == without
     assert names("dequantize", "nvfp4", source="float16") == list(stacks.STACKS)
     assert names("encode", "nvfp4") == names("quantize", "mxfp4_e2m1") == names("quantize", WIDE) == []
 
 
-# Mistakes
+# Kernels with mistakes
 
 
 @pytest.mark.parametrize("kernel", kernels.MISTAKES)
@@ -226,7 +226,7 @@ def test_planted_mistakes_are_named(kernel):
 
 
 def test_the_exact_definition_conforms():
-    """The engine's loops conform; the expected answers share nothing with them but the dialect."""
+    """Check that the engine's compiled loops conform to the definition."""
 
     def engine(x, tensor_scale):
         q = mx.quantize(x, "nvfp4", tensor_scale=tensor_scale)
@@ -245,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """Dividing in float32 before rounding to E4M3 is the smallest mistake under float32 scales."""
+    """Check that a kernel that first divides in float32, the smallest mistake, is found."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -264,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_the_same_where_scales_of_zero_are_divided_by():
-    """The mistake is explained although a few extreme blocks are wrong in another way."""
+    """Check that a mistake is explained although a few extreme blocks are wrong in another way."""
 
     def kernel(x):
         with np.errstate(all="ignore"):
@@ -282,7 +282,7 @@ def test_the_same_where_scales_of_zero_are_divided_by():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Some case distinguishes each hypothesis from the right answers, in the shape of its field."""
+    """Check that each hypothesis differs from the right answers in some case, with their shape."""
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -296,7 +296,7 @@ def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
     assert set(same) <= {"m / L / t in float32", "m / (L t) in float32", "m / L in float32"}, same
 
 
-# Answers
+# Reading the answers of kernels
 
 
 def test_what_may_be_answered():
@@ -308,10 +308,10 @@ def test_what_may_be_answered():
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
-    # A NaN has no sign.
+    # A NaN scale has no sign, so both NaN codes are the same.
     assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    # A sign makes no valid code, so it stays visible.
+    # A scale with a sign bit is not a valid code, and must be judged as it is.
     assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
@@ -328,7 +328,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        # The kernel itself finds the same number.
+        # The kernel finds the same tensor scale itself.
         assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
@@ -367,7 +367,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """The scale of zeros, and blocks of NaN, are choices with these formats, too."""
+    """Check that the scale of zeros, and blocks of NaN, are choices for float scales, too."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -384,7 +384,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the answers, and the other task's where there is an infinity but no NaN."""
+    """Return the answers; blocks with infinity but no NaN get those of the other task."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
@@ -402,7 +402,7 @@ def check_all(task, change):
     return judged(task, lambda inputs: change(expected(task, inputs)))
 
 
-# Vectors
+# Vectors of cases
 
 
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
@@ -425,12 +425,12 @@ def test_vectors_go_out_and_come_back(fmt, operation):
     assert verify(io.BytesIO(b"".join(lines))).bugs == 1
 
 
-# Explanations
+# Explained steps
 
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """`explain_block` derives codes from its steps, and raises if kernel or reference disagree."""
+    """Check that the steps of `explain_block`, which raises otherwise, agree with the reference."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)
@@ -458,7 +458,10 @@ def test_the_reason_is_told():
         "and 352 (0x7B), at 1/2 - 4.69e-07 of the gap; nearest takes the nearer one: 320 (0x7A)."
     )
     assert "a tie, which goes to the even code: 320" in explain_scale(task, bits(2016), 1.0).sentence()
-    assert "is beyond the largest scale, which is taken: 448 (0x7E)" in explain_scale(task, bits(2689), 1.0).sentence()
+    assert (
+        "is beyond the largest scale, so the scale is the largest: 448 (0x7E)"
+        in explain_scale(task, bits(2689), 1.0).sentence()
+    )
     assert "= 448 is a scale; is the largest scale: 448" in explain_scale(task, bits(2688), 1.0).sentence()
     assert explain_scale(task, bits(0, 0), 1.0).sentence() == "no nonzero finite element: the scale is 0."
     assert "element 1 is inf, so the block is NaN: code 0x7F" in explain_scale(task, bits(1, np.inf), 1.0).rule

@@ -41,7 +41,7 @@ def pytest_run(path):
     ]
     root = str(PLUGIN.parents[1])
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
-    if numba.config.CACHE_DIR:  # use the loops that tests have compiled before
+    if numba.config.CACHE_DIR:  # reuse loops that other tests have compiled
         environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
     # An installed mxnum registers the plugin by itself.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -49,7 +49,7 @@ def pytest_run(path):
 
 
 def test_the_fixtures(tmp_path):
-    """Fixtures of right kernels pass; the fixture of a wrong kernel fails and gives the reason."""
+    """Check that a test of a right kernel passes, and that a wrong kernel fails with the reason."""
     path = tmp_path / "test_kernels.py"
     path.write_text(KERNELS)
     answer = pytest_run(path)

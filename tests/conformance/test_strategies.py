@@ -65,7 +65,7 @@ def differ(x, first, second):
 
 
 def test_what_matters_is_found_quickly():
-    """The traps of real implementations turn up within the default number of examples."""
+    """Check that strategies find typical mistakes within the default number of examples."""
     blocks = mxst.blocks("mxfp8_e4m3")
     quick = settings(max_examples=300, derandomize=True, deadline=None, database=None)
 

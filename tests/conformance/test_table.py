@@ -1,4 +1,4 @@
-"""Tests of the published table: the parts that can be run here must give the same."""
+"""Tests that the published table has the results of the libraries that are installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """Return the version and the text of the part of the page about a library."""
+    """Return a library's version on the page, and the text about the library."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library
@@ -54,4 +54,4 @@ def test_the_page_says_what_is_not_installed(monkeypatch):
     assert text.startswith("# Conformance of other libraries")
     assert "## ml_dtypes" in text
     monkeypatch.setattr(libraries, "version", lambda library: None)
-    assert "It was not installed where this page was made." in page_of(["torch"])
+    assert "This library was not installed on the machine that made this page." in page_of(["torch"])

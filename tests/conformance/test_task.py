@@ -10,7 +10,7 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Return those modes that decide the answers of an operation."""
+    """Return the modes on which the answers of an operation depend."""
     return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
 
 
@@ -59,7 +59,7 @@ def test_mistakes():
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_decides_nothing_is_refused(operation):
-    # Regression: such a mode was accepted silently outside the command `mxnum vectors`.
+    # Regression: outside the command `mxnum vectors`, a mode without effect was silently accepted.
     every = {
         "source": "float16", "rounding": "rtz", "scale_rule": "rceil", "overflow": "ieee", "nonfinite": "element",
         "accumulate": "exact", "dot_blocks": 2, "block": 16,

@@ -1,4 +1,4 @@
-"""Tests of callables that take and return tensors, without calling `.numpy()` themselves."""
+"""Tests of callables that take and return tensors and never call `.numpy()`."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_answers_may_be_too_large():
 
 
 def test_codes_may_be_one_number():
-    # The operands of dot products can be buses, too, not only answers.
+    # Operands of dot products can be buses (one number for all codes), too, not only answers.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
@@ -103,13 +103,13 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
     [
         (b"# rounding: rtz\n# rounding: rna\n3F800000 2\n", "have one line '# rounding: ...', not 'rtz' and 'rna'."),
         (b"# rounding = rtz\n3F800000 2\n", "must have a line '# rounding: rtz', not '# rounding = rtz'."),
-        (b"3F800000 2\n# rounding: rtz\n", "Line 7 must be a case or a comment, not '# rounding: rtz': one"),
+        (b"3F800000 2\n# rounding: rtz\n", "Line 7 must be a case or a comment, not '# rounding: rtz': the header"),
         (b"3F800000 2\n# rounding=rtz\n", "must have a line '# rounding: rtz', not '# rounding=rtz'."),
-        (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': one"),
+        (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': the"),
     ],
 )  # fmt: skip
 def test_what_a_header_states_counts_or_is_refused(lines, message):
-    # Regression: if a header was given twice, one was dropped silently.
+    # Regression: of two headers, one was silently ignored.
     with pytest.raises(ValueError, match=re.escape(message)):
         list(Reader(io.BytesIO(HEAD + lines)).chunks())
 

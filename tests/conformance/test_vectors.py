@@ -61,7 +61,7 @@ def test_truncated_answers_are_no_success():
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(Incomplete, match="at least one case"):
-        verify(io.BytesIO(b""))  # as if the program before a pipe is missing
+        verify(io.BytesIO(b""))  # empty input, as from a pipe without a program
     with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
@@ -69,7 +69,7 @@ def test_truncated_answers_are_no_success():
 
 
 def test_a_mistake_in_the_arguments_writes_nothing():
-    # Regression: the header came before the error.
+    # Regression: the header was written before the error was raised.
     out = io.BytesIO()
     with pytest.raises(ValueError, match="'count' must be left out at level 1"):
         write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
@@ -94,7 +94,7 @@ def test_answers_to_another_task_are_no_answers():
     ],
 )
 def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
-    # Regression: for 0, infinity or a negative number, there were "right" answers.
+    # Regression: a tensor scale of 0, infinity or below 0 had "right" answers.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
     head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
     for tensor in good:
@@ -119,7 +119,7 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_other_cases_than_those_that_were_given_are_no_success():
-    """Regression: the right answers to one easy case, repeated, were accepted."""
+    """Check that right answers to other cases than the given ones are not accepted."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
@@ -127,8 +127,8 @@ def test_other_cases_than_those_that_were_given_are_no_success():
         verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
     with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
-    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # in any order
-    # Another version of mxnum made these cases.
+    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # the answers may be in any order
+    # The header says that another version of mxnum made these cases.
     other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
 
@@ -148,7 +148,7 @@ def test_cases_of_level_2_are_made_anew_as_well():
 
 
 def test_a_code_that_does_not_fit_is_a_wrong_answer():
-    """Regression: the code of a callable was masked, and that of a file gave an error."""
+    """Check that a code that does not fit is a wrong answer, from a callable and from a file."""
     task = make_task("encode", "mxfp4_e2m1")
     text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
     report = verify(io.BytesIO(text))
@@ -169,7 +169,7 @@ def golden(head=OWN):
 
 
 def test_missing_answers_to_cases_of_ones_own_are_no_success():
-    # Regression: the cases were counted by their header alone, which may lack the number.
+    # Regression: the number of cases was read from the header, which may lack it.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
     assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")
@@ -183,7 +183,7 @@ def test_missing_answers_to_cases_of_ones_own_are_no_success():
     assert (report.cases, report.unchecked) == (4, "")
     with pytest.raises(Incomplete, match=r"last line must be '# cases: \.\.\.'"):
         verify(io.BytesIO(b"".join(lines[:-3])))
-    # In the first, two lines are missing; in the second, four come twice.
+    # The first stream lacks two lines; in the second, four lines occur twice.
     for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):
         with pytest.raises(Incomplete, match="as the line '# cases: 4' says, not for"):
             verify(io.BytesIO(b"".join(some)))
@@ -193,7 +193,7 @@ def test_a_number_of_cases_that_is_known_stands_in_the_header():
     lines = golden(OWN + b"# cases: 4\n")
     assert b"# cases: 4\n" in lines[:12]
     assert lines[-1] == b"40800000 6\n"
-    # Some programs write all comments first.
+    # Some programs write all comments before the answers.
     notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")
     assert verify(io.BytesIO(b"".join(notes_first))).unchecked == ""
 
@@ -218,11 +218,11 @@ def test_a_report_says_that_nothing_tells_how_many_answers_there_must_be():
 
 
 def test_cases_of_another_version_are_not_known():
-    # Regression: --strict accepted any other cases.
+    # Regression: --strict accepted answers to other cases.
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     lines = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in lines]
     whole = b"".join(lines)
-    assert "that the answers are to all of them is checked with --vectors alone" in verify(io.BytesIO(whole)).text()
+    assert "only with --vectors is it checked that all of them are answered" in verify(io.BytesIO(whole)).text()
     alone = b"".join(line.split()[-1] + b"\n" for line in lines if line[:1] != b"#")
     assert verify(io.BytesIO(alone), io.BytesIO(whole)).unchecked == ""
 
@@ -249,7 +249,7 @@ def test_line_ends_change_nothing(line_end):
 
 @pytest.mark.parametrize("digits", ["xx", "1X", "0x", "z", "0x1X", "Z4"])
 def test_unknown_bits_of_a_simulation_are_one_wrong_answer(digits):
-    # Regression: one X ended the report on all other answers.
+    # Regression: one answer with an X ended the verification with an error.
     task = make_task("encode", "mxfp8_e4m3")
     whole = vectors(task)
     text = whole.replace(b"\n3F800000 38\n", f"\n3F800000 {digits}\n".encode())
@@ -277,7 +277,7 @@ def test_unknown_bits_in_each_operation(operation, source):
     assert report.explanations == []
     assert "unknown bits (X or Z), want " in report.text()
     lines = [line if line[:1] == b"#" else b" ".join([*line.split()[:-outputs], *[b"X"] * outputs]) for line in lines]
-    # Every answer has unknown bits.
+    # In this stream every answer has unknown bits.
     assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40
 
 
@@ -285,7 +285,7 @@ def test_unknown_bits_do_not_hide_what_explains_the_other_answers():
     task = make_task("quantize", "mxfp4_e2m1:block=4")
     lines = vectors(replace(task, rounding=Rounding.RNA), level=2, count=300).replace(b": rna", b": rne").splitlines()
     words = lines[-1].split()
-    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # the codes as one number
+    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # an answer with all codes as one number
     report = verify(io.BytesIO(b"\n".join(lines)))
     assert report.unknown == 1
     assert "are, for the scales answered, what rounding rna gives" in report.text()

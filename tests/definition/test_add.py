@@ -1,4 +1,4 @@
-"""Tests of the sticky sum: rounding it once equals rounding the exact sum once."""
+"""Tests that rounding the sum with a sticky bit equals rounding the exact sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ patterns = st.one_of(
 
 @given(patterns, patterns, st.integers(-30, 30), st.sampled_from([r for r in Rounding if r != Rounding.SR]))
 def test_one_rounding_of_the_sum_is_correct_in_every_mode(a, b, distance, rounding):
-    # Bring half of the pairs to exponents where they interact.
+    # Give half of the pairs similar exponents, so that both numbers matter.
     if distance > 0 and (a >> 23) & 0xFF not in (0, 255):
         field = min(max(((a >> 23) & 0xFF) + distance - 15, 0), 254)
         b = (b & ~(0xFF << 23)) | (field << 23)
@@ -63,6 +63,6 @@ def test_infinities_and_nans():
 
 
 def test_cancellation_is_exact():
-    a, b = 0x3F800001, -0x40800000  # nextafter(1), -1
+    a, b = 0x3F800001, -0x40800000  # the float32 number after 1, and -1
     sign, exponent, significand, kind = add(*unpack(a), *unpack(b))
     assert (sign, exponent, significand, kind) == (0, -23, 1 << sum_width(WIDTH), FINITE)

@@ -1,4 +1,4 @@
-"""Tests of pieces, which cover the array and respect blocks, of block sums and random words."""
+"""Tests of pieces of arrays, which are whole blocks, of sums of blocks and random words."""
 
 from __future__ import annotations
 

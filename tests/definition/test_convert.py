@@ -1,4 +1,4 @@
-"""Tests of encode and decode against the oracle: all elements and modes, at every boundary."""
+"""Tests that encode and decode equal the oracle for all elements and modes, at all boundaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGETS = (*samples.ELEMENTS, "bfloat16", "float16")
 
 
 def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=None, sr_bits=30):
-    """Return the codes by the oracle."""
+    """Return the codes that the oracle gives."""
     values = samples.as_floats(FLOATS[source], bits)
     words = [None] * len(values) if words is None else words.tolist()
     options = {"rounding": rounding, "overflow": overflow, "scale": scale, "sr_bits": sr_bits}
@@ -30,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Return codes without the sign extension of bit patterns as wide as the word."""
+    """Return bit patterns as unsigned numbers; patterns as wide as the word are signed."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 
@@ -73,8 +73,8 @@ def test_random_conversions_match_the_oracle(data):
     x = data.draw(word, "x")
     scale = data.draw(st.integers(0, 255), "scale")
     if data.draw(st.booleans(), "near the range of the target"):
-        # Keep sign and mantissa, choose an exponent for which the result is neither all zero nor
-        # all overflow.
+        # Keep sign and mantissa, and choose exponents for which results are neither zero nor
+        # overflow.
         wanted = data.draw(st.integers(tgt.emin - tgt.mantissa_bits - 3, tgt.emax + 2), "exponent")
         field = wanted + scale - 127 + src.bias
         field = min(max(field, 0), (1 << src.exponent_bits) - 1)
@@ -109,13 +109,13 @@ def test_every_produced_code_survives_decode_and_encode(name):
     fmt = ELEMENTS[name]
     codes = np.arange(1 << fmt.bits)
     if fmt.integer:
-        codes = codes[codes != 1 << (fmt.bits - 1)]  # decodes, but is never produced
+        codes = codes[codes != 1 << (fmt.bits - 1)]  # this code is decoded, but encoders never produce it
     for target in FLOATS.values():
         for rounding in Rounding:
             values = make_decode(fmt, target)(codes, np.int64(127))
             back = make_encode(target, fmt, rounding, Overflow.IEEE)(values, np.int64(127), np.int64(5))
             magnitude_nan = np.array([v != v for v in fmt.values()])[codes]
-            # NaN loses sign and payload in a float array.
+            # A NaN may lose sign and payload in a float array.
             expected = np.where(magnitude_nan, fmt.nan_code or 0, codes)
             samples.assert_same(f"{name} via {target.name} {rounding}", codes, back, expected)
 
@@ -183,7 +183,7 @@ def test_a_scale_of_nan_gives_code_zero_and_nan():
     assert make_decode(ELEMENTS["e5m2"], FLOATS["float32"])(3, 255) == 0x7FC00000
 
 
-# The worked examples of the definition
+# The worked examples in the definition
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_nan_keeps_its_sign_in_elements_and_loses_it_in_floats():
 @pytest.mark.parametrize("sr_bits", [1, 2, 5, 8])
 @pytest.mark.parametrize("x", [0.6, 1.1, -1.9, 4.75, 2.0, 0.1, 1e-9])
 def test_stochastic_rounding_counts_match_the_fraction(sr_bits, x):
-    """For each gap, the number of random words that round away is floor(delta * 2**r)."""
+    """Check that floor(delta * 2**r) random words round away, for each position in a gap."""
     fmt = ELEMENTS["e2m1"]
     encode = make_encode(FLOATS["float64"], fmt, Rounding.SR, Overflow.SATURATE)
     align = make_align_random(sr_bits)

@@ -1,4 +1,4 @@
-"""Tests of asymmetric scaling against exact rationals."""
+"""Tests that asymmetric scaling equals exact rationals."""
 
 from __future__ import annotations
 

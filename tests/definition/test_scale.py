@@ -1,4 +1,4 @@
-"""Tests of shared scales against the oracle: every rule, element and source type."""
+"""Tests that shared scales equal the oracle's: every rule, element and source type."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests import samples
 
 
 def magnitudes(source, element):
-    """Return finite magnitudes of `source` near powers of two and thresholds, and random ones."""
+    """Return finite magnitudes of `source`: near powers of two and thresholds, and random."""
     src = FLOATS[source]
     rng = samples.generator("scale", source, element)
     m = src.mantissa_bits
     fields = np.arange(0, (1 << src.exponent_bits) - 1)
-    if fields.size > 300:  # float64: around the range of E8M0, and a sample of what clamps
+    if fields.size > 300:  # for float64: exponents in the range of E8M0, and a sample of exponents that clamp
         fields = np.concatenate([np.arange(1023 - 150, 1023 + 150), rng.choice(fields, 60), [0, 1, fields[-1]]])
     k = ELEMENTS[element].mantissa_bits + 1
     top = ELEMENTS[element].max_code & ((1 << (k - 1)) - 1)
@@ -58,7 +58,7 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
-    """A floating-point log2 gets 7,382 of these wrong."""
+    """Check the scale just below powers of two, where a float32 log2 is wrong for 7,382 inputs."""
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)
     for field in range(1, 255):
@@ -97,7 +97,7 @@ IDEMPOTENT = [
 def quantized_once_and_twice(source, element, rule, rounding, overflow, x, random):
     """Return the values of blocks along rows, and the values after quantizing them once more.
 
-    Both are bit patterns. The input has no NaN.
+    Both results are bit patterns. The input must not have NaN.
     """
     float_type, target = FLOATS[source], ELEMENTS[element]
     encode, decode = make_encode(float_type, target, rounding, overflow), make_decode(target, float_type)
@@ -113,11 +113,11 @@ def quantized_once_and_twice(source, element, rule, rounding, overflow, x, rando
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
 def test_quantizing_twice_is_quantizing_once(source):
-    """Quantizing twice is quantizing once, also for subnormal inputs.
+    """Check that quantizing twice is quantizing once for 16-bit types, subnormal numbers included.
 
-    The theorems (idempotent/...) cover the two wider types.
+    The theorems (idempotent/...) cover float32 and float64.
     """
-    # All roundings count: rounding to nearest alone would hide the exceptions.
+    # All roundings are tested, because rounding to nearest has fewer exceptions.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]
@@ -140,9 +140,9 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e4m3", "even", "rtz", "saturate", [250.0]),
         ("e4m3", "floor", "rne", "ieee", [500.0, 240.0, 100.0]),
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
-        # These go to 448, which is 7/4 * 256, so the scale doubles.
+        # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # to 8 and 1, then 1 to 0
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # first rounded to 8 and 1, then the 1 to 0
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

@@ -1,4 +1,4 @@
-"""Tests of unpacking: significands are normalized and have the format's meaning."""
+"""Tests that unpacked numbers are normalized and have the value of the code."""
 
 from __future__ import annotations
 

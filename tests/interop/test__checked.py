@@ -17,7 +17,7 @@ def test_arrays_of_numpy_are_taken_as_they_are():
 
 
 def test_what_is_on_a_gpu_is_not_copied_unasked():
-    # Regression: numpy tried to read the GPU array, with an error message of its own.
+    # Regression: numpy tried to read the GPU array and raised its own error.
     part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
     q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
@@ -28,7 +28,7 @@ def test_what_is_on_a_gpu_is_not_copied_unasked():
 
 
 def test_offsets_are_not_dropped_in_silence():
-    # Regression: offsets were dropped silently, so that the values changed.
+    # Regression: offsets were silently dropped, which changed the values.
     q = mx.quantize(np.linspace(5, 6, 32), "mxfp4_e2m1", offset="float16")
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
         with pytest.raises(ValueError, match="'q' must be without offsets, not <MXArray"):
@@ -47,12 +47,12 @@ def test_offsets_are_not_dropped_in_silence():
         ("e2m1:bias=2", views.to_views),
         ("e4m3:bias=8", views.to_views),
         ("e4m3:bias=8,scale=float32", fp8.to_fp8),
-        ("e4m3:bias=7", fp8.to_fp8),  # without a NaN
+        ("e4m3:bias=7", fp8.to_fp8),  # this element has no NaN
     ],
 )
 def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):
-    # Regression: elements were recognized by name alone, and these were written as twice their
-    # value.
+    # Regression: elements were recognized by name alone, so elements with another bias were written
+    # as twice their value.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)
     with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
         call(q)

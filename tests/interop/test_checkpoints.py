@@ -1,4 +1,4 @@
-"""Tests of checkpoints of several programs, also larger than memory."""
+"""Tests of checkpoints from several programs, also of checkpoints larger than memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def example(fmt, shape=(8, 64), **options):
     return mx.quantize(samples.generator("checkpoint", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
 
 
-#: A weight for each layout that can be written, and the name of the layout when it is read.
+#: A weight for each layout that can be written, and the layout's name when it is read.
 WRITTEN = {
     "nvfp4 compressed_tensors": ("compressed_tensors", lambda: example("nvfp4", arithmetic="compressed_tensors")),
     "nvfp4 modelopt": ("modelopt", lambda: example("nvfp4")),
@@ -72,7 +72,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    # JSON that is no table raises too, not only truncated JSON.
+    # JSON that is not a table raises an error, too, not only truncated JSON.
     for text, why in [
         ("{", "Expecting"),
         ("[]", "its content is a list, not a table"),
@@ -99,8 +99,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ('{"weight_map": []}', "weight_map is a list, not a table"),
         # Regression: files in other folders were read, and file names that are numbers gave other
         # errors.
-        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is no file of its folder"),
-        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is no file of its folder"),
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not a file of its folder"),
+        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not a file of its folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
         (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
     ]:
@@ -111,7 +111,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
         Checkpoint(tmp_path)
     (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
-    # The index with the usual name counts.
+    # Of several indices, the one with the usual name is read.
     with pytest.raises(ValueError, match=r"must hold 'c', as the index"):
         Checkpoint(tmp_path)
     (tmp_path / "model.safetensors.index.json").rename(tmp_path / "other.safetensors.index.json")
@@ -120,7 +120,7 @@ def test_a_folder_with_a_configuration(tmp_path):
 
 
 def test_an_index_leads_to_links_and_folders(tmp_path):
-    """In a cache, the index names a link to a file elsewhere."""
+    """Check that an index may name a link to a file elsewhere, as in a cache, or a subfolder."""
     q = example("mxfp4_e2m1")
     (tmp_path / "blobs").mkdir()
     safetensors.save(tmp_path / "blobs/1", to_tensors("w", q, "gpt_oss"))
@@ -149,7 +149,7 @@ def test_two_weights_of_one_name_are_refused(tmp_path):
 
 @pytest.mark.parametrize("layout", ["fp8", "nvfp4 modelopt"])
 def test_a_zero_point_that_is_not_zero_is_refused(tmp_path, layout):
-    """Regression: zero points were ignored, so that the values were wrong."""
+    """Check that a zero point other than zero raises an error."""
     kind, make = WRITTEN[layout]
     q, path = make(), tmp_path / "m.safetensors"
     tensors = to_tensors("w", q, kind)
@@ -173,8 +173,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
-    # Regression: the tile was used for weight_scale_inv alone, and 96 x 96 was read as 128 x 128
-    # under weight_scale.
+    # Regression: `block_shape` was used only for weight_scale_inv. For weight_scale, tiles of 96 x
+    # 96 were read as 128 x 128.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -220,7 +220,7 @@ def test_what_looks_alike_is_not_taken_for_it(tmp_path):
     assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
 
 
-#: A program that reads a tile of each weight of a checkpoint and prints the memory that this took.
+#: A program that reads a tile of each weight of a checkpoint, and prints how much memory it used.
 READ = """
 import resource, sys
 from mxnum.interop.checkpoints import Checkpoint
@@ -240,7 +240,7 @@ print(elements, peak() - before)
 
 
 def test_a_checkpoint_larger_than_memory(tmp_path):
-    """A sparse file twice as large as memory is read tile by tile; the system counts the pages."""
+    """Check that a sparse file twice as large as memory is read with little memory."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     shape, header, start = (1 << 15, 1 << 16), {}, 0
     count = 2 * memory // (1 << 31) + 1
@@ -265,7 +265,7 @@ def test_a_checkpoint_larger_than_memory(tmp_path):
     elements, more = map(int, done.stdout.split())
     assert elements == count << 31
     assert path.stat().st_size > 2 * memory
-    # The limit is the scales of each weight and the rows in which its tile lies.
+    # The limit covers the scales of each weight, and the rows that contain the tile.
     assert more < count * ((1 << 19) + 128 * shape[1]) + (32 << 20)
 
 
@@ -290,7 +290,7 @@ def test_mistakes(tmp_path):
 
 
 def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
-    """The safetensors library, and compressed-tensors' converter for ModelOpt, accept the files."""
+    """Check that safetensors and compressed-tensors' converter for ModelOpt read our files."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
     with warnings.catch_warnings():
@@ -316,7 +316,7 @@ def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
 
 
 def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
-    """Files of MXFP4 pass through compressed-tensors in both directions."""
+    """Check that compressed-tensors reads our MXFP4 files, and that we read its files."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
@@ -335,5 +335,5 @@ def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
     safetensors.save(tmp_path / "again.safetensors", {f"l.{name}": tensor for name, tensor in made.items()})
     again = Checkpoint(tmp_path / "again.safetensors").tensor("l.weight")
     assert np.array_equal(again.scales, q.scales)
-    assert np.array_equal(again.codes & 7, q.codes & 7)  # zeros lose their signs there
+    assert np.array_equal(again.codes & 7, q.codes & 7)  # zeros lose their signs in compressed-tensors
     assert np.array_equal(again.dequantize(), q.dequantize())

@@ -36,7 +36,7 @@ def test_random_words(da):
 
 
 def test_mistakes_raise_before_anything_is_computed(da):
-    # Each mistake must raise when the call is made, not when chunks are computed.
+    # A wrong argument must raise an error in the call, not when chunks are computed.
     lazy = da.zeros((4, 128), chunks=(2, 64), dtype=np.float32)
     words = np.zeros((4, 128), np.uint32)
     wrong = [
@@ -59,7 +59,7 @@ def test_mistakes_raise_before_anything_is_computed(da):
         ),
         (ValueError, r"'random_bits' must be of shape \(4, 128\)", lazy, {"rounding": "sr", "random_bits": words[:1]}),
         (ValueError, "'out' must be left out", lazy, {"out": words}),
-        # Regression: this keyword was ignored.
+        # Regression: `packed` was ignored.
         (ValueError, "'packed' must be left out", lazy, {"packed": True}),
         (TypeError, "unexpected keyword argument 'axes'", lazy, {"axes": 1}),
     ]
@@ -67,7 +67,7 @@ def test_mistakes_raise_before_anything_is_computed(da):
         for function in (mx_dask.quantize, mx_dask.fake_quantize):
             with pytest.raises(kind, match=message):
                 function(x, "mxfp4_e2m1", **options)
-    turned = da.from_array(words, chunks=(4, 32))  # in other chunks
+    turned = da.from_array(words, chunks=(4, 32))  # random words may have other chunks than the array
     got = mx_dask.quantize(lazy + 1, "mxfp4_e2m1", rounding="sr", random_bits=turned).compute()
     assert got.equals(mx.quantize(np.ones((4, 128), np.float32), "mxfp4_e2m1", rounding="sr", random_bits=words))
     swapped = mx_dask.fake_quantize(da.ones((2, 64), dtype=">f4"), "mxfp4_e2m1")

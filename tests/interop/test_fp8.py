@@ -1,4 +1,4 @@
-"""Tests of FP8 with float scales: against the formula, transformers and compressed-tensors."""
+"""Tests that FP8 with float scales agrees with the formula, transformers and compressed-tensors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stored(shape, blocks, dtype=np.float32):
 
 
 def plainly(weight, scales, tile):
-    """Return the values by the formula: each scale repeated over its tile, one float32 product."""
+    """Return element * scale in float32, with each scale repeated over its tile."""
     for axis, length in enumerate(tile):
         scales = np.repeat(scales, length, axis)
     return weight.astype(np.float32) * scales[: weight.shape[0], : weight.shape[1]].astype(np.float32)

@@ -42,7 +42,7 @@ def test_what_the_real_library_quantizes_we_read(gguf):
     blocks = gguf.quants.quantize(x, gguf.GGMLQuantizationType.MXFP4)
     theirs, ours = mx_gguf.from_gguf_blocks(blocks), mx.quantize(x, "mxfp4_e2m1")
     assert np.array_equal(theirs.scales, ours.scales)
-    # These agree except for -0, which gguf does not write.
+    # The codes may differ for -0, which gguf does not write, but the values are equal.
     assert np.array_equal(theirs.dequantize(), ours.dequantize())
 
 
@@ -64,13 +64,13 @@ GROUPS = ["Q8_0", "Q4_0"]
 
 
 def groups(kind):
-    """Return blocks with every finite scale and all integers; zero blocks are as in GGUF files."""
+    """Return blocks with every finite scale and random integers."""
     rng = samples.generator("gguf groups", kind)
     d = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
     blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
-    # Every quantized block holds -8: without it or zeros, nothing shows the sign of d.
+    # Every block gets an integer -8, since the sign of d is only known for blocks with -8 or zeros.
     if kind == "Q4_0":
         blocks[:, 2] &= 0xF0
     return blocks
@@ -119,13 +119,13 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     q = mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     want = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4)
     assert q.shape == want.shape == (200, 128)
-    assert np.array_equal(q.dequantize(), want)  # its zeros have no sign
+    assert np.array_equal(q.dequantize(), want)  # zeros are compared without their sign
     assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="NVFP4"), blocks)
     x = rng.standard_normal((4, 128)).astype(np.float32)
     made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
-    scales[0, 0, 0] = 0x7F  # gguf reads this scale as zero
+    scales[0, 0, 0] = 0x7F  # gguf reads this NaN scale as zero
     with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
@@ -139,7 +139,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
 
 @pytest.mark.parametrize("kind", mx_gguf.KINDS)
 def test_no_rows(kind):
-    # Regression: an array without elements raised an error of numpy, which cannot guess a length.
+    # Regression: an array without elements raised numpy's error that it cannot infer a length.
     fmt, elements, size = mx_gguf.KINDS[kind]
     q = mx.quantize(np.zeros((0, 2 * elements), np.float32), fmt)
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -148,12 +148,13 @@ def test_no_rows(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # d, the integers, and d and the integers as they are written, since d and -d can mean the same.
+    # Cases: d and integers as they are read, and d and integers as they are written, since d and -d
+    # can give the same values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
         (-two, [0, 1], (-two, [0, 1])),
-        (-two, [1, -3], (two, [-1, 3])),  # nothing shows the sign of d
+        (-two, [1, -3], (two, [-1, 3])),  # both signs of d give the same values
         (np.float16(-0.0), [0, 0], (np.float16(-0.0), [0, 0])),
         (np.float16(0.0), [0, 5], (np.float16(0.0), [0, 5])),
     ]:
@@ -208,8 +209,8 @@ def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, elem
 
 @pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("MXFP4", "e2m1")])
 def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
-    # Regression: the bytes of d were read in little-endian order, since the reader does not swap
-    # them.
+    # Regression: in big-endian files, d was read as little-endian, since the gguf reader does not
+    # swap its bytes.
     scale = "" if kind == "MXFP4" else ",scale=float16"
     q = mx.quantize(samples.generator("big").standard_normal((2, 6, 64)), f"{fmt}:block=32{scale}")
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -279,8 +280,8 @@ def path(gguf, tmp_path):
     return tmp_path / "m.gguf"
 
 
-#: A program that runs in a process of its own, because a reader that never stops must not block the
-#: tests.
+#: A program that reads files in a process of its own, since a reader that hangs must not block
+#: the tests.
 READ = """
 import sys
 from mxnum.interop import gguf
@@ -296,16 +297,16 @@ for path in sys.argv[2:]:
 
 
 def test_damaged_files_say_so(path, tmp_path):
-    # Beyond the end of a damaged file, the reader of gguf finds empty arrays and continues.
+    # Beyond the end of a damaged file, gguf's reader would read empty arrays.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # The position of the length of the array of texts, after two types.
+    # The position of the length of an array of texts, which follows two types.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
         "tensors": whole[:8] + (1 << 60).to_bytes(8, "little") + whole[16:],
         "fields": whole[:16] + (1 << 60).to_bytes(8, "little") + whole[24:],
         "length": whole[:start] + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
-        # An array of 2**60 bytes, which the reader reads one by one.
+        # An array of 2**60 bytes, which gguf's reader reads byte by byte.
         "bytes": whole[: start - 4] + bytes(4) + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
         "text": whole[: start + 8] + (1 << 63).to_bytes(8, "little") + whole[start + 16 :],
     }  # fmt: skip
@@ -317,11 +318,11 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # The change may be harmless, so the file may be readable.
+        # A random change may be harmless, so the file may be readable.
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
-    other = "Argument 'name' must be one of "  # the change may have hit the name
+    other = "Argument 'name' must be one of "  # the change may be in the tensor's name
     arguments = [sys.executable, "-c", READ, other, *(str(tmp_path / name) for name in damaged)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -350,7 +351,7 @@ def test_mistakes():
 
 
 def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
-    """The d of a block is a 64th of its scale, which float16 holds only if no bit is lost."""
+    """Check every scale of Q8_0: d, a 64th of it, is written exactly or raises an error."""
     patterns = np.arange(1, 0x7C00, dtype=np.uint16)
     scales = patterns.view(np.float16)
     d = (scales.astype(np.float64) / 64).astype(np.float16)

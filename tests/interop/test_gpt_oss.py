@@ -11,7 +11,7 @@ from tests import samples
 
 
 def read_as_published(blocks, scales):
-    """Decode as the published gpt-oss code: low nibbles at even indices, high ones at odd."""
+    """Decode as gpt-oss does: low nibbles have even indices, high nibbles odd indices."""
     table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
     values = np.empty((*blocks.shape[:-1], 32))
     values[..., 0::2] = table[blocks & 15]
@@ -36,7 +36,7 @@ def test_values_are_those_that_transformers_reads():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # hides the warnings of its imports
+        warnings.simplefilter("ignore")  # transformers warns when it is imported
         from transformers.integrations.mxfp4 import convert_moe_packed_tensors
     rng = samples.generator("transformers")
     blocks = rng.integers(0, 256, (3, 5, 2, 16), np.uint8)
@@ -62,7 +62,7 @@ def test_a_checkpoint_file(tmp_path, joint):
 
 
 def test_checkpoints_that_lack_something(tmp_path):
-    # Each checkpoint lacks a part, or has a wrong one, or lacks the name.
+    # Each of these checkpoints lacks a part or the name, or has a wrong part.
     path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}

@@ -30,7 +30,7 @@ def evaluated(onnx, operator, inputs, scales, result, **attributes):
 
 
 def known(onnx, fmt):
-    """Return the format; skip the test if the installed onnx has no type for it."""
+    """Return the format, or skip the test if the installed onnx has no type for it."""
     if not hasattr(onnx.TensorProto, mx_onnx.TYPES[mx.formats.get(fmt).element.name]):
         pytest.skip(f"onnx {onnx.__version__} has no type for {fmt}")
     return fmt
@@ -64,7 +64,7 @@ def test_dequantize_linear_gives_the_same_values(onnx, fmt):
 
 @pytest.mark.parametrize("fmt", [name for name in FORMATS if name != "mxint8"])
 def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(onnx, fmt):
-    """The cases of conformance level 1 include both ends of the scales and float32 subnormals."""
+    """Check QuantizeLinear's codes on conformance level 1, with extreme scales and subnormals."""
     task = make_task("quantize", known(onnx, fmt))
     told = 0
     for inputs in cases(task):
@@ -73,7 +73,7 @@ def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(
         elements, scales = mx_onnx.to_onnx(q, "x")
         with np.errstate(all="ignore"):
             got = evaluated(onnx, "QuantizeLinear", x, scales, elements.data_type, block_size=32).view(np.uint8)
-        # Codes in a NaN block are free: here they are 0, in ONNX NaN.
+        # Codes of a NaN block have no meaning: they are 0 in mxnum, and NaN in ONNX.
         usual = q.scales[:, 0] != 0xFF
         assert np.array_equal(got[usual], q.codes[usual])
         told += int(usual.sum())
@@ -94,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_int8_is_six_powers_of_two_apart(onnx):
-    """MXINT8 is n * 2**-6: with the scales of `to_onnx`, ONNX gives the same integers, and -128."""
+    """Check that ONNX gives the integers of MXINT8 with the scales of `to_onnx`, and also -128."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")
@@ -107,7 +107,7 @@ def test_what_would_be_read_as_something_else_is_refused(onnx):
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
-    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # these have a known name and other values
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # these elements have the name e4m3 but other values
         with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
             mx_onnx.from_onnx(elements, scales, format=fmt)
         with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):
@@ -167,7 +167,7 @@ def test_mistakes(onnx, monkeypatch):
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8", "e4m3:block=32,scale=float32"])
 def test_tiles_raise(onnx, fmt):
-    """Regression: tiles were written, which DequantizeLinear cannot read."""
+    """Check that tiles, which DequantizeLinear cannot read, raise an error."""
     x = samples.generator("onnx tiles").standard_normal((4, 4)).astype(np.float32)
     for blocks in ((2, 2), (4, 4)):
         with pytest.raises(ValueError, match=rf"in blocks along one axis.* not \({blocks[0]}, {blocks[1]}\)"):

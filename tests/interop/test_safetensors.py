@@ -55,7 +55,7 @@ def test_user_made_formats_and_offsets(tmp_path):
 
 @pytest.mark.parametrize("element", ["e4m3:bias=8", "e2m1:bias=2", "canonical"])
 def test_elements_of_a_known_name_are_bytes_and_what_they_were(tmp_path, element):
-    # Regression: an element with another bias was typed F8_E4M3, and canonical_nan came back as
+    # Regression: an element with another bias was stored as F8_E4M3, and canonical_nan was read as
     # False.
     own = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     q = mx.quantize(np.ones((2, 64)), mx.MXFormat(own) if element == "canonical" else element)
@@ -134,10 +134,10 @@ def entry(dtype, shape, begin, end):
 
 
 F32 = {"x": entry("F32", [2], 0, 8)}
-#: Crafted files, each with its error; the files of other tests are truncated at most.
+#: Damaged files and the error of each; other tests only truncate files.
 CRAFTED = [
     (file_of(b"[" * 100_000), "its header is nested too deeply"),
-    # Python 3.14 can nest deeper.
+    # Python 3.14 can read deeper nesting.
     (file_of(b'{"x":' * 50_000), "its header is (nested too deeply|not JSON)"),
     (file_of(json.dumps(F32).encode("utf-16"), bytes(8)), "its header is not JSON"),
     (file_of(b'{"x":' + json.dumps(F32["x"]).encode() + b',"x":' + json.dumps(F32["x"]).encode() + b"}", bytes(8)),
@@ -155,11 +155,11 @@ CRAFTED = [
     (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot have an array of the shape of 'x'"),
     (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot have an array of the shape of 'x'"),
     (file_of({"x": entry("F4", [4], 0, 3)}, bytes(3)), "shape of 'x' does not fit"),
-    (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not where others end, at 8"),
+    (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not at 8, where"),
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
-    (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not where others end, at 0"),
+    (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
     (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
-    # The safetensors library raises for these files, and so must this reader.
+    # The safetensors library raises an error for these files, and so must ours.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),
@@ -187,7 +187,7 @@ def test_crafted_files_say_so(tmp_path, content, message):
 
 
 def test_no_header_gives_another_error(tmp_path):
-    """Damage headers: change bytes, and replace values by values of other types."""
+    """Check that damaged headers raise no other error: changed bytes, and values of other types."""
     path, rng = tmp_path / "x.safetensors", np.random.default_rng(19)
     safetensors.save(path, {"w": example("mxfp4_e2m1"), "v": example("mxfp8_e4m3"), "b": np.zeros(3)}, {"k": "v"})
     whole = path.read_bytes()
@@ -196,7 +196,7 @@ def test_no_header_gives_another_error(tmp_path):
     odd = [None, True, -1, 1 << 64, 2.5, "", "F32", [], [0], {}, "[" * 5000, [[]], "\ud800", float("nan"), 1e400]
 
     def replaced(value):
-        """Return a copy in which one value is replaced by an odd one."""
+        """Return a copy in which one value is replaced by a value of another type."""
         if rng.random() < 0.3 or not value or not isinstance(value, dict | list):
             return odd[rng.integers(len(odd))]
         key = list(value)[rng.integers(len(value))] if isinstance(value, dict) else int(rng.integers(len(value)))
@@ -229,7 +229,7 @@ def test_no_header_gives_another_error(tmp_path):
 
 
 def test_byte_orders_are_the_one_of_the_format(tmp_path):
-    # Regression: big-endian arrays were stored in their own byte order.
+    # Regression: big-endian arrays were stored as big-endian.
     official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
     strided = {
@@ -277,7 +277,7 @@ def test_tensors_of_torch_are_loaded(tmp_path):
 
 
 def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
-    # Each of these files would lose a tensor, or could not be read.
+    # Each of these calls would write a file that lacks a tensor or cannot be read.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
     wrong = [
         ({"w": q, "w.scales": x}, None, "not have a tensor named 'w.scales', the name of a part of an MX array"),
@@ -302,7 +302,7 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
     assert list(tmp_path.iterdir()) == []
     safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
     file = safetensors.File(tmp_path / "x")
-    # The metadata of the file itself is no clash.
+    # Metadata that describe an MX array of the file itself may be passed again.
     safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)
     assert safetensors.File(tmp_path / "x").metadata == file.metadata
 

@@ -20,7 +20,7 @@ def test_each_byte_where_the_formula_puts_it(shape):
         r, c = row % 128, column % 4
         assert flat[tile * 512 + (r % 32) * 16 + (r // 32) * 4 + c] == code
     assert np.array_equal(unswizzle_scales(flat, shape), scales)
-    assert flat.sum(dtype=np.int64) == scales.sum(dtype=np.int64)  # padding is 0
+    assert flat.sum(dtype=np.int64) == scales.sum(dtype=np.int64)  # padding has code 0
 
 
 @pytest.mark.parametrize("shape", [(128, 4), (130, 5), (300, 17)])
@@ -32,7 +32,7 @@ def test_torchao_has_the_same_order(shape):
 
 
 def test_scales_in_the_types_that_others_have_for_them():
-    # Regression: the results of the library's own converters raised an error.
+    # Regression: scales in the types that our converters return raised an error.
     scales = np.arange(20, dtype=np.uint8).reshape(4, 5)
     expected = swizzle_scales(scales)
     ml_dtypes = pytest.importorskip("ml_dtypes")

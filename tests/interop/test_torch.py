@@ -80,7 +80,7 @@ INTEGERS = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uin
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_stochastic_words_are_integers_by_value(torch, name):
-    # Regression: the bytes of words were reinterpreted unless words had 32 bits.
+    # Regression: integers of other than 32 bits were reinterpreted, not converted by value.
     x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     dtype = getattr(torch, name)
     most = min(torch.iinfo(dtype).max, (1 << 32) - 1)
@@ -143,7 +143,7 @@ def test_a_gradient_is_not_cut_off(torch):
 
 
 def test_what_would_be_read_as_something_else_is_refused(torch):
-    # Regression: bytes of other types were taken for codes and scales.
+    # Regression: tensors of other 8-bit types were read as codes and scales.
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp8_e4m3")
     tensors = mx_torch.to_torch(q)
     for elements in (torch.ones(2, 16), tensors.elements.view(torch.float8_e5m2), torch.ones(2, 64, dtype=torch.int8)):

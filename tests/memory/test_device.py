@@ -1,4 +1,4 @@
-"""Tests of descriptions of GPU arrays, without a GPU: stand-ins have memory that nobody reads."""
+"""Tests of descriptions of GPU arrays without a GPU; fake arrays have memory that is never read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mxnum.memory.device import DeviceArray, contiguous_strides, described, on_d
 
 
 def away(x: np.ndarray, **changes: object) -> types.SimpleNamespace:
-    """Return an object with an array interface and nothing else."""
+    """Return an object that has only a CUDA array interface."""
     return types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3, **changes})
 
 
@@ -85,7 +85,7 @@ def test_arrays_of_one_call_live_together():
 
 
 class Tensor:
-    """A stand-in for torch.Tensor."""
+    """A fake torch.Tensor on a GPU."""
 
     requires_grad = False
     is_cuda = True
@@ -129,7 +129,7 @@ def torch(monkeypatch):
 def test_tensors_of_torch_need_no_interface(torch, name):
     x = described("x", Tensor(name))
     assert (x.library, x.dtype.name, x.shape, x.strides, x.pointer) == ("torch", name, (2, 12), (12, 1), 4096)
-    assert (x.stream, x.gpu) == (1, 1)  # torch's default stream is the default stream
+    assert (x.stream, x.gpu) == (1, 1)  # torch's default stream (handle 0) has the number 1 in the CUDA array interface
     torch.cuda_stream = 0xABC
     assert described("x", Tensor(name)).stream == 0xABC
 
@@ -142,12 +142,12 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
     tensor.requires_grad = True
     with pytest.raises(TypeError, match="'x' must not require a gradient"):
         described("x", tensor)
-    torch.recording = False  # within torch.no_grad()
+    torch.recording = False  # as within torch.no_grad()
     assert described("x", tensor).pointer == 4096
 
 
 def test_memory_that_does_not_hold_the_numbers_is_refused(torch):
-    # Regression: a negated view was described by its pointer, to numbers of the other sign.
+    # Regression: a negated view was accepted, although its memory has numbers of the other sign.
     for change, message in (({"is_negated": True}, "stored with its sign"), ({"layout": "sparse"}, "dense")):
         tensor = Tensor("float32")
         vars(tensor).update(change)

@@ -1,4 +1,4 @@
-"""Tests of tensors of torch on the CPU: the bits are numpy's, and results are tensors."""
+"""Tests that functions on CPU tensors of torch return tensors with the bits of numpy arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def same_mx(made, usual):
     same(made.dequantize("bfloat16"), usual.dequantize("bfloat16"))
 
 
-# The functions of `mxnum` themselves take and return tensors, not only `interop.torch`.
+# Not only the functions of `interop.torch`, but those of `mxnum`, too, take and return tensors.
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_tensors_give_tensors_of_the_same_bits(dtype):
     tensor, array = both("bits", dtype=dtype)
@@ -269,7 +269,7 @@ def test_subclasses_that_are_ordinary_memory():
 
 
 def test_memory_that_was_read_may_still_be_resized():
-    # Regression: torch could not resize the memory any more. Sharded training frees the memory of
+    # Regression: torch could no longer resize the memory, as sharded training does to free
     # parameters between layers.
     tensor = torch.ones(4, 32)
     mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)

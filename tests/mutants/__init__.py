@@ -1,1 +1,1 @@
-"""Mistakes planted by hand, and a tool that shows which tests find them."""
+"""Mistakes that are planted in the code, and a tool that shows which tests find them."""

@@ -1,12 +1,12 @@
-"""``python -m tests.mutants``: plant each mistake in a copy of the repository and run its tests.
+"""``python -m tests.mutants``: plant mistakes in a copy of the repository, and run the tests.
 
-With ``--record`` the outcome of each mistake is written to ``fates.json`` beside this file as soon
-as it is known, with a hash of the mistake, of the file that it is planted in and of the tests that
-should notice it. ``--stale`` selects the mistakes without a record of the present code.
+With ``--record`` the outcome of each mistake is written to ``fates.json`` as soon as it is known,
+with a hash of the mistake, of the file in which it is planted, and of the tests that should notice
+it. ``--stale`` selects the mistakes that have no record for the current code.
 
-With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. Each
-meets the tests that call the function that it is in, the most specific ones first. ``--calls
-FOLDER`` keeps the record of who calls what, which takes a run of all tests to make.
+With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. For
+each mistake the tests run that call the changed function, the most specific tests first. Which test
+calls which function is recorded by a run of all tests; ``--calls FOLDER`` keeps that record.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -42,7 +42,8 @@ COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pypr
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
 
 
-#: Seconds after which the tests of one mistake count as failed: it may loop for ever.
+#: Seconds after which the tests of a mistake count as failed, since the mistake may cause an
+#: endless loop.
 LIMIT = 900
 
 
@@ -51,13 +52,13 @@ class Fate:
     """The outcome for one mutant."""
 
     killed: bool
-    #: The test that failed first, or the error that occurred instead.
+    #: The first test that failed, or the error that occurred instead.
     by: str
     seconds: float
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """Copy what the tests need, and nothing that was compiled before."""
+    """Copy the files that tests need, without compiled code."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -68,7 +69,7 @@ def copy_of_repository(folder: Path) -> Path:
 
 
 def changed(text: str, mutant: Mutant) -> str:
-    """Return the text of a file with the mistake in it."""
+    """Return the text of a file with the mistake planted."""
     count = text.count(mutant.old)
     if count != 1 or mutant.old == mutant.new:
         raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, and has to occur once")
@@ -100,7 +101,7 @@ def run_tests(
 
 
 def fate_of(mutant: Mutant, folder: Path) -> Fate:
-    """Plant a mutant, run the tests that should notice it, and remove it again."""
+    """Plant a mutant, run the tests that should notice it, and restore the file."""
     path, started = folder / mutant.file, time.monotonic()
     text = path.read_text()
     path.write_text(changed(text, mutant))
@@ -114,7 +115,7 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
     """Return the mutants that match the patterns, in the order of the patterns.
 
-    A pattern is a glob for the name or the file, or a part of either.
+    A pattern is a glob for, or a part of, the mutant's name or file.
     """
     found = {
         mutant.name: mutant
@@ -140,7 +141,7 @@ def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
 
 
 def is_fresh(mutant: Mutant) -> bool:
-    """Return True if the record is about the present code and tests."""
+    """Return True if the record is about the current code and tests."""
     return read().get(mutant.name, {}).get("code") == code_hash(mutant)
 
 
@@ -163,7 +164,7 @@ def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
 def tests_of(mutants: Iterable[Mutant]) -> list[str]:
     """Return all tests that should notice one of the mutants.
 
-    A test is left out if its whole file is in the list.
+    A test is left out if the list has the whole test file.
     """
     named = sorted({test for mutant in mutants for test in mutant.killed_by})
     files = {test for test in named if "::" not in test}
@@ -171,7 +172,7 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
 
 
 def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
-    """Plant mistakes drawn at random, print what becomes of each, and return the exit status."""
+    """Plant mistakes drawn at random, print the outcome of each, and return the exit status."""
     survived, started = [], time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder = copy_of_repository(Path(temporary))
@@ -200,7 +201,7 @@ def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant the mutants one after the other; return the exit status."""
+    """Plant the chosen mutants one after the other, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
         "--only", metavar="PATTERN", action="append", help="mutants whose name or file matches or contains this (again)"

@@ -1,7 +1,7 @@
 """A pytest plugin that records which functions of the library each test calls.
 
-``python -m pytest -p tests.mutants.calls --calls FOLDER`` writes one file for each process. What a
-fixture calls before the first test of a file counts for every test of that file.
+``python -m pytest -p tests.mutants.calls --calls FOLDER`` writes a file for each process. Functions
+that a fixture calls before the first test of a file count as called by every test of that file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 LIBRARY = str(Path(__file__).parents[2] / "mxnum")
 
-#: For each test the functions that it calls, as "file:line" of the first line of the function.
+#: For each test the functions that it calls, each as "file:line" of its first line.
 Calls = dict[str, set[str]]
 
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Recorder:
-    """Records the code objects that are called in each phase of each test."""
+    """A pytest plugin that records the code objects called in each phase of each test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._current = folder, set[CodeType]()
@@ -73,7 +73,7 @@ class Recorder:
 
 
 def read(folder: Path) -> Calls:
-    """Return what the processes of a run recorded, for tests only."""
+    """Return the calls that the processes of a run recorded for tests."""
     merged: Calls = defaultdict(set)
     for path in folder.glob("*.json"):
         for name, called in json.loads(path.read_text()).items():

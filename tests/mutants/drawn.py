@@ -1,7 +1,7 @@
 """Mistakes drawn at random from the syntax trees of the library.
 
-A mistake changes a comparison, a whole number by one, an axis, `and` or `or`, the order of two
-arguments, or drops a statement. Text of errors, annotations and docstrings stay as they are.
+A mistake changes a comparison, an integer by one, an axis, `and` or `or`, or the order of two
+arguments, or it deletes a statement. Error messages, annotations and docstrings are not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.mutants.calls import Calls
 
-#: What mistakes are drawn from.
+#: The folders and files of the library in which mistakes are made.
 ROOMS = ("engine", "array", "ops.py", "torch", "interop", "conformance", "analysis", "lab/studies/statistics.py")
 #: The tests that may notice these mistakes.
 RECORDED = (
@@ -38,7 +38,7 @@ _SKIPPED = (ast.Raise, ast.JoinedStr, ast.Assert, ast.arg)
 
 @dataclass(frozen=True)
 class Drawn:
-    """One mistake: the characters `start` to `end` of a file become `new`."""
+    """A mistake: the characters `start` to `end` of a file are replaced by `new`."""
 
     #: The path relative to the root of the repository.
     file: str
@@ -47,23 +47,23 @@ class Drawn:
     end: int
     new: str
     kind: str
-    #: The first lines of the functions around the place, the innermost first.
+    #: The first lines of the functions around the change, the innermost first.
     functions: tuple[int, ...]
 
     def changed(self, text: str) -> str:
-        """Return the text of the file with the mistake in it."""
+        """Return the text of the file with the mistake planted."""
         return text[: self.start] + self.new + text[self.end :]
 
     def shown(self, text: str) -> str:
-        """Return the mistake in one line."""
+        """Return a description of the mistake in one line."""
         old = " ".join(text[self.start : self.end].split())
         return f"{self.file}:{self.line} [{self.kind}] {old} -> {self.new}"
 
     def tests(self, calls: Calls) -> list[str]:
-        """Return the tests that call the function around the place, the most specific first.
+        """Return the tests that call the changed function, the most specific first.
 
-        Compiled functions are not seen to be called: for them those tests count that call anything
-        in the same file.
+        Calls of compiled functions are not recorded. For these, return the tests that call any
+        function of the same file.
         """
         name = self.file.removeprefix("mxnum")
         for wanted in ([f"{name}:{line}" for line in self.functions], None):
@@ -79,10 +79,10 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` mistakes drawn with a seed: a kind, and then one of that kind.
+    """Return `count` random mistakes: each draws a kind, and then a mistake of that kind.
 
-    Constants and arguments are many times as frequent as the other kinds. Kernels for GPUs are left
-    out, since their tests need a GPU or run in a simulator.
+    Kinds are drawn first because constants and arguments are many times as frequent as other kinds.
+    Kernels for GPUs are left out, since their tests need a GPU or a simulator.
     """
     files = sorted(
         path
@@ -111,7 +111,7 @@ def possible_in(text: str, file: str) -> list[Drawn]:
     lines = text.splitlines()
 
     def at(line: int, column: int) -> int:
-        """Return the index of a position, whose column counts bytes."""
+        """Return the index in the text of a position whose column counts bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found = []
@@ -132,7 +132,7 @@ def _changes(node: ast.AST, functions: tuple[int, ...]) -> Iterator[_Change]:
         around = functions
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             around = (min([child.lineno, *(each.lineno for each in child.decorator_list)]), *functions)
-            for statement in child.body:  # neither decorators nor annotations
+            for statement in child.body:  # decorators and annotations are not changed
                 yield from _of(statement, around)
                 yield from _changes(statement, around)
             continue
@@ -146,7 +146,7 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 
 def _of(node: ast.AST, functions: tuple[int, ...]) -> Iterator[_Change]:
-    """Yield the changes of one node."""
+    """Yield the changes that are possible at one node."""
     match node:
         case ast.Compare(ops=[operator]):
             other = _OPPOSITE[type(operator)]

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in the other folders of the engine, in the layout of `products`."""
+"""Mistakes planted by hand in all other folders of the engine, with the columns of `products`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Mistakes planted by hand in float scales and their helpers, in the layout of `products`."""
+"""Mistakes planted by hand in float scales and their helpers, with the columns of `products`."""
 
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-#: Without compilation, the definition computes everything: only `COMPILED` finds mistakes of fast
-#: loops.
+#: `CASES` runs without compilation, where the definition computes everything. So only `COMPILED`
+#: finds mistakes in fast loops.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in loops, offsets and random bits, in the layout of `products`."""
+"""Mistakes planted by hand in loops, offsets and random bits, with the columns of `products`."""
 
 # ruff: noqa: E501 (a table)
 

@@ -1,4 +1,4 @@
-"""The mistakes: the change, why it is wrong, and which tests should notice it."""
+"""The planted mistakes: for each the change, its effect, and the tests that should notice it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.mutants.products import PRODUCTS
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake, whose old text occurs exactly once."""
+    """A planted mistake; `old` must occur exactly once in the file."""
 
     name: str
     #: The path of the file, relative to the root of the repository.
@@ -21,7 +21,7 @@ class Mutant:
     new: str
     #: The effect of the mistake, in one sentence.
     wrong: str
-    #: Tests of the fast tier, of which at least one fails: files, or names in them.
+    #: Tests of the fast tier (files, or names in them), at least one of which must fail.
     killed_by: tuple[str, ...]
 
 

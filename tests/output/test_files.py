@@ -57,8 +57,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_two_writers_do_not_mix(tmp_path):
-    # Regression: two writers at a time used one partial file, and the second removed the content of
-    # the first.
+    # Regression: two writers at the same time used one partial file, and the second one deleted the
+    # content of the first.
     path = tmp_path / "x.bin"
     with written_whole(path) as first:
         first.write_bytes(b"first")
@@ -89,14 +89,15 @@ def write(path, content=b"new"):
         partial.write_bytes(content)
 
 
-# The tests below write over files that exist, also files of unusual modes.
+# The tests below overwrite existing files, also files with unusual permissions.
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o620])
 def test_a_file_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
     path.chmod(mode)
     with written_whole(path) as partial:
-        assert stat.S_IMODE(partial.stat().st_mode) & ~mode == 0  # no one else reads it meanwhile
+        # The partial file has no wider permissions than the target.
+        assert stat.S_IMODE(partial.stat().st_mode) & ~mode == 0
         partial.write_bytes(b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
 
@@ -112,7 +113,7 @@ def test_a_link_is_followed_to_its_target(tmp_path):
     (tmp_path / "data").mkdir()
     target, link = tmp_path / "data/x.bin", tmp_path / "link"
     link.symlink_to("data/x.bin")
-    for content in (b"first", b"second"):  # the target does not exist at first
+    for content in (b"first", b"second"):  # the first write creates the target, the second one replaces it
         write(link, content)
         assert link.is_symlink()
         assert target.read_bytes() == content
@@ -143,7 +144,7 @@ def test_a_fifo_is_written_into(tmp_path):
     reader.start()
     with written_whole(path) as partial, partial.open("wb") as file:
         file.write(b"??????")
-        file.seek(0)  # content need not be written in order
+        file.seek(0)  # a writer may seek
         file.write(b"abc")
     reader.join(10)
     assert got == [b"abc???"]
@@ -177,7 +178,8 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
     path.chmod(0o444)
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to anything
+    # Deny access, since root may write to every file.
+    monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError) as raised:
         write(path)
     assert raised.value.filename == str(path)
@@ -197,7 +199,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
 
 
 def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
-    # Regression: only two of the errors that damaged files raise were caught.
+    # Regression: only two of the errors that damaged files cause were caught.
     path, told = tmp_path / "x.npz", {}
     for problem in (
         MemoryError("8 EiB"),
@@ -227,7 +229,7 @@ def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
 
 
 def test_an_empty_path_is_refused(tmp_path, monkeypatch):
-    """Regression: an empty path meant the current folder, and a checkpoint there was read."""
+    """Check that an empty path raises an error, and does not mean the current folder."""
     from mxnum.interop import checkpoints, gguf, gpt_oss, safetensors
     from mxnum.lab import claims
     from mxnum.lab.claims.reproduction import reproduce_into

@@ -139,7 +139,7 @@ def test_given_scales() -> None:
     q = quantize(x, "mxfp4_e2m1", blocks=(2,), scales=np.array([128, 255, 126]), scale_rule="rceil")
     assert q.scales.tolist() == [128, 255, 126]
     assert q.scales.dtype == np.uint8
-    assert q.codes.tolist() == [1, 2, 0, 0, 7]  # 0.5, 1, NaN block, 10 saturates to 6
+    assert q.codes.tolist() == [1, 2, 0, 0, 7]  # elements 0.5 and 1, a NaN block, and 10, which saturates to 6
     back = dequantize(q.codes, q.scales, "mxfp4_e2m1", blocks=(2,))
     assert bits_of(back[2:4].copy()) == [0x7FC00000] * 2
     assert back[[0, 1, 4]].tolist() == [1, 2, 3]
@@ -163,7 +163,8 @@ def test_fake_quantize_narrows_to_the_input_dtype() -> None:
 
 
 def test_a_tensor_scale_that_is_nan() -> None:
-    # Regression: it raised for more than one element, because no two NaN of a set are equal.
+    # Regression: `nonfinite="raise"` failed for several NaNs, because two NaNs in a set are not
+    # equal.
     parts = np.array([[1, 2, 3]]), np.array([[0x38]], np.uint8)
     for tensor_scale in (NAN, [[-NAN]]):
         values = dequantize(*parts, "nvfp4", tensor_scale=tensor_scale)

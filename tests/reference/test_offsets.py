@@ -15,20 +15,23 @@ def test_offset_by_hand() -> None:
     assert q.offsets is not None
     assert q.offsets.dtype == np.float16
     assert q.offsets.tolist() == [2.0]
-    assert q.scales.tolist() == [125]  # A = 1, 2**(0 - 2)
-    assert q.codes.tolist() == [0xE, 0x6, 0x2]  # -4, 4, 1 quarters
+    assert q.scales.tolist() == [125]  # A is 1, so the scale is 2**(0 - 2)
+    assert q.codes.tolist() == [0xE, 0x6, 0x2]  # the differences are -4, 4 and 1 quarters
     assert dequantize(q.codes, q.scales, "mxfp4_e2m1", offsets=q.offsets).tolist() == [1, 3, 2.25]
     assert fake_quantize(f32([1, 3, 2.25]), "mxfp4_e2m1", offset="float16").tolist() == [1, 3, 2.25]
 
 
 def test_offset_is_rounded_and_its_error_held_by_the_exact_range() -> None:
-    x = f32([4097, 4099])  # the middle, 4098, is a tie of float16: 4096 is even
+    x = f32([4097, 4099])  # the mid-range 4098 is a tie of float16, which rounds to the even 4096
     exact = quantize(x, "mxfp4_e2m1", offset="float16")
     half = quantize(x, "mxfp4_e2m1", offset="float16", offset_range="half")
     assert exact.offsets is not None
     assert exact.offsets.tolist() == [4096.0]
-    assert (exact.scales.tolist(), exact.codes.tolist()) == ([126], [4, 7])  # A = 3: 2 and 6 halves
-    # A is 1: the first difference is 4 quarters, and the second, 12 quarters, saturates.
+    assert (exact.scales.tolist(), exact.codes.tolist()) == (
+        [126],
+        [4, 7],
+    )  # A is 3: the differences are 2 and 6 halves
+    # A is 1: the first difference is 4 quarters; the second one, 12 quarters, saturates.
     assert (half.scales.tolist(), half.codes.tolist()) == ([125], [6, 7])
     wide = quantize(f32([1e6, 1e6]), "mxfp8_e4m3", offset="float16")
     assert wide.offsets is not None
@@ -93,7 +96,7 @@ def test_offset_with_nonfinite_elements() -> None:
 
 
 def test_offset_zeros() -> None:
-    # x - x = +0 whichever the sign, and -0 - +0 = -0.
+    # x - x is +0 for x of either sign, and -0 - +0 is -0.
     q = quantize(f32([5.0, 5.0]), "mxfp8_e4m3", offset="float16")
     assert q.codes.tolist() == [0, 0]
     assert q.scales.tolist() == [0]
@@ -103,7 +106,7 @@ def test_offset_zeros() -> None:
     assert q.offsets is not None
     assert bits_of(q.offsets) == [0]
     assert q.codes.tolist() == [0xF8, 0x78, 0x80, 0]
-    # A tiny negative middle rounds to the float16 -0, and then -0 - -0 = +0.
+    # A tiny negative mid-range rounds to -0 in float16, and then -0 - -0 is +0.
     q = quantize(f32([-(2.0**-40), -0.0]), "mxfp8_e4m3", offset="float16")
     assert q.offsets is not None
     assert bits_of(q.offsets) == [0x8000]
@@ -115,10 +118,9 @@ def test_dequantized_sums() -> None:
     offsets = f16([[2.0], [-0.0], [-0.0], [0.0]])
     back = dequantize(codes, scales, "mxfp4_e2m1", offsets=offsets)
     assert bits_of(back) == [0, 0x80000000, 0, 0]
-    # One rounding: 2**-24 + 1 + ... would lose the sticky bit if the product were rounded to
-    # bfloat16 first.
+    # The exact sum is rounded once, to bfloat16.
     one = dequantize(u8([0x79]), u8([127 - 16]), "mxfp8_e4m3", dtype="bfloat16", offsets=f16([1.0]))
-    assert one.astype(float).tolist() == [1 + 2.0**-7]  # 1 + 288 * 2**-16: just above the tie
+    assert one.astype(float).tolist() == [1 + 2.0**-7]  # 1 + 288 * 2**-16 is just above a tie
     special = dequantize(
         u8([[0x7C], [0x7C], [0x3C]]), np.full((3, 1), 127), "mxfp8_e5m2", offsets=f16([[-INF], [1], [NAN]])
     )

@@ -1,4 +1,4 @@
-"""Tests of the oracle's products: one rounding, or one after each term or block."""
+"""Tests of the oracle's products, which round once, or after each term or block."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def test_exact_dot_rounds_once() -> None:
     assert dot(vector(3e38, -3e38), vector(10, 10)) == 0
     assert dot(vector(3e38, -3e38), vector(10, 10), accumulate="sequential") == INF
     assert dot(np.array([1 + 2.0**-40]), np.array([2.0**40])) == np.float32(2.0**40)
-    # float64 operands are not narrowed.
+    # Operands in float64 are not rounded to float32.
     assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2)) == 2.0**-40
     assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2), accumulate="sequential") == 0
-    assert dot(vector(1e-45), vector(0.75)) == np.float32(1e-45)  # subnormals are kept
+    assert dot(vector(1e-45), vector(0.75)) == np.float32(1e-45)  # subnormal numbers are not flushed
 
 
 def test_sequential_is_a_fused_multiply_add() -> None:
     u = 1 + 2.0**-12
     assert dot(vector(-(1 + 2.0**-11), u), vector(1, u), accumulate="sequential") == 2.0**-24
-    # The exact zero of fma follows IEEE, starting from +0; an underflow keeps its sign.
+    # An exact zero of a fused multiply-add from +0 is +0; an underflow keeps its sign.
     for accumulate in ("exact", "sequential"):
         assert bits_of(dot(vector(-0.0, 0.0), vector(1, -1), accumulate=accumulate)) == [0]
         assert bits_of(dot(vector(-1e-30), vector(1e-30), accumulate=accumulate)) == [0x80000000]
@@ -74,12 +74,12 @@ def test_dot_of_blocked_operands() -> None:
     a = blocked("mxfp8_e5m2", [4096, 1, 1], [127], 3)
     results = {how: float(dot(a, a, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24 + 2, "sequential": 2**24}
-    # One element a block: each term is rounded, then added in float32, in order.
+    # With one element in a block, each term is rounded, and then added in float32, in order.
     a = blocked("mxfp4_e2m1", [1, 1, 1], [151, 127, 127], 1)
     b = blocked("mxint8", [1, 1, 1], [127] * 3, 1)
     results = {how: float(dot(a, b, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24, "sequential": 2**24}
-    # A term is rounded before it is added: 2**24 + 1 ties to 2**24, and so 2**24 - 2**24 leaves 0,
+    # A term is rounded before it is added: 2**24 + 1 rounds to 2**24, so the sum with -2**24 is 0,
     # not 1.
     a = blocked("mxfp8_e5m2", [-4096, 0, 4096, 1], [127, 127], 2)
     b = blocked("mxfp8_e5m2", [4096, 0, 4096, 1], [127, 127], 2)
@@ -108,12 +108,12 @@ def test_special_values_of_block_accumulation() -> None:
     assert run(blocked("mxfp8_e5m2", [INF, 0], [127], 2), blocked("mxfp8_e5m2", [0, 1], [127], 2)) == 0x7FC00000
     assert run(blocked("mxfp8_e5m2", [], [], 4), blocked("mxfp8_e5m2", [], [], 4)) == 0
     assert run(blocked("mxfp8_e5m2", [-0.0, -0.0], [127, 127], 1), ones) == 0
-    # Terms overflow and underflow one by one.
+    # Each term overflows or underflows by itself.
     huge = blocked("mxfp8_e5m2", [1, 1], [254, 254], 1)
     assert run(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1)) == 0x7FC00000
     assert bits_of(dot(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1))) == [0]
     tiny = blocked("mxfp8_e5m2", [1, 1], [0, 0], 1)
-    # Each term is 2**-150, a tie that rounds to zero.
+    # Each term is 2**-150, a tie, which rounds to zero.
     assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0
     assert bits_of(dot(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1))) == [1]
 

@@ -1,4 +1,4 @@
-"""Tests of the oracle's random words: published vectors, and the counters of elements."""
+"""Tests of the oracle's random words: published vectors, and the counter of each element."""
 
 from __future__ import annotations
 

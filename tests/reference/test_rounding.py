@@ -1,4 +1,4 @@
-"""Tests that the oracle rounds once: every mode, overflow, zeros and special values."""
+"""Tests that the oracle rounds once, in every mode, with overflow, zeros and special values."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """Round by the definition, with a list of magnitudes continued four binades past the largest.
+    """Round with a list of magnitudes that continues four binades beyond the largest.
 
-    Find the two neighbours by search, choose, and only then compare with the largest.
+    Find the two neighbours in the list, choose one, and then compare it with the largest value.
     """
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
@@ -61,9 +61,9 @@ def test_every_mode_against_the_table_of_values(name: str) -> None:
     rng = np.random.default_rng(3)
     unit = Fraction(2) ** (emin - m)
     xs = [Fraction(v) for v in random_floats(rng, 60, emin - m - 3, emax + 3)]
-    xs += [int(q) * unit / 8 for q in rng.integers(-(2**6), 2**6, 40)]  # among the subnormals
+    xs += [int(q) * unit / 8 for q in rng.integers(-(2**6), 2**6, 40)]  # numbers between subnormal values
     top = Fraction(2) ** (emax - m)
-    # These numbers lie around the largest value.
+    # Numbers around the largest value.
     xs += [int(q) * top / 4 for q in rng.integers(-(2 ** (m + 5)), 2 ** (m + 5), 60)]
     for x in xs:
         for mode in MODES:
@@ -120,9 +120,9 @@ def test_overflow_in_each_mode(name: str, x: float, expected: dict[str, float]) 
 
 def test_overflow_of_sr_and_to_odd() -> None:
     assert rounded(449, "e4m3", "rto") == 448
-    # Rounding to odd gives the odd code below, 0x7D for 416, so that nothing overflows.
+    # Rounding to odd gives the odd code 0x7D (416), so the number does not overflow.
     assert rounded(447, "e4m3", "rto") == 416
-    # 464 lies half way between 448 and 480: half of the words take it beyond.
+    # 464 is the midpoint of 448 and 480, so half of the random words make it overflow.
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=0) == 0x7E
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=1) == 0x7F
     assert encode(464, "e4m3", rounding="sr", sr_bits=1, random_bits=1) == 0x7E
@@ -171,16 +171,16 @@ def test_most_negative_integer_is_never_produced() -> None:
 
 
 def test_stochastic_rounding_by_its_definition() -> None:
-    # e2m1: 2.25 lies a quarter of the way from 2 to 3. With 2 bits one of four words goes up, the
-    # largest.
+    # In e2m1, 2.25 lies at a quarter of the gap from 2 to 3. Of the four words of 2 bits, only the
+    # largest rounds up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
-    # One bit cannot see a quarter: floor(1/4 * 2) + 1 < 2.
+    # One random bit cannot represent a quarter: floor(1/4 * 2) + 1 < 2.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=1) for r in range(2)] == [2, 2]
-    # Only the low bits of the word count.
+    # Only the low bits of the word are used.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFF, sr_bits=2) == 3
-    # The default is thirty bits.
+    # By default thirty bits are used.
     just_up = Fraction(2) + Fraction(1, 2**30)
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 1) == 3
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 2) == 2
@@ -189,7 +189,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_stochastic_rounding_is_unbiased(name: str) -> None:
-    """Over all words the mean is exactly x, for x that the random bits can resolve."""
+    """Check that the mean over all words is exactly x, if x needs no more than the random bits."""
     m, emax, emin, *_ = TABLE[name]
     for exponent in {emin, max(emin, emax - 1)}:
         gap = Fraction(2) ** (exponent - m)
@@ -208,19 +208,19 @@ def test_scale_is_part_of_the_one_rounding() -> None:
     assert encode(2.0**127, "e4m3", scale=numpy_scale) == 0x38
     assert value(0x38, "e4m3", numpy_scale) == 2.0**127
     assert value(encode(1e308, "e4m3", scale=254), "e4m3") == 448
-    # Rounding first to float32 and then to the element would make this a tie: 4 instead of 6.
+    # Rounding first to float32 would make this number a tie, which gives 4 instead of 6.
     assert rounded(5 + 2.0**-40, "e2m1") == 6
     assert [encode(x, "e4m3", scale=255, overflow="ieee") for x in (1.0, INF, NAN)] == [0, 0, 0]
 
 
 def test_decode_rounds_the_product_once() -> None:
-    assert decode(0x38, "e4m3", dtype="float32", scale=0) == 1 << 22  # 2**-127, a float32 subnormal
+    assert decode(0x38, "e4m3", dtype="float32", scale=0) == 1 << 22  # the result 2**-127 is subnormal in float32
     assert decode(0x38, "e4m3", dtype="float32", scale=254) == 254 << 23
     assert decode(0x40, "e4m3", dtype="float32", scale=254) == 0x7F800000
     assert decode(0xFE, "e4m3", dtype="bfloat16", scale=254) == 0xFF80
     assert value(0xFE, "e4m3", scale=254) == -448 * 2.0**127
     assert decode(1, "e5m2", dtype="float64", scale=0) == (1023 - 143) << 52
-    # -7.5 subnormal units are a tie, which goes to even.
+    # -7.5 units of the smallest subnormal is a tie, which rounds to even.
     assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008
     for name in ELEMENTS:
         for dtype, nan in CANONICAL_NAN.items():

@@ -1,4 +1,4 @@
-"""Tests of the oracle's shared scales: every rule against a search, and known traps."""
+"""Tests that the oracle's shared scales equal a search, for every rule, and known hard cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_scale_just_below_powers_of_two(name: str) -> None:
             below = float(np.nextafter(numpy_type(2.0**k) if k < 128 else numpy_type(INF), numpy_type(0)))
             if numpy_type is np.float64:
                 below = math.nextafter(2.0**k, 0.0)
-            if math.frexp(below)[0] < 1 - 2.0**-12:  # a float32 subnormal with few bits
+            if math.frexp(below)[0] < 1 - 2.0**-12:  # the number below a float32 subnormal has few bits
                 continue
             codes = [shared_scale([below], name, scale_rule=rule) for rule in RULES]
             assert codes == [clamp(k - 1 - emax)] + 5 * [clamp(k - emax)]
@@ -41,7 +41,7 @@ def test_scale_rules_by_search(name: str) -> None:
         exact = Fraction(a)
         exponent = next(k for k in range(-200, 200) if exact < Fraction(2) ** (k + 1))
         f = exact / Fraction(2) ** exponent
-        # Python rounds a Fraction to nearest, ties to even.
+        # Python's `round` of a Fraction rounds to nearest, ties to even.
         carries = round(f * 2**m) == 2 ** (m + 1)
         least = next(s for s in range(-300, 300) if exact <= Fraction(largest) * Fraction(2) ** s)
         floor = exponent - emax
@@ -52,13 +52,13 @@ def test_scale_rules_by_search(name: str) -> None:
 
 def test_scale_of_known_traps() -> None:
     assert fake_quantize(f32([7.9999995]), "mxfp8_e4m3").tolist() == [7.0]
-    # int8 has emax 0.
+    # The element int8 has emax 0.
     assert shared_scale([1.0], "int8") == 127
     assert fake_quantize(f32([-1.9999]), "mxint8").tolist() == [-1.984375]
-    # The largest number that still fits, and the next float32 number.
+    # The largest number that fits, and the next float32 number.
     assert shared_scale([float.fromhex("0x1.cp-119")], "e4m3", scale_rule="rceil") == 0
     assert shared_scale([float.fromhex("0x1.c00002p-119")], "e4m3", scale_rule="rceil") == 1
-    # The scale is clamped below, and the elements represent the rest exactly.
+    # The scale is clamped at its smallest value, and elements represent the numbers exactly.
     q = quantize(f32([2.0**-120]), "mxfp8_e4m3")
     assert q.scales.tolist() == [0]
     assert value(int(q.codes[0]), "e4m3") == 128

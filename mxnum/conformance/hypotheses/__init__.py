@@ -1,9 +1,10 @@
 """Mistakes that an implementation may make: other modes, common errors, and codes in another order.
 
 Each hypothesis is a name and a function of a task and its inputs that gives one field of the
-answers. For the codes of blocks, the column ``scale`` of the inputs holds the scale codes that were
-answered. The column ``answered`` holds the answers to be explained, for hypotheses that leave a
-part of them open. Names complete "what ... gives", or begin with "the right".
+answers. For the codes of blocks, the column ``scale`` of the inputs holds the implementation's
+scale codes. The column ``answered`` holds the implementation's answers in the field; a hypothesis
+that does not determine an answer returns the one from this column. A name completes "what ...
+gives", or begins with "the right".
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The hypothesis for answers that are all zero. It may hold for one field alone.
+#: The name of the hypothesis that all answers of a field are zero. It may hold for one field only.
 ZEROS = "a kernel that leaves zeros"
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way in which answers may have come about."""
+    """A possible mistake: a function that computes the answers that this mistake would give."""
 
     name: str
-    #: The field of the answers that the hypothesis is about.
+    #: The field of the answers that the hypothesis explains.
     field: str
     answer: Answer
-    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis is, if any.
+    #: If the hypothesis is the arithmetic of a stack of `mxnum.stacks`: the name of that stack.
     stack: str | None = None
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
     """Return the hypotheses for an operation, in the order of preference.
 
-    Of those that explain the same cases, the earliest is named first.
+    If several hypotheses explain the same cases, the report names them in this order.
     """
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, answer_of_stack(stack, field.name), stack.name)
@@ -61,7 +62,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
     """Yield the hypotheses that one bit of the codes never changes.
 
-    They are tried on all cases only.
+    These hypotheses are tried only on all cases together, not on one class of cases.
     """
 
     def stuck(field: Field, bit: int, at: int) -> Answer:
@@ -80,9 +81,10 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 
 
 def pairs(task: Task) -> Iterator[Hypothesis]:
-    """Yield pairs of mistakes: with another rounding or scale rule, or another order.
+    """Yield hypotheses that combine two mistakes.
 
-    The second kind has the codes of one mistake in another order.
+    A pair is a mistake together with another rounding or scale rule, or a mistake whose codes are
+    in another order.
     """
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}

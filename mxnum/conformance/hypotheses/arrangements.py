@@ -1,4 +1,4 @@
-"""Mistakes of order: of codes within a block, and of the elements of an array."""
+"""Mistakes of order: in the codes of a block, and in the elements of an array."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # with four bits this order is the swapped nibbles above
+    if bits < 8 and bits != 4:  # with four bits, reversed packing is the same as the swapped nibbles above
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -46,7 +46,7 @@ def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Yield the names of orders, and the index of the right code at each position."""
+    """Yield the name of each order, and for each position the index of the right code."""
     block = len(straight)
     even = block % 2 == 0
     if even:
@@ -65,12 +65,12 @@ def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
         yield "the right codes with the bytes of each 4-byte word in reverse (two codes a byte)", within
     for rows in (2, block // 2, 4, 8, block // 4, block // 8):
         if rows > 1 and block % rows == 0:
-            which = {2: "its two halves interleaved", block // 2: "its even places before its odd ones"}
-            how = which.get(rows, f"its places as a transposed {rows} x {block // rows} table")
+            which = {2: "its two halves interleaved", block // 2: "its even indices before its odd ones"}
+            how = which.get(rows, f"its codes as a transposed {rows} x {block // rows} table")
             yield f"the right codes of each block with {how}", straight.reshape(rows, -1).T.ravel()
 
 
-#: Number of blocks judged at a time. The first batch is small, to drop wrong arrangements early.
+#: Number of blocks judged at a time; the first batch is small, to drop wrong arrangements early.
 FIRST, BATCH = 64, 8192
 
 
@@ -80,7 +80,7 @@ class Answered:
 
     #: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and ``scales``.
     inputs: dict[str, Array]
-    #: ``scale``, with ``codes`` if they were asked for, in the shapes of arrays; or ``value``.
+    #: ``scale`` (and ``codes``, if the operation has codes), in the shapes of arrays; or ``value``.
     answers: dict[str, Array]
     blocks: Blocks
     layout: str
@@ -118,10 +118,7 @@ def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks:
 
 
 def _reordered(**changes: Reordered) -> Arranged:
-    """Return an arrangement that puts codes or scales in other orders.
-
-    They may be among the answers or the inputs.
-    """
+    """Return an arrangement that puts codes or scales, of answers or inputs, in other orders."""
 
     def arrange(one: Answered) -> tuple[Columns, Columns] | None:
         arrays = {**one.inputs, **one.answers}
@@ -150,7 +147,7 @@ def _swizzled(scales: Array) -> Array | None:
 
 
 def _by_columns(array: Array) -> Array:
-    """Return the array that was meant by an answer written column by column."""
+    """Return the array that an answer means if it was written column by column."""
     return array.ravel().reshape(array.shape[::-1]).T
 
 
@@ -189,7 +186,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return the cases; codes that the scale of the previous block gives count as right ones."""
+    """Return the cases, with codes that suit the previous block's scale replaced by right ones."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -203,7 +200,7 @@ def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | 
     return inputs, answers | {"codes": np.where(is_previous, at_own, answers["codes"])}
 
 
-#: The arrangements, by the condition under which all answers are right.
+#: The arrangements. Each key completes "all answers are right if ...".
 ARRANGEMENTS: dict[str, Arranged] = {
     "scales are read as written column by column": _reordered(scale=_by_columns),
     "scales are read as swizzled": _reordered(scale=_unswizzled),
@@ -242,7 +239,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # says more than that they are left out
+    if "short last blocks are left zero" in found:  # this implies that they are left out
         found.remove("short last blocks are left out")
     return found
 
@@ -250,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    An arrangement that does not apply changes nothing.
+    If an arrangement does not apply to the array, its answers must be right as they are.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -17,7 +17,7 @@ from mxnum.formats import E8M0, FLOATS
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding
 
-#: Uncommon directions for ties, and the rounding mode that rounds ties that way.
+#: Uncommon directions for ties, each with the rounding mode that goes in that direction.
 _TIES = {
     "toward zero": Rounding.RTZ,
     "upward (floor(x + 1/2))": Rounding.RTP,
@@ -108,9 +108,10 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes if floor(F + 1/2) + R >= 2^r rounds away, where F is the fraction times 2^r.
+    """Return the codes if a number rounds away where floor(F + 1/2) + R >= 2^r.
 
-    This equals the rule for r + 1 bits with the random word 2 R + 1.
+    F is the fraction times 2^r. This rule equals the library's rule for r + 1 bits with the random
+    word 2 R + 1.
     """
     words = (inputs["random"] & np.uint32((1 << task.sr_bits) - 1)) * np.uint32(2) + np.uint32(1)
     return _codes(replace(task, sr_bits=task.sr_bits + 1), {**inputs, "random": words})
@@ -119,7 +120,7 @@ def _nearest_fraction(task: Task, inputs: Columns) -> Array:
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
     """Return the codes of the nearest-fraction rule with ties to even.
 
-    Ties are those of F, the fraction times 2^r.
+    A tie is an F, the fraction times 2^r, halfway between two integers.
     """
     y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)
@@ -130,15 +131,15 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
 
 
 def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
-    """Return the answers for the bit patterns `change(task, x)` in place of x."""
+    """Return a function that computes `answer` for `change(task, x)` in place of x."""
     return lambda task, inputs: answer(task, {**inputs, "x": change(task, inputs["x"])})
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
     """Yield `(name, answer)` for each mistake in reading inputs.
 
-    Such mistakes lose subnormal numbers, or read a narrower type. The answer is right for what was
-    read.
+    Such mistakes lose subnormal numbers, or read a narrower type. The answer is right for the
+    number that was read.
     """
 
     def flushed(task: Task, bits: Array) -> Array:
@@ -163,9 +164,9 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 
 
 def moved(answer: Answer, step: int) -> Answer:
-    """Return an answer whose thresholds are `step` ulps too low.
+    """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    It is the answer for numbers `step` ulps farther from zero.
+    These are the right answers for numbers `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -178,7 +179,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of numbers cut `bits` bits below the last place, then rounded."""
+    """Return the codes of numbers truncated `bits` bits below the last place, then rounded."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -199,9 +200,9 @@ def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
-    """Return the first nearest entry of a table.
+    """Return the codes that the first nearest entry of a table of values gives.
 
-    Ties go toward zero; -0 and infinity, which is far from all entries, become 0.
+    Ties go toward zero. -0 becomes 0, and so does infinity, which is equally far from all entries.
     """
     code = _with_ties(Rounding.RTZ, task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
@@ -219,9 +220,9 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return codes as two's complement numbers, of eight bits or signed.
+    """Return a function that gives the codes as numbers in two's complement.
 
-    `full` is 256 for eight bits, and 0 for signed numbers.
+    The numbers are signed if `full` is 0, and codes of eight bits if it is 256.
     """
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
@@ -242,7 +243,7 @@ def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each order, whose answer has the right codes in that order."""
+    """Yield `(name, answer)` for each order; the answer has the right codes in that order."""
     for name, change in orders(task.block, task.element.bits):
         yield name, ordered(change, _codes)
 

@@ -1,8 +1,8 @@
 """Mistakes in float scales: other rules, other orders, no tensor scale.
 
-m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one) and x a
+m is the largest magnitude of a block, s the block's scale, t the tensor scale (or 1) and x a
 number. A is the largest magnitude of the tensor, L the largest element and S the largest scale.
-The stacks of `mxnum.stacks` have functions of their own.
+`answer_of_stack` computes the answers of the stacks of `mxnum.stacks`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.takes_codes  # whose source is the type of the result
+        takes = task.source.name in stack.takes or task.takes_codes  # for codes the source is the type of the result
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
@@ -46,7 +46,7 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
 def answer_of_stack(stack: Stack, field: str) -> Answer:
     """Return a function that gives the stack's answers in a field.
 
-    Its codes are those for the scales answered.
+    For the field "codes" it gives the stack's codes at the scales of the implementation under test.
     """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
@@ -57,8 +57,8 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # The largest magnitude of a tensor with an infinity may be the infinity. For a tensor
-            # with a NaN, no answer_of_stack counts as wrong.
+            # The largest magnitude of a tensor with an infinity may be that infinity or the largest
+            # finite number. For a tensor with a NaN, every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -68,7 +68,7 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
 
 
 def _largest(task: Task, inputs: Columns) -> Array:
-    """Return the largest magnitude of each row's tensor; 1 without a tensor scale."""
+    """Return the largest magnitude of each row's tensor, or 1 if there are no tensor scales."""
     if "largest" not in inputs:
         return np.ones((number_of(inputs), 1), np.float32)
     return as_floats(inputs["largest"], task.source)
@@ -155,7 +155,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in element codes, at the scales answered."""
+    """Yield `(name, answer)` for each mistake in element codes, at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -201,7 +201,7 @@ def _tensor(inputs: Columns) -> Array:
 def _rounded_down(task: Task, inputs: Columns) -> Array:
     decides, m = maxima(task, inputs)
     up = _scale(replace(task, scale_rule=FloatScaleRule.RCEIL), inputs)
-    most = scale_numbers(task, up) * task.element.max * _tensor(inputs).astype(np.float64)  # exact
+    most = scale_numbers(task, up) * task.element.max * _tensor(inputs).astype(np.float64)  # this product is exact
     return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
 
 
@@ -261,9 +261,9 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
-    """Return the codes that float32 gives in that order.
+    """Return the codes that float32 operations give in that order.
 
-    A scale of zero leaves the right codes open as well.
+    At a scale of zero, the right codes are accepted, too.
     """
     scale, tensor = _factor(task, inputs)
     with np.errstate(all="ignore"):
@@ -272,6 +272,6 @@ def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) 
 
 
 def _encoded(task: Task, scaled: Array) -> Array:
-    """Return the codes of numbers that are divided already. A NaN becomes zero."""
+    """Return the codes of numbers that were divided by their scales; a NaN becomes zero."""
     known = np.where(np.isnan(scaled), np.float32(0), scaled)
     return by_numpy.encode(known, task.element, task.rounding, task.overflow)

@@ -1,4 +1,4 @@
-"""Mistakes in scale codes that are powers of two, and in which elements decide a scale."""
+"""Mistakes in the codes of power-of-two scales, and in which elements decide a scale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
 
-#: Rare scale rules. If a wrong comparison in another rule explains the answers too, it is named
-#: first.
+#: Rare scale rules. The report prefers a wrong comparison in another rule as an explanation.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules without a comparison.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one at their threshold. The other rules with a threshold add one above it
-#: only.
+#: Scale rules that add one to the exponent at their threshold and above. All other rules with a
+#: threshold add one only above it.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -51,14 +50,14 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
             yield f"a threshold of scale rule {task.scale_rule} that is {where}", moved(right_scales, step)
     for rule in others:
-        if rule in _SELDOM:  # after the comparisons: a wrong comparison is likelier
+        if rule in _SELDOM:  # after the wrong comparisons, which are likelier
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # else no scale code reaches 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # otherwise no scale has the code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -68,7 +67,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def shifted(step: int) -> Answer:
-    """Return an answer with scale codes that are `step` higher, clipped to the codes of numbers."""
+    """Return a function that gives scale codes `step` too high, clipped to codes of numbers."""
 
     def shift(task: Task, inputs: Columns) -> Array:
         code = right_scales(task, inputs).astype(np.int64)
@@ -94,7 +93,7 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return if a finite nonzero maximum decides each block's scale, and the maxima.
+    """Return for each block whether a finite nonzero maximum decides its scale, and the maximum.
 
     The maxima are in float64.
     """
@@ -109,7 +108,7 @@ def _code(exponent: Array) -> Array:
 
 
 def _compared_otherwise(task: Task, inputs: Columns) -> Array:
-    """Return the scale codes if a maximum exactly at the rule's threshold goes the other way."""
+    """Return the scale codes if the rule's comparison is wrong for a maximum at its threshold."""
     assert isinstance(task.scale_rule, ScaleRule)
     decides, largest = maxima(task, inputs)
     half, exponent = np.frexp(largest)
@@ -121,7 +120,7 @@ def _compared_otherwise(task: Task, inputs: Columns) -> Array:
 def _by_logarithm(task: Task, inputs: Columns) -> Array:
     """Return the scales of rule floor with a float32 logarithm.
 
-    It takes some maxima for the next power of two.
+    Rounding the logarithm to float32 moves some maxima up to the next power of two.
     """
     decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
@@ -145,7 +144,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return the scale codes, with that exponent for blocks that have infinity but no NaN."""
+    """Return a function that gives blocks with infinity but no NaN the scale 2**exponent."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

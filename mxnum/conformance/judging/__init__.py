@@ -1,1 +1,1 @@
-"""From answers to the report: right answers, labels, explanations, and sentences."""
+"""Judge answers and make the report: right answers, labels, explanations, and sentences."""

@@ -1,4 +1,4 @@
-"""Collect judged batches, and make the report about all of them at the end.
+"""Judge batches of answers one by one, and make the report about all of them at the end.
 
 Failures are grouped by cause: class, scale code, exponent, sign, index in the block.
 """
@@ -33,18 +33,19 @@ from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.task import Columns, Task, select
 from mxnum.memory.dtypes import Array
 
-#: Most combinations of causes that are stored with an example; later ones count in the totals only.
+#: The most combinations of causes for which an example is stored; further combinations only count
+#: in the totals.
 COMBINATIONS = 4096
-#: Most ranges that are written for one cause.
+#: The most ranges that the report lists for one cause.
 RANGES = 6
 
 Cause = tuple[Any, ...]
 
 
 def causes(task: Task, found: Judgement) -> dict[str, Array]:
-    """Return possible causes for each case of a batch; None for causes without meaning.
+    """Return the values of possible causes for each case of a batch, as numbers or words.
 
-    Causes are numbers or words.
+    A cause has the value None for a case in which it has no meaning.
     """
     titles = np.array(task.operation.class_names(task), object)
     bits, more = task.operation.causes(task, found)
@@ -60,9 +61,9 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 
 
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
-    """Return the counts of wrong codes by what came for what at the scale answered.
+    """Return the counts of wrong codes by the code answered and the code wanted at that scale.
 
-    NaNs without a code are left out.
+    NaNs are left out if the element has no code for them.
     """
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
@@ -79,17 +80,17 @@ class Groups:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[Any]] = {}
-        #: Wrong codes by their index in the block, wrong scales by the index of the largest
-        #: element.
+        #: Counts of wrong codes by their index in the block, and of wrong scales by the index of
+        #: the largest element.
         self.places: Counter[int] = Counter()
         self.maxima: Counter[int] = Counter()
-        #: Wrong codes by the code answered and the code wanted.
+        #: Counts of wrong codes by the code answered and the code wanted.
         self.mistaken: Counter[str] = Counter()
         self._examples: dict[Cause, Any] = {}
         self._sizes: Counter[Cause] = Counter()
 
     def add(self, causes: dict[str, Array], rows: Array, example: Callable[[int], Any]) -> None:
-        """Count some rows of a batch. `example(row)` makes an example of a row."""
+        """Count some rows of a batch; call `example(row)` to make an example of a row."""
         lists = {name: column[rows].tolist() for name, column in causes.items()}
         for name, values in lists.items():
             self.counts.setdefault(name, Counter()).update(values)
@@ -113,7 +114,7 @@ class Groups:
             self._sizes[combination] += other._sizes[combination]
 
     def different(self, count: int) -> list[Any]:
-        """Return examples with little in common, those of the largest groups first."""
+        """Return examples with little in common; examples of the largest groups come first."""
         left = sorted(self._examples, key=lambda combination: -self._sizes[combination])
         seen: set[Any] = set()
         chosen: list[Any] = []
@@ -125,12 +126,12 @@ class Groups:
         return chosen
 
     def lines(self, block: int) -> list[str]:
-        """Return a line for each informative cause.
+        """Return a line for each informative cause, except class and part.
 
-        Class and part have their own lines elsewhere.
+        The report has its own lines about class and part.
         """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
-        named = {"codes by place in the block": self.places, "scales by place of the largest element": self.maxima}
+        named = {"codes by index in the block": self.places, "scales by index of the largest element": self.maxima}
         for what, places in named.items():
             if 0 < len(places) < block:
                 told.append(f"Wrong {what}: {_ranges('place', places)}")
@@ -149,7 +150,7 @@ def _most(counts: Counter[str]) -> str:
 
 
 def _ranges(name: str, counts: dict[Any, int]) -> str:
-    """Return counts as text, the largest first. Consecutive values form one range."""
+    """Return counts as text, the largest first, with consecutive values joined to ranges."""
     if name == "sign":
         return ", ".join(f"{sign}: {count}" for sign, count in sorted(counts.items()))
     spans: list[tuple[int, int, int]] = []
@@ -171,15 +172,15 @@ def _span(write: Callable[[int], str], span: Iterable[int]) -> str:
     return write(first) if first == last else f"{write(first)} to {write(last)}"
 
 
-#: The wrong part of a case whose answer has unknown bits.
+#: The name of the wrong part in a case whose answer has unknown bits.
 UNKNOWN = "unknown bits"
-#: The choices about the scale of a block.
+#: The choices that concern the scale of a block.
 OF_SCALES = ("nonfinite", "zero_scale")
 
 
 @dataclass
 class _Wrong:
-    """The wrong cases: their number, by class and by part, and what they share."""
+    """The wrong cases: their number, by class and by part, and their common causes."""
 
     count: int = 0
     groups: Groups = field(default_factory=Groups)
@@ -193,7 +194,7 @@ class _Wrong:
 
 
 class Collector:
-    """Judges batches of cases and answers, and makes the report about all of them."""
+    """A collector, which judges batches of cases and answers and makes the report about them."""
 
     def __init__(self, task: Task, profile: Profile | None = None, keep: int = 5) -> None:
         self.task, self.profile, self.keep = task, profile or Profile(), keep
@@ -202,11 +203,11 @@ class Collector:
         self._counts: Counter[tuple[int, int]] = Counter()
         self._parts: Counter[str] = Counter()
         self._by_part: dict[str, Case] = {}
-        #: What cases of a verdict have in common, for each verdict that is not "right".
+        #: For each verdict except "right": the common causes of its cases.
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
         self.coverage = Coverage(task)
-        #: Answers with unknown bits: their number by class, and the first of them.
+        #: Answers with unknown bits: their number by class, and the first such answer.
         self._unknown: Counter[int] = Counter()
         self._with_unknown: list[Case] = []
 
@@ -217,9 +218,9 @@ class Collector:
     def add(self, inputs: Columns, answers: Columns, first: int = 1, where: Callable[[int], str] | None = None) -> int:
         """Judge a batch and return the number of its wrong cases.
 
-        Its first case has the number `first`. `where(number)` says where a case is (default: "case
-        17"). Cases that are wrong only because choices are followed inconsistently are not counted
-        here.
+        The first case of the batch has the number `first`. `where(number)` returns the location of
+        a case for the report (default: "case 17"). The returned number does not include cases that
+        are wrong only because choices are followed inconsistently.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
@@ -234,7 +235,7 @@ class Collector:
     def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
         """Count cases of a batch whose answers have unknown bits as wrong.
 
-        `written` holds these answers by row.
+        `written` has the text of each such answer by row.
         """
         rows = np.array(list(written), np.int64)
         some = select(inputs, rows)
@@ -279,7 +280,7 @@ class Collector:
         if len(whole) == 1 and whole[0].wrong == wrong.count and whole[0].names[0] in dict(choices_of_bits(self.task)):
             choices[whole[0].names[0]] += wrong.count
             wrong, explanations, unexplained = _Wrong(), [], 0
-        # A field that an explanation covers needs no inconsistent choice to explain it.
+        # Report an inconsistent choice only for fields that no explanation covers.
         explained = {explanation.field for explanation in whole}
         inconsistent = {
             name: tally

@@ -14,19 +14,19 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: Stands for the code of a value that no code has.
+#: Takes the place of a code for a value that no code has.
 NO_CODE = -(1 << 40)
 
 
 def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
-    """Return a sentence about an answer with unknown bits, as it was written."""
+    """Return a sentence about an answer with unknown bits, which quotes the answer."""
     right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
     got, given = shortened(written.split()), task.operation.given(task, inputs)
     return f"{given}: got {got}, unknown bits (X or Z), want {shortened(right)}"
 
 
 def number_text(task: Task, x: int, random: int) -> str:
-    """Return a number's bits and value in words, and its random word if stochastic."""
+    """Return a number's bits and value in words, and its random word if rounding is stochastic."""
     value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
     return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
         f", random 0x{random:08X}" if task.is_stochastic else ""
@@ -82,7 +82,7 @@ def tensor_of(inputs: Columns) -> float | None:
 
 
 def of_tensor(inputs: Columns) -> str:
-    """Return the tensor scale of a block in words; an empty string if there is none."""
+    """Return the tensor scale of a block in words, or "" if there is none."""
     found = tensor_of(inputs)
     return "" if found is None else f" (tensor scale {plain(found)})"
 
@@ -100,26 +100,26 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
 
 
 def without_padding(inputs: Columns) -> Array:
-    """Return the elements of a block, without the fill of a short one."""
+    """Return the elements of a block, without the padding of a short block."""
     x: Array = inputs["x"][0]
     return x[~inputs["padding"][0]] if "padding" in inputs else x
 
 
 def misfit(code: int, bits: int) -> str:
-    """Return why a number is no code of that many bits, in words."""
+    """Return in words why a number is not a code of that many bits."""
     if code == NO_CODE:
         return "a value that no code gives"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
 
 
 def block_text(task: Task, x: Any) -> str:
-    """Return a block in words, short if it has few different numbers."""
+    """Return a block as text, in short form if it has few different numbers."""
     values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
     return f"x = [{shortened(values)}]"
 
 
 def shortened(texts: list[str]) -> str:
-    """Return entries as one text, with repeats counted and the middle of long lists cut."""
+    """Return entries as one text; repeats are counted, and long lists lose their middle."""
     runs: list[tuple[str, int]] = []
     for text in texts:
         if runs and runs[-1][0] == text:

@@ -1,7 +1,8 @@
-"""Find hypotheses that explain every case, the wrong answers and the right ones.
+"""Find hypotheses that explain every answer, the wrong answers and the right ones.
 
-A hypothesis is dropped at the first answer that it does not give. Differences that a legitimate
-choice of the implementation explains do not count, provided that it makes this choice throughout.
+A hypothesis is dropped at the first answer that differs from it. A difference does not count if a
+legitimate choice of the implementation explains it and the implementation makes this choice
+throughout.
 The sign of a zero and the code of a NaN are such choices too. If no hypothesis is left,
 combinations of two mistakes are tried, and then each class of cases by itself.
 """
@@ -25,32 +26,33 @@ from mxnum.memory.dtypes import Array, code_dtype
 
 #: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
 FIRST = 16
-#: Fewest wrong answers that a hypothesis must give to be named for some classes; fewer may be
-#: chance.
+#: The fewest wrong answers that a hypothesis about some classes must give to be named; fewer may
+#: agree by chance.
 FEWEST = 4
-#: Most bytes of batches that are kept, to try further hypotheses on them later.
+#: The most bytes of batches that are kept, so that further hypotheses can be tried on them.
 KEPT = 1 << 27
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses that each explain every case, or every case of some classes."""
+    """Hypotheses each of which explains every case, or every case of some classes."""
 
     field: str
-    #: The likeliest first.
+    #: The names of the hypotheses, the likeliest first.
     names: tuple[str, ...]
     wrong: int
     right: int
-    #: For codes: True if the hypotheses also explain the codes of blocks whose scale is wrong.
+    #: For the field of codes: True if the hypotheses also explain codes of blocks with a wrong
+    #: scale.
     at_any_scale: bool = True
-    #: The classes whose cases they explain; empty if these are all classes.
+    #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of other answers that the hypothesis would change but that differ from it.
+    #: Number of other answers that the hypothesis would change but that do not follow it.
     contradicted: int = 0
 
     @property
     def claim(self) -> str:
-        """What the hypotheses explain, in words."""
+        """A phrase that says what the hypotheses explain."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
@@ -61,7 +63,7 @@ class Explanation:
         return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
 
     def sentence(self) -> str:
-        """Return the claim, and the number of right answers for which it also holds."""
+        """Return the claim, with the number of right answers for which it also holds."""
         right = {
             "scale": f"the {self.right} right scales",
             "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
@@ -80,11 +82,12 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: Number of answers that differ from it, by the choice that would explain the difference.
+    #: Number of answers that differ from the hypothesis, by the choice that may explain the
+    #: difference.
     misses: Counter[str] = field(default_factory=Counter)
-    #: Number of answers that are -0, as it predicts.
+    #: Number of answers that are -0, as the hypothesis predicts.
     minus_zeros: int = 0
-    #: True if answers in blocks with a wrong scale differ from it.
+    #: True if answers in blocks with a wrong scale differ from the hypothesis.
     elsewhere: bool = False
 
 
@@ -93,7 +96,7 @@ def _singles(task: Task) -> list[Hypothesis]:
 
 
 class Diagnosis:
-    """Collects judged batches and says at the end which hypotheses explain them all."""
+    """A diagnosis, which keeps judged batches and finds the hypotheses that explain them all."""
 
     def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
         self.task, self._made = task, made
@@ -109,7 +112,7 @@ class Diagnosis:
 
         Hypotheses are tried only from the first bug on, because trying them costs time.
         """
-        if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
+        if not self.task.takes_nan:  # no hypothesis determines the code of NaN in an element without NaN
             known = ~has_nan(self.task, inputs)
             inputs, answers, labels = (select(columns, known) for columns in (inputs, answers, labels))
         if any(wrong_codes(found).any() for found in labels.values()):
@@ -152,17 +155,17 @@ class Diagnosis:
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
             return judged, inputs
-        # The judge judges codes of right scales only; a hypothesis can be tried at a wrong scale as
-        # well.
+        # The judge judges codes only in blocks with a right scale, but a hypothesis can also be
+        # tried in blocks with a wrong scale.
         scale, bits = answers["scale"], self.task.scale_bits
         finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
         judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Return True if all answers are the hypothesis's or differ by choice.
+        """Return True if every answer equals that of the hypothesis or differs by choice.
 
-        If `count`, count the choices.
+        With `count`, count the choices, too.
         """
         theirs = tried.hypothesis.answer(self.task, inputs)
         differs, choices = self._compared(output, inputs, got, theirs)
@@ -180,12 +183,12 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return which answers differ from the hypothesis, and the choices that explain it.
+        """Return which answers differ from the hypothesis, and which choices may explain that.
 
-        Answers count whether the judge judges them or not.
+        Answers that the judge does not judge are compared, too.
         """
         differs = np.asarray(got != theirs)
-        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
+        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
             differs &= ~inputs["padding"]
         return differs, {
             "minus_zero": (got == 0) & (theirs == self._minus_zero(output)),
@@ -208,7 +211,7 @@ class Diagnosis:
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
         """Return True for each answer that saturates to the most negative integer.
 
-        The library never gives this integer.
+        The right answers never contain this integer.
         """
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
@@ -218,10 +221,10 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return the explanations of the wrong fields: one mistake, two, or one a class.
+        """Return explanations of wrong fields: one mistake, two, or a mistake for each class.
 
-        `steady` names the choices that no answer contradicts, `inconsistent` those that only some
-        answers follow.
+        `steady` has the choices that no answer contradicts, `inconsistent` the choices that only
+        some answers follow.
         """
         found = self._found(steady, inconsistent)
         fields = {output.name for output in self.task.outputs if self._count(output, inconsistent)}
@@ -250,14 +253,14 @@ class Diagnosis:
         return sum(counts.values()) if found else 0
 
     def _checked(self, found: Explanation) -> Explanation:
-        """Return the explanation with its hypotheses that the fewest answers contradict."""
+        """Return the explanation with only those hypotheses that the fewest answers contradict."""
         counts = {name: self._contradictions(found, name) for name in found.names}
         least = min(counts.values())
         names = tuple(name for name in found.names if counts[name] == least)
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return how many other answers contradict what the hypothesis would change."""
+        """Return how many answers that are not explained contradict the hypothesis."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
@@ -283,7 +286,7 @@ class Diagnosis:
     ) -> Diagnosis:
         """Return a diagnosis of the same batches with other hypotheses about `fields`.
 
-        If `chosen` is given, only its rows count.
+        If `chosen` is given, the diagnosis has only those rows of each batch.
         """
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
@@ -292,11 +295,13 @@ class Diagnosis:
         return again
 
     def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return the explanations that hold for all cases, one for each field that has any."""
+        """Return the explanations that hold for all cases, at most one for each field."""
         found = []
         for output in self.task.outputs:
             fitting = self._fitting(output, steady)
-            fitting.sort(key=lambda tried: tried.misses.total())  # hypotheses that need no choice come first
+            fitting.sort(
+                key=lambda tried: tried.misses.total()
+            )  # hypotheses that differ from fewer answers by choice come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)

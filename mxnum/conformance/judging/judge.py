@@ -1,7 +1,7 @@
-"""Judge if answers differ from the right ones, by a legitimate choice or a bug.
+"""Judge whether answers are right, differ by a legitimate choice, or are wrong.
 
-Every number of an answer gets labels, the bits of an integer: none if it is right, those of choices
-if another legitimate choice gives it, and ``BUG`` if no choice explains it.
+Every number of an answer gets labels, which are the bits of an integer: no label if the number is
+right, the labels of choices that explain a difference, and ``BUG`` if no choice explains it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow
 
-#: The legitimate choices of an implementation, each with a phrase that describes it.
+#: The choices that the standard leaves to an implementation, each with a description.
 CHOICES = {
     "overflow": "finite values beyond the largest: saturating, or infinity (NaN where there is none)",
     "infinity": "infinite inputs: saturating, or infinity (NaN where there is none)",
@@ -39,7 +39,7 @@ CHOICES = {
 BUG = 1
 LABELS = {name: 2 << i for i, name in enumerate(CHOICES)}
 UNJUDGED = -1
-#: The wrong part of a case whose answer is not a code at all.
+#: The name of the wrong part in a case whose answer is not a code at all.
 MISFIT = "does not fit"
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale at its limit", "maximum beyond the largest", "ordinary")
@@ -53,7 +53,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """How many answers follow the alternative of one choice, and how many could but do not."""
+    """Counts of the answers that follow one choice, and of the answers that could but do not."""
 
     followed: int = 0
     kept: int = 0
@@ -65,22 +65,22 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """What a tally is about: a choice, and the kind of answers if kinds may differ."""
+    """The key of a tally: a choice, and the kind of answers if kinds may differ in the choice."""
 
     choice: str
     kind: str = ""
 
 
 class Tallies:
-    """Counts of answers that follow choices. An implementation must make a choice throughout."""
+    """Counts of answers that follow choices, to check that a choice is made throughout."""
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
-        #: In an element without NaN: the answers by each rule of `nan_codes`, and how often a NaN
-        #: became each code.
+        #: For an element without NaN: the answers that follow each rule of `nan_codes`, and how
+        #: often a NaN became each code.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
-        #: How often a block of zeros got each scale code.
+        #: For each scale code: the number of blocks of zeros that got it.
         self.zero_scales: Counter[int] = Counter()
 
     def add(self, key: Key, followed: Array, kept: Array) -> None:
@@ -97,7 +97,7 @@ class Tallies:
             found["zero_scale"] = Consistency(max(others), self.zero_scales.total() - max(others))
         rules = self.nan_rules.values()
         most = max(rules, key=lambda tally: tally.followed, default=Consistency())
-        if most.followed and all(tally.kept for tally in rules):  # none of the rules is followed for every NaN
+        if most.followed and all(tally.kept for tally in rules):  # no rule explains the code of every NaN
             found["nan_element"] = most
         return found
 
@@ -113,23 +113,23 @@ class Judgement:
     verdicts: Array
     classes: Array
     #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that have no
-    #: meaning with the rest of the answer.
+    #: meaning beside the rest of the answer, such as codes at a wrong scale.
     labels: Columns
-    #: For each case the first part that is wrong: "scale", the class of an element, or "value".
+    #: For each case the first wrong part ("scale", the class of an element, or "value"), or None.
     parts: list[str | None]
 
 
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch.
 
-    `tallies` collects how consistently choices are followed.
+    `tallies` counts how consistently choices are followed.
     """
     want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
     verdicts = np.zeros(number_of(inputs), np.int64)
     for name, found in labels.items():
         verdicts |= np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
-        if name == "codes":  # codes in a block of NaN mean nothing: the implementation may choose them
+        if name == "codes":  # codes in a block of NaN have no meaning, so any codes are legitimate
             loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
             verdicts[loose] |= LABELS["nan_block_codes"]
     classes = task.operation.classify(task, inputs, want)
@@ -190,23 +190,25 @@ def element_labels(
         settle("overflow", differs & np.isfinite(magnitude), same)
     else:
         _label_nan(task, x, got, labels, tallies)
-    clean = ~wrong_codes(labels).any(axis=1, keepdims=True)  # wrong rows say nothing about choices
+    clean = ~wrong_codes(labels).any(
+        axis=1, keepdims=True
+    )  # rows with a wrong code do not show which choices were made
     for name, followed, kept in settled:
         tallies.add(Key(name), followed & clean, kept & clean)
     return labels
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs in an element without NaN, and count their codes.
+    """Set the labels of NaNs for an element without NaN, and count their codes.
 
-    Each rule of `nan_codes` is a choice.
+    A code that a rule of `nan_codes` gives differs by choice.
     """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # the definition of `encode`, which cannot raise
+    if not task.takes_nan:  # `encode` cannot raise, so this is its right answer
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
@@ -219,7 +221,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return the codes that positive and negative NaNs become without a NaN code, by rule."""
+    """Return rules for NaN in an element without it: codes for a positive and a negative NaN."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -233,7 +235,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
-    """Return True for each number that an unlimited integer would round to -2 or below."""
+    """Return True for each number that would round to -2 or below if integers had no limit."""
     y = right.scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
@@ -249,8 +251,8 @@ def block_labels(task: Task, inputs: Columns, answers: Columns, want: Columns, t
     of_scales = scale_labels(task, inputs, scale, want["scale"], tallies)
     of_codes = np.full(x.shape, UNJUDGED, np.int64)
     of_codes[~fits(got, task.element.bits)] = BUG
-    # Elements are judged for the scale that was answered, if that is right or a choice, and not
-    # NaN.
+    # Codes are judged at the scale that was answered, if it is right or differs by choice, and is
+    # not NaN.
     rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~right.is_nan_scale(task, scale)[:, 0])
     if rows.size:
         words, tensor = (None if column is None else column[rows] for column in (random, right.tensor_scales(inputs)))
@@ -271,8 +273,8 @@ def scale_labels(task: Task, inputs: Columns, got: Array, want: Array, tallies: 
     alternative = right.right_scales(replace(task, nonfinite=other), inputs)[:, 0]
     has_nan = np.isnan(magnitude).any(axis=1)
     for kind, rows in (("NaN", has_nan), ("infinity", special & ~has_nan)):
-        # If NaN stays in its element, a block whose only finite numbers are zeros has the scale of
-        # zeros.
+        # If NaN affects its own element only, a block whose finite numbers are all zero has the
+        # scale of a block of zeros.
         followed = rows & (got != want) & ((got == alternative) | (zero & known))
         tallies.add(Key("nonfinite", kind), followed, rows & (got == want))
         labels[followed] = LABELS["nonfinite"]
@@ -331,7 +333,7 @@ def classify_values(target: ElementFormat, values: Array) -> Array:
 
 
 def wrong_codes(labels: Array) -> Array:
-    """Return for each label whether its number is judged and wrong."""
+    """Return True for each label that says that its number is wrong."""
     return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))
 
 
@@ -342,7 +344,7 @@ def place_of_largest(task: Task, x: Array) -> Array:
 
 
 def direction(task: Task, got: Array, want: Array) -> Array:
-    """Return whether each code is too high (1) or too low (-1); None if it is no code."""
+    """Return 1 for each code that is too high, -1 for too low, None for one that is no code."""
     known = fits(got, task.element.bits)
     ranks = np.array([ordinal(task.element, code) for code in range(1 << task.element.bits)])
     steps = ranks[np.where(known, got, 0).astype(np.int64)] - ranks[want]
@@ -350,7 +352,7 @@ def direction(task: Task, got: Array, want: Array) -> Array:
 
 
 def or_none(known: Array, values: Array) -> Array:
-    """Return the values that are known, and None for the others."""
+    """Return the values where `known` is True, and None elsewhere."""
     result = values.astype(object)
     result[~known] = None
     return result

@@ -12,13 +12,13 @@ from mxnum.conformance.judging.diagnosis import Explanation
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
-#: Most lines about wrong arrays.
+#: The most lines about wrong arrays in a report.
 ARRAYS = 16
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents; what they explain conforms."""
+    """The choices that an implementation documents; differences that they explain conform."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Case:
     answers: Columns
     want: Columns
     part: str | None = None
-    #: The text of the answer, if it has unknown bits.
+    #: The answer as it was written, if it has unknown bits.
     written: str = ""
 
     def body(self, task: Task) -> str:
@@ -70,7 +70,7 @@ class ArrayResult:
     layout: str
     blocks: int
     wrong: int
-    #: Why the array has no answer that could be judged; None if it has one.
+    #: Why the array's answer could not be judged; None if it was judged.
     problem: str | None = None
 
 
@@ -82,38 +82,39 @@ class Report:
     profile: Profile
     cases: int
     bugs: int
-    #: The number of cases that each choice explains. Inconsistent choices come with the number of
-    #: answers that follow them, and of answers that could but do not.
+    #: The number of cases that each choice explains. For an inconsistent choice: the number of
+    #: answers that follow it, and the number of answers that could follow it but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
     parts: dict[str, int]
-    #: Some wrong cases that differ as much as possible, and one case for each choice.
+    #: Some wrong cases that differ from each other as much as possible, and one case for each
+    #: choice.
     failures: list[Case]
     examples: dict[str, Case]
     #: The first wrong case of each part.
     by_part: dict[str, Case]
-    #: The explanations that give all answers, the wrong ones and the right ones.
+    #: The explanations, each of which gives all answers, wrong and right ones.
     explanations: list[Explanation]
-    #: Lines about causes that the wrong cases share.
+    #: Lines of text about common causes of the wrong cases.
     causes: list[str]
-    #: How often NaNs became which code, in an element without NaN.
+    #: For an element without NaN: how often a NaN became each code.
     nan_became: dict[str, int]
-    #: The result of each array, for whole arrays (`mxnum.conformance.check_arrays`).
+    #: For `mxnum.conformance.check_arrays`: the result of each array.
     arrays: list[ArrayResult] = field(default_factory=list)
     #: The arrangements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: If some answers are wrong: the stacks of `mxnum.stacks` that give all the answers.
+    #: If some answers are wrong: the stacks of `mxnum.stacks` whose arithmetic gives all answers.
     stacks: tuple[str, ...] = ()
-    #: Why other or missing cases would go unnoticed; empty if they would not.
+    #: Why the check cannot notice changed or missing cases; empty if it can.
     unchecked: str = ""
     #: Number of wrong answers with unknown bits, as logic simulators print them.
     unknown: int = 0
-    #: A sentence that says what the cases cover.
+    #: A sentence about the inputs that the cases cover.
     tried: str = ""
-    #: Number of wrong answers (scales and codes count separately) that the explanations leave over;
-    #: 0 if there is no explanation. `refused` is the exception that the function raises for NaNs
-    #: without an answer.
+    #: Number of wrong answers (scales and codes count separately) that the explanations do not
+    #: cover; 0 if there is no explanation. `refused` is the error that the function raises for NaNs
+    #: that the element has no code for.
     unexplained: int = 0
     refused: str = ""
 
@@ -124,7 +125,7 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        """True if there are no differences except those that the profile accepts."""
+        """True if every difference is a choice that the profile accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -212,7 +213,7 @@ class Report:
 class StochasticReport:
     """The outcome of `check_stochastic`; a right kernel has no `problems`.
 
-    `problems` are sentences by topic.
+    `problems` has sentences for each topic.
     """
 
     task: Task
@@ -223,7 +224,7 @@ class StochasticReport:
     problems: dict[str, list[str]] = field(default_factory=dict)
     #: The legitimate choices that the kernel makes, and the number of numbers that follow each.
     choices: dict[str, int] = field(default_factory=dict)
-    #: The rules that fit the observed shares.
+    #: The rules whose probabilities fit the observed shares.
     fits: list[str] = field(default_factory=list)
     #: Sentences that say which errors the test detects, and how rarely a right kernel fails.
     guarantees: list[str] = field(default_factory=list)
@@ -235,7 +236,7 @@ class StochasticReport:
 
     @property
     def is_equal(self) -> bool:
-        """True if there are no differences except those that the profile accepts."""
+        """True if every difference is a choice that the profile accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -261,7 +262,7 @@ class StochasticReport:
 
 
 class ConformanceError(AssertionError):
-    """An implementation gives wrong answers that no choice and no chance explains."""
+    """Raised if an implementation gives wrong answers that neither a choice nor chance explains."""
 
     def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest

@@ -1,7 +1,7 @@
 """The right answers, computed with numpy by the definition.
 
-Nothing has to be compiled before the first case. No code is shared with the compiled loops, which
-may be what is judged.
+This needs no compilation before the first case. The module shares no code with the compiled loops,
+which may be the implementation under test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; block codes are those at answered scales."""
+    """Return the right answers in a field; codes of blocks are right for the inputs' scales."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -54,9 +54,9 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 
 
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
-    """Return the scale codes of rows of numbers by their maxima alone.
+    """Return the scale codes of rows of numbers, found from their maxima alone.
 
-    This holds under rules that look at elements, too.
+    For a rule that needs all elements of a block, use the rule "nearest" instead.
     """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
@@ -66,7 +66,7 @@ def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
 
 
 def tensor_scales(inputs: Columns) -> Array | None:
-    """Return the tensor scale of each row; None if the format has none."""
+    """Return the tensor scale of each row, or None if the format has no tensor scale."""
     bits = inputs.get("tensor_scale")
     return None if bits is None else np.ascontiguousarray(bits).view(np.float32)
 
@@ -74,8 +74,8 @@ def tensor_scales(inputs: Columns) -> Array | None:
 def with_tensor(task: Task, inputs: Columns) -> Columns:
     """Return the inputs with each row's tensor scale and maximum, if the format needs them.
 
-    Each row is a part of a tensor. The tensor's largest finite magnitude is that of the row, or the
-    one in ``largest`` if it is larger.
+    Each row is a part of a tensor. The tensor's largest finite magnitude is the larger one of the
+    row's own and the one in the column ``largest``.
     """
     if not task.has_tensor:
         return inputs
@@ -101,15 +101,15 @@ def element_codes(
 ) -> Array:
     """Return element codes by the element policy, at scale 1 or at each row's scale.
 
-    A NaN for an element without NaN, for which the library raises, becomes the largest value here:
-    callers leave it out.
+    The library raises an error for a NaN if the element has none. This function returns the largest
+    value instead; callers ignore it.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # at scale 1, in E8M0, which every element can have
+    if scales is None:  # an E8M0 scale of 1, since every element may have E8M0 scales
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))
@@ -117,9 +117,9 @@ def element_codes(
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """Return |x| over the scales of its row, in float64.
+    """Return |x| over the scale of its row, in float64.
 
-    Quotients compare with element values as exact ones do.
+    A quotient is above, equal to or below an element value just as the exact quotient is.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
@@ -137,7 +137,7 @@ def scale_numbers(task: Task, scales: Array) -> Array:
 
 
 def is_nan_scale(task: Task, scales: Array) -> Array:
-    """Return for each scale code whether it is NaN."""
+    """Return True for each scale code that is NaN."""
     scale = task.format.scale
     if scale.number is None:
         return np.asarray(scales == scale.nan_code)

@@ -1,4 +1,4 @@
-"""The operations by name, and tasks made from the strings and numbers that users write."""
+"""List the operations by name, and make tasks from the strings and numbers that users write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS: dict[str, Operation] = {
     each.name: each for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot())
 }
 
-#: The keys that a header of vectors may state; other lines are comments.
+#: The keys that a header of vectors may have; lines with another key are comments.
 HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
     *("accumulate", "dot_blocks", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
@@ -41,9 +41,9 @@ def make_task(
 ) -> Task:
     """Make a task from strings and numbers as users write them.
 
-    `format` may also be the name of an element. Missing settings have the defaults of `Task`,
-    except that `scale_rule` has the default of `mxnum.quantize` and `accumulate` is ``"exact"`` if
-    scales are floats. A setting that has no effect on the answers raises ValueError.
+    `format` may also be the name of an element. Missing settings have the defaults of `Task`, with
+    two exceptions: `scale_rule` has the default of `mxnum.quantize`, and `accumulate` is
+    ``"exact"`` if scales are floats. A setting that has no effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     asked = OPERATIONS[errors.choose("operation", operation, tuple(OPERATIONS))]
@@ -75,7 +75,7 @@ def make_task(
     return task
 
 
-#: For each setting, the operations whose answers it decides.
+#: For each setting, the operations whose answers depend on it.
 DECIDES = {
     setting: tuple(each.name for each in OPERATIONS.values() if setting in each.settings)
     for setting in make_task.__kwdefaults__ or ()
@@ -100,14 +100,14 @@ def task_of(header: Mapping[str, str]) -> Task:
 
 
 def without_bits(argument: str, rounding: Rounding) -> str:
-    """Return the error message for an argument about random bits if the rounding draws none."""
+    """Return the error for an argument about random bits if the rounding draws none."""
     return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
 
 
 def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
     """Return the format with blocks of `block` elements, if `block` is given.
 
-    An element stands for its default format.
+    An element's name means the default format of that element.
     """
     fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
     if block is None or _integer("block", block, 1, 4096) == fmt.block:
@@ -117,7 +117,7 @@ def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
 
 
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords of a call that go to `make_task`. Raise if one of them is unknown."""
+    """Return the keywords of a call for `make_task`; raise an error if one is unknown."""
     for name in modes:
         errors.choose("modes", name, tuple(DECIDES))
     return modes

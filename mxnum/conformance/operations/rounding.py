@@ -21,7 +21,7 @@ from mxnum.memory.dtypes import Array
 
 
 def of_field(field: str, named: Iterable[tuple[str, Answer]]) -> Iterator[tuple[str, str, Answer]]:
-    """Yield named answers with the field that they are for."""
+    """Yield hypotheses about a field from pairs of a name and an answer."""
     return ((field, name, answer) for name, answer in named)
 
 
@@ -195,10 +195,10 @@ class Quantize(Scale):
             right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
             is_nan = is_nan_scale(task, want["scale"])[0, 0]
             start += " (not a block of NaN by choice)" if is_nan else " (scale by choice)"
-        if not wrong.size:  # other codes by choice
+        if not wrong.size:  # the codes differ by choice only
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
-        # An element with another value is a better example than one with the other zero.
+        # Prefer an element whose value is wrong as the example, over a zero with the wrong sign.
         zeros = {0, 0 if e.integer else 1 << (e.bits - 1)}
         valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= zeros]
         place = int(valued[0] if valued else wrong[0])

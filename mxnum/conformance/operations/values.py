@@ -169,14 +169,14 @@ def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str
 
 
 def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) -> Array:
-    """Return the right values at changed scales (of both operands in dots)."""
+    """Return a function that gives the right values at changed scales, of both operands in dots."""
     names = {"scale", "a_scale", "b_scale"} & set(inputs)
     others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
     return right_values(task, {**inputs, **others})
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each misreading of the smallest scale code or NaN."""
+    """Yield `(name, answer)` for each mistake in reading the smallest scale code or NaN."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 

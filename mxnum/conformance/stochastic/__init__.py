@@ -35,11 +35,11 @@ def check_stochastic(
 ) -> StochasticReport:
     """Judge a callable that rounds with its own random bits, and return the report.
 
-    Only the two codes next to a number may appear, the one away from zero with its exact
-    probability. Zero, values of the element and numbers that saturate must not change from call to
-    call. Scales must be right and not random. The same seed must give the same bits, and another
-    seed other bits. The draws of elements must be independent, in one call and in successive calls.
-    Otherwise `ConformanceError` is raised.
+    A number may only become one of the two codes next to it, the one farther from zero with its
+    exact probability. Zero, values of the element and numbers that saturate must not change from
+    call to call. Scales must be right and not random. The same seed must give the same bits, and
+    another seed other bits. The draws of elements must be independent, in one call and in
+    successive calls. If one of these conditions fails, raise `ConformanceError`.
 
     Parameters
     ----------
@@ -50,25 +50,25 @@ def check_stochastic(
         ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
         ``largest`` or ``tensor_scale`` receives its largest magnitude or its scale.
     sr_bits
-        The number of random bits that the callable claims, 1 to 64: a fraction of the gap is
-        truncated to this number of bits. None: the fraction is exact. The report says which numbers
-        of bits fit.
+        The number of random bits that the callable claims, 1 to 64. The fraction of the gap is
+        truncated to this number of bits; None means the exact fraction. The report says which
+        numbers of bits fit the answers.
     seeded
-        True if the callable takes a seed. None: it does if it needs two arguments, or its second is
-        ``seed``.
+        True if the callable takes a seed. None: it takes one if it needs two arguments, or if its
+        second argument is called ``seed``.
     bias, power
         An error of `bias` in the probability of a single case is detected with a probability of at
-        least `power`. They decide the number of draws: some 14 / bias² for each of about sixty
+        least `power`. Both decide the number of draws: some 14 / bias² for each of about sixty
         cases, which takes seconds by default.
     false_alarm
-        An upper limit for the probability that a right callable is called wrong. A third of it is
-        for single cases, a third for groups of cases, and a third for dependence, each divided by
-        the number of tests (Bonferroni).
+        An upper limit for the probability that a right callable is called wrong. Single cases,
+        groups of cases, and dependence have a third of the limit each, divided by the number of
+        tests (Bonferroni).
     seed
         Seed of the cases and their order.
     accept, strict, arrays, scales
-        As for `check`. With ``accept="sr_fraction"``, the fraction may be rounded to the nearest
-        `sr_bits` bits.
+        As in `check`. With ``accept="sr_fraction"``, the fraction may be rounded to `sr_bits` bits,
+        to nearest, instead of truncated.
     **modes
         ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: the modes that the
         callable claims.

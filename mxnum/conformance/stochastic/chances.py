@@ -18,10 +18,11 @@ from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest
 from mxnum.conformance.task import Task
 from mxnum.memory.dtypes import Array
 
-#: Most gaps between neighbouring values in which small fractions are tested. If there are more
-#: gaps, `survey` tests each of them coarsely.
+#: The most gaps between neighbouring values in which small fractions are tested. If the element
+#: has more gaps, `survey` also tests each gap, with fewer draws.
 GAPS = 16
-#: How an implementation may reduce a fraction of the gap to r bits. The library truncates.
+#: The ways in which an implementation may reduce a fraction of the gap to r bits. The right
+#: answers truncate it.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -33,10 +34,10 @@ _WHOLE: dict[str, Callable[[Fraction], int]] = {
 
 @dataclass(frozen=True)
 class Chance:
-    """A number, divided by its scale, that is rounded stochastically."""
+    """A number, divided by its scale, that stochastic rounding may round up or down."""
 
     value: float
-    #: The position of its magnitude between those of the codes `below` and `above`, 0 < delta < 1.
+    #: The position of the number's magnitude between `below` (0) and `above` (1), 0 < delta < 1.
     delta: Fraction
     below: int
     above: int
@@ -45,14 +46,14 @@ class Chance:
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
         """Return the probability of rounding away from zero.
 
-        It is the fraction, reduced to `sr_bits` bits as `kind` says.
+        This is the fraction of the gap, reduced to `sr_bits` bits as `kind` says.
         """
         if sr_bits is None:
             return float(self.delta)
         return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
 
     def text(self, task: Task) -> str:
-        """Return the number and its neighbours in rng."""
+        """Return the number and its neighbours in words."""
         below, above = (code_text(task, code) for code in (self.below, self.above))
         at = fraction_text(self.delta)
         return f"{number(self.value)}, at {at} of the way from {below} to {above}"
@@ -69,7 +70,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # nearly zero; the source can represent it in the first gap only
+    wanted += [2.0**-60] * 2  # nearly zero, which the source can represent in the first gap only
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -79,9 +80,9 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
 
 
 def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
-    """Return two cases in each gap, of alternating signs, if there are over `GAPS` gaps.
+    """Return two cases of alternating signs in each gap if there are more than `GAPS` gaps.
 
-    Otherwise return none.
+    Otherwise return an empty list.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
@@ -95,7 +96,7 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly that fraction of a gap.
 
-    Gaps in the middle of the range come first.
+    Take the gap nearest to the middle of the range in which the number is exact.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -113,10 +114,10 @@ def irregular(rng: Generator, count: int) -> list[float]:
 
 
 def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
-    """Return pairs of neighbouring magnitudes between which numbers up to `reach` lie."""
+    """Return the pairs of neighbouring magnitudes of which the larger is at most `reach`."""
     values = grid.magnitudes(task.element)
     gaps = list(zip(values[:-1].tolist(), values[1:].tolist(), strict=True))
-    if not task.overflow.saturates and task.element.nan_code is not None:  # the gap to infinity, or to NaN
+    if not task.overflow.saturates and task.element.nan_code is not None:  # numbers may round up to infinity or NaN
         gaps.append((float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])))
     return [gap for gap in gaps if gap[1] <= reach]
 
@@ -139,10 +140,10 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
     return found
 
 
-#: Numbers of random bits that are tried as explanations.
+#: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases that are also judged together, because a small bias that they share shows there
-#: first.
+#: Groups of cases that are also judged together, since a small bias common to a group is easiest
+#: to detect in its sum.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -150,12 +151,12 @@ GROUPS: dict[str, Callable[[Chance], bool]] = {
     "Subnormal results": lambda chance: chance.is_subnormal,
     "Normal results": lambda chance: not chance.is_subnormal,
 }
-#: Wrong rules that kernels follow by mistake, as functions of the probability p and the sign.
+#: Wrong rules that kernels may follow, as functions of the probability p and the sign.
 MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
     "1 - p, the fraction taken the wrong way round": lambda p, negative: 1 - p,
     "1 - p for negative numbers alone": lambda p, negative: np.where(negative, 1 - p, p),
     "1 - p for positive numbers alone": lambda p, negative: np.where(negative, p, 1 - p),
-    "one half whatever the fraction": lambda p, negative: np.full(len(p), 0.5),
+    "one half for every fraction": lambda p, negative: np.full(len(p), 0.5),
     "half the fraction": lambda p, negative: p / 2,
     "the square of the fraction": lambda p, negative: p**2,
 }
@@ -163,7 +164,7 @@ MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """The probabilities that a right kernel is contradicted, for one case and for one group."""
+    """The levels of significance for the tests of one case and of one group."""
 
     case: float
     group: float
@@ -172,22 +173,22 @@ class Levels:
     def of(cls, false_alarm: float, cases: int) -> Levels:
         """Make the levels by Bonferroni's correction.
 
-        The probability of a false alarm is at most `false_alarm` for all cases together, and also
-        for all groups together.
+        The probability of a false alarm is at most `false_alarm` in the tests of all cases, and
+        also in those of all groups.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """For each case, the number of draws and the number of those that went away from zero."""
+    """For each case, the number of draws and the number of draws that went away from zero."""
 
     chances: list[Chance]
     draws: Array
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the cases whose shares contradict p, with their p-values, farthest first."""
+        """Yield the cases whose shares contradict p, with their p-values, the smallest first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -195,9 +196,9 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """Return the groups that go away from zero too often or rarely, with their bias.
+        """Return the groups that go away from zero too often or too rarely, with their bias.
 
-        The bias is a share of the draws of the group.
+        The bias is the excess as a share of the draws of the group.
         """
         found = {}
         for name, belongs in GROUPS.items():
@@ -212,9 +213,9 @@ class Shares:
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
-        """Return sentences on the biases that are detected.
+        """Return sentences about the biases that the test would detect.
 
-        Cases after the first `precise` have fewer draws.
+        The cases after the first `precise` cases have fewer draws.
         """
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)

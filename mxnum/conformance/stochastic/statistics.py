@@ -1,4 +1,4 @@
-"""Tests of counts and of dependence: exact binomial tails, and bounds that always hold."""
+"""Test counts and dependence with exact binomial tails and bounds that hold for any sample size."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    `q` is 1 - p, if known more exactly.
+    `q` is 1 - p, if the caller knows it more exactly.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
-    if k <= n * p:  # the other tail is the shorter sum
+    if k <= n * p:  # fewer terms in the other tail
         return 1 - tail(n - k + 1, n, q, p)
     log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
     first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
-    # Each term comes from the one before it. Terms beyond twelve standard deviations are
+    # Each term is the previous one times a ratio. Terms beyond twelve standard deviations are
     # negligible.
     j = np.arange(min(n - k, int(12 * math.sqrt(n * p * q)) + 100), dtype=np.float64)
     ratios = (n - k - j) / (k + 1 + j) * (p / q)
@@ -34,7 +34,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 def p_value(k: int, n: int, p: float) -> float:
     """Return twice the tail on the side of k, a valid p-value for all n and p.
 
-    It is at most `level` with a probability of at most `level`.
+    For every level, the p-value is at most that level with at most that probability.
     """
     if p in (0, 1):
         return float(k == n * p)
@@ -42,9 +42,9 @@ def p_value(k: int, n: int, p: float) -> float:
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest low and smallest high count of p-value at most `level`.
+    """Return the largest low and the smallest high count with a p-value of at most `level`.
 
-    They are -1 and n + 1 if there is none.
+    The low count is -1 if there is none, the high count n + 1.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -59,8 +59,8 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 
 def power(n: int, p: float, truth: float, level: float) -> float:
-    """Return how likely n draws contradict p at that level if the probability is `truth`."""
-    if p in (0, 1):  # a single draw that goes the other way contradicts p
+    """Return the probability that n draws contradict p at that level if `truth` is right."""
+    if p in (0, 1):  # one draw in the impossible direction contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
     if truth in (0, 1):
@@ -69,9 +69,9 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller power of those for p + bias and p - bias.
+    """Return the smaller of the powers against p + bias and p - bias.
 
-    A sum or difference that is no probability does not count.
+    A sum or difference outside 0..1 is ignored.
     """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)
@@ -80,7 +80,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 def draws_for(bias: float, wanted: float, level: float) -> int:
     """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
 
-    The spread is largest there.
+    At p = 1/2 the counts vary most, so this number suffices nearly everywhere.
     """
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
@@ -93,26 +93,26 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return the distance from its expectation that a sum of independent draws rarely exceeds.
+    """Return how far a sum of independent draws may rarely be from its expectation.
 
-    The sum exceeds it with a probability of at most `level`. This is Bernstein's inequality, for
-    terms that are at most 1 from their expectations, each with its own probability.
+    The sum is farther away with a probability of at most `level`, by Bernstein's inequality. Each
+    term is at most 1 from its expectation; the terms may have different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: Up to this distance, draws that go up a quarter of the time are compared as well.
+#: The largest distance at which draws that go up a quarter of the time are also compared.
 NEAR = 64
 
 
 @dataclass(frozen=True)
 class Echo:
-    """Draws at some distance that agree more or less often than independent draws."""
+    """A dependence: draws at some distance that agree more or less often than independent ones."""
 
     distance: int
-    #: 0: both draws are in one call. 1: the second is in the next call. -1: it is in the call
-    #: before.
+    #: 0: both draws are in the same call. 1: the second draw is in the next call. -1: the second
+    #: draw is in the call before.
     calls: int
     share: float
     expected: float
@@ -129,14 +129,14 @@ class Echo:
             rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
             place = f"{_counted(self.distance, 'element')} further on{rows}"
         else:
-            place = "in the same place"
+            place = "at the same index"
         other = f"the one {place}" + (("", " in the next call", " in the call before")[self.calls])
         seen = f"An element and {other} {self.what} in {_share_text(self.share)} of {self.pairs} pairs"
         return f"{seen}, where {_share_text(self.expected)} is right."
 
 
 def comparisons(length: int) -> int:
-    """Return the number of comparisons that `echoes` makes for calls of that length."""
+    """Return the number of comparisons that `echoes` makes for calls with `length` elements."""
     reach = length // 2
     return 3 * reach + 1 + 2 * min(NEAR, reach) + 1
 
@@ -144,8 +144,9 @@ def comparisons(length: int) -> int:
 def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> list[Echo]:
     """Return the dependences between the draws of two successive calls, the strongest first.
 
-    Each call is a vector of +1 (away from zero), -1 and 0 (nothing drawn). `halves` go away from
-    zero half the time. `quarters`, which may be empty, go away a quarter of the time.
+    Each call is a vector of +1 (away from zero), -1 (toward zero) and 0 (nothing drawn). The draws
+    in `halves` go away from zero half the time, those in `quarters` a quarter of the time.
+    `quarters` may be empty.
     """
     first, second = (half.astype(np.float64) for half in halves)
     reach = len(first) // 2
@@ -175,10 +176,10 @@ def period(within: Sequence[Echo]) -> int:
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Compare fair draws: elements of a with the elements of b at some distance."""
+    """Compare draws that go away half the time, in pairs at each of these distances."""
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
-    # Neither chance with fair draws nor a bias that all draws share may explain the excess.
+    # Count only an excess that neither chance nor a common bias of all draws explains.
     excess = np.minimum(abs(together), abs(together - pairs * _mean(a) * _mean(b))) / 2
     found = np.flatnonzero(excess > deviation(pairs / 4, level)).tolist()
     shares = (pairs[found] + together[found]) / 2 / pairs[found]
@@ -191,7 +192,7 @@ def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) 
 def _correlation(a: Array, b: Array, count: int) -> Array:
     """Return the sums of a[i] b[i + d] for d below `count`.
 
-    They are integers, to which the results of Fourier transforms are rounded.
+    The sums are integers, so the results of the Fourier transforms are rounded to integers.
     """
     size = 1 << (len(a) + count).bit_length()
     product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
@@ -204,9 +205,9 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away a quarter of the time, by pairs in which both do.
+    """Compare draws that go away a quarter of the time: count the pairs in which both go away.
 
-    The pairs are disjoint, and so independent.
+    The pairs are disjoint, and therefore independent.
     """
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
@@ -222,22 +223,22 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
     """Return the smallest correlation at one distance that `pairs` pairs detect.
 
-    They detect it with probability `power`.
+    They detect a correlation of this size with probability `power`.
     """
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
-        # Takes pairs as independent of each other, which nearly holds when the correlation is
-        # small.
+        # This treats pairs as independent of each other, which is nearly true for a small
+        # correlation.
         enough = math.ceil(pairs / 2 + deviation(pairs / 4, level))
         low, high = (low, rho) if tail(enough, pairs, (1 + rho) / 2) >= power else (rho, high)
     return high
 
 
 def groups(half: Array, block: int) -> int:
-    """Return the largest group size whose draws all go one way; 1 if there is none.
+    """Return the largest size of groups within which all draws go the same way, or 1.
 
-    Sizes are the powers of two and the block.
+    The sizes tried are the powers of two and the block length.
     """
     sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
     found = 1
@@ -255,7 +256,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
     """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
     drawn = calls[calls != 0]
     if not drawn.size or abs(drawn.sum()) == drawn.size:
-        return []  # all draws went one way in every call, so equal calls prove nothing
+        return []  # every draw went the same way, so equal calls prove nothing
     if all(abs(call.sum()) == abs(call).sum() for call in calls):
         return [
             "All equal elements of a call go the same way, those of other calls the other: one random word for all."
@@ -271,9 +272,9 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
-    """Return sentences on calls that agree more or less often than independent draws.
+    """Return sentences about calls that agree more or less often than independent calls.
 
-    Elements at one index are compared.
+    Elements at the same index are compared.
     """
     wide = calls.astype(np.float64)
     together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
@@ -281,7 +282,7 @@ def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
     excess = np.minimum(abs(together), abs(together - pairs * np.outer(means, means))) / 2
     first, second = np.nonzero(np.triu(excess > deviation(pairs / 4, level), 1))
     return [
-        f"{names[i]} and {names[j]}: elements in the same place go the same way in "
+        f"{names[i]} and {names[j]}: elements at the same index go the same way in "
         f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, where 50% is right."
         for i, j in zip(first[:3].tolist(), second[:3].tolist(), strict=True)
     ]

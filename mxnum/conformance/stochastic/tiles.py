@@ -1,4 +1,4 @@
-"""Tiles: rows of numbers that a kernel receives to round, and its answers."""
+"""Make tiles, the rows of numbers that a kernel has to round, and count its answers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mxnum.conformance.stochastic.chances import Chance
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Most elements passed to a function at a time.
+#: The most elements that are passed to a function at a time.
 ELEMENTS = 1 << 21
-#: Number of columns in which codes are counted. The last column counts answers that are no code,
+#: Number of columns in which codes are counted. The last column counts answers that are not codes,
 #: because they are negative or too large. Scale codes get columns in the order in which they
-#: appear. If there are too many, the rest share the column `OTHERS`.
+#: appear. When all columns are taken, further scale codes share the column `OTHERS`.
 COLUMNS = 258
 OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
-#: How often each case occurs in a tile, beside the numbers that stay.
+#: How often each case occurs in a tile; the tile also has numbers that must not change.
 REPEATS = 16
-#: Exponents of the powers of two by which otherwise equal blocks differ.
+#: Exponents of the powers of two by which blocks are multiplied.
 OFFSETS = (0, -3, 5, -40, 40)
 
 
@@ -36,16 +36,16 @@ class Tile:
 
     task: Task
     chances: list[Chance]
-    #: Bit patterns, and an id for each: the index of its case, or at least `len(chances)` if the
-    #: number stays.
+    #: Bit patterns, and for each an id: the index of its case, or at least `len(chances)` for a
+    #: number with one right code.
     x: Array
     ids: Array
-    #: Rows in which nothing is drawn.
+    #: True for rows in which no number is rounded stochastically.
     is_still: Array
-    #: The scale code of each row, and the code of each element where nothing is drawn.
+    #: The right scale code of each row, and the right code of each number with one right code.
     scales: Array
     codes: Array
-    #: Rows of zeros, or with a NaN or an infinity: a legitimate choice may change their scale.
+    #: True for rows of zeros and rows with NaN or infinity, whose scale may differ by choice.
     is_special: Array
 
     @property
@@ -60,9 +60,9 @@ class Tile:
 
 
 def inputs_of(task: Task, x: Array) -> Columns:
-    """Return the rows as inputs.
+    """Return the rows as inputs of a task.
 
-    Their tensors have one largest magnitude, and a power of two as tensor scale.
+    All their tensors have the same largest magnitude, which makes the tensor scale a power of two.
     """
     if not task.has_tensor:
         return {"x": x}
@@ -73,7 +73,7 @@ def inputs_of(task: Task, x: Array) -> Columns:
 def _largest_of_tensor(task: Task) -> int:
     """Return the bits of the largest element times the largest scale.
 
-    The product is halved until the source holds it.
+    The product is halved until the source can represent it.
     """
     scale = task.format.scale.number
     assert scale is not None
@@ -83,7 +83,7 @@ def _largest_of_tensor(task: Task) -> int:
 
 
 def factors(task: Task, x: Array) -> Array:
-    """Return the divisor of the elements in each row, if none of them is drawn for."""
+    """Return the divisor of the elements of each row: scale times tensor scale."""
     inputs = inputs_of(task, x)
     numbers = scale_numbers(task, right_scales(task, inputs)[:, 0])
     tensor = tensor_scales(inputs)
@@ -91,17 +91,17 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest magnitude over its block's factor that is not drawn for.
+    """Return the largest quotient, magnitude over factor, that has one right code.
 
-    It is a value of the element, or a number beyond the largest if that saturates. A block with it
-    has the factor 1.
+    It is a value of the element, or a number beyond the largest element if that saturates. The
+    number is used as an anchor: a block whose largest magnitude it is has the factor 1.
     """
     if not task.has_scales:
         return np.inf
     if task.format.scale.number is None:
         top = 2.0**task.element.emax
         candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
-    else:  # beyond the largest element by a quarter of the last place of a scale
+    else:  # a number beyond the largest element, by a quarter of a unit in the last place of a scale
         above = 1 + 2.0 ** -(task.format.scale.number.mantissa_bits + 2)
         candidates = task.element.max * np.array([1, *([above] * task.overflow.saturates)])
     rows = grid.narrowed(np.repeat(candidates, task.block), task.source).reshape(-1, task.block)
@@ -111,7 +111,7 @@ def largest_quotient(task: Task) -> float:
 
 
 def still_numbers(task: Task, reach: float) -> Array:
-    """Return numbers that are not drawn for: zeros, element values, saturated, specials."""
+    """Return numbers with one right code: zeros, element values, saturated and special numbers."""
     values = grid.magnitudes(task.element)
     values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
     top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])
@@ -119,7 +119,7 @@ def still_numbers(task: Task, reach: float) -> Array:
     values = np.concatenate([values, beyond[beyond >= (top if task.overflow.saturates else after)]])
     values = values[values <= min(reach, float(task.source.max))]
     bits = grid.with_neighbours(grid.narrowed(values, task.source), task.source, reach=0)
-    if task.has_tensor:  # an infinity or a NaN would spoil the tensor scale
+    if task.has_tensor:  # an infinity or a NaN would affect the tensor scale, and with it all blocks
         return bits
     special = np.array([np.inf, -np.inf, *([np.nan, -np.nan] * task.takes_nan)])
     return np.concatenate([bits, grid.narrowed(special, task.source)])
@@ -135,7 +135,9 @@ def make_tile(task: Task, chances: list[Chance], rng: Generator, repeats: int = 
         return _tile(task, chances, x, ids, ids[:, 0] >= len(values))
     rows, length = -(-repeats * len(values) // (task.block - 1)), task.block - 1
     ids = np.resize(np.arange(len(values)), (rows, length))
-    ids = np.concatenate([np.full((rows, 1), len(values)), ids], axis=1)  # each block: its anchor, then its cases
+    ids = np.concatenate(
+        [np.full((rows, 1), len(values)), ids], axis=1
+    )  # a block is its anchor, which sets the scale, and then its cases
     order = np.argsort(rng.integers(0, 1 << 40, ids.shape), axis=1)
     ids = np.take_along_axis(ids, order, axis=1)
     drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
@@ -147,7 +149,7 @@ def make_tile(task: Task, chances: list[Chance], rng: Generator, repeats: int = 
 
 
 def constant_tile(task: Task, chance: Chance, rng: Generator) -> Tile:
-    """Return a tile with the same number everywhere, except for the anchors of blocks."""
+    """Return a tile in which all numbers are equal, except for the anchors that set scales."""
     tile = make_tile(task, [chance], rng, repeats=1 if not task.has_scales else task.block - 1)
     drawn = ~tile.is_still
     return _tile(task, [chance], tile.x[drawn], tile.ids[drawn], tile.is_still[drawn])
@@ -209,7 +211,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._implementation.function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # its parameters say whether it wants to know the tensor's largest magnitude
+        if tile.task.has_tensor:  # keep the names of its parameters, which may ask for the tensor's largest magnitude
             update_wrapper(function, self._implementation.function, updated=())
         answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids
@@ -225,7 +227,7 @@ class Tally:
         return answers
 
     def _columns(self, scales: Array) -> Array:
-        """Return the column in which each scale code is counted. A new code gets a column."""
+        """Return the column in which each scale code is counted; give a new code a column."""
         bits = self.tile.task.scale_bits
         codes, back = np.unique(scales, return_inverse=True)
         columns = np.full(len(codes), NO_CODE)
@@ -240,7 +242,7 @@ class Tally:
         return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
 
     def times(self, rows: Array, codes: Array) -> Array:
-        """Return how often each of these rows got the scale code beside it."""
+        """Return how often each row got the scale code at the same position of `codes`."""
         found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
         return found
 

@@ -1,4 +1,4 @@
-"""The trial of a kernel that draws its own random bits: repeated calls and tests of the answers."""
+"""Try a kernel that draws its own random bits: call it repeatedly and test the answers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The heading of the problems in cases where nothing is drawn.
+#: The heading of problems with numbers that have one right code.
 STAYS = "Nothing to draw"
 
 
 def judge_scales(report: StochasticReport, tally: Tally) -> None:
-    """Judge the scales of the blocks with draws, and add problems to the report."""
+    """Judge the scales of blocks with randomly rounded numbers, and add problems to the report."""
     tile, task = tally.tile, tally.tile.task
     if not task.has_scales:
         return
@@ -67,7 +67,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     add_problem(report, "Scales", text)
     if (np.count_nonzero(got, axis=1) > 1).any():
         add_problem(
-            report, "Scales", "The same block gets different scales: they are drawn, or depend on other blocks."
+            report, "Scales", "The same block gets different scales: scales are random, or depend on other blocks."
         )
     rules = []
     for rule in scale_rules(task.format):
@@ -77,11 +77,11 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
         if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
-        add_problem(report, "Scales", f"They are what scale rule {errors.joined(rules)} gives.")
+        add_problem(report, "Scales", f"These are the scales of scale rule {errors.joined(rules)}.")
 
 
 def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge that each number that is drawn for becomes one of its two neighbouring codes."""
+    """Judge whether each randomly rounded number becomes one of its two neighbouring codes."""
     tile, task = tally.tile, tally.tile.task
     minus_zero = 1 << (task.element.bits - 1)
     strange, lost, kept = [], 0, 0
@@ -107,7 +107,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge numbers with one right code, and blocks of NaN.
+    """Judge numbers with one right code, and blocks of NaN, none of which may vary.
 
     Zeros, representable numbers and saturated numbers have one right code.
     """
@@ -121,9 +121,9 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if row.sum() != row[steady_code]:
             x = float(as_floats(tile.x.ravel()[place : place + 1], task.source)[0])
             codes = ", ".join(f"{code_text(task, c)} {row[c]} times" for c in np.flatnonzero(row).tolist())
-            moved.append(f"{describe.plain(x)} becomes {codes}; it has one right code, so nothing is to be drawn.")
+            moved.append(f"{describe.plain(x)} becomes {codes}; it has one right code, so rounding must not be random.")
     if moved:
-        text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes move."
+        text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes change."
         add_problem(report, "Moved", text)
     for text in moved[:3]:
         add_problem(report, "Moved", text)
@@ -154,14 +154,14 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
     if "Scales" in report.problems:  # wrong scales are reported already
         wrong = wrong[(answers["scale"] == want["scale"])[wrong, 0]]
     if wrong.size:
-        add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases in which nothing is to be drawn are wrong.")
+        add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases with one right answer are wrong.")
     for row in wrong[:3].tolist():
         one = ({key: column[row] for key, column in columns.items()} for columns in (inputs, answers, want))
         add_problem(report, STAYS, difference(task, *one))
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return what became of a number or block in which nothing is drawn, in rng."""
+    """Return in words what a number or block with one right answer became."""
     x, name = inputs["x"], task.outputs[-1].name
     where = describe.block_text(task, x) if len(x) > 1 else describe.plain(float(as_floats(x, task.source)[0]))
     if "scale" in got and got["scale"][0] != want["scale"][0]:
@@ -172,16 +172,16 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds that together vary each of 31 bits. Some differ so little that float32 makes them equal.
+#: Seeds that together vary each of 31 bits. Some are so close that they are equal as float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each of these seeds.
 UNDER_EACH_SEED = 4096
-#: Fewest elements of a call in which dependence is tested, even if fewer draws of a case are
-#: needed.
+#: The fewest elements of a call that tests dependence, even if single cases need fewer draws.
 AT_LEAST = 1 << 14
-#: The survey has this many times fewer draws of each case.
+#: Each case of the survey of all gaps has this many times fewer draws.
 SURVEYED = 64
-#: Draws of a case if shares are not judged, and the fewest draws of a case of the survey.
+#: Number of draws of each case if shares are not judged; also the fewest draws of a case in the
+#: survey of all gaps.
 FEW = 4096
 
 
@@ -199,7 +199,8 @@ class Trial:
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
         """Run all tests and return the report.
 
-        Shares of draws that depend on each other would prove nothing.
+        Shares are judged only if draws are independent, because shares of dependent draws prove
+        nothing.
         """
         report, task = self.report, self.task
         precise = chances(task, self.rng, bias, self.reach)
@@ -223,7 +224,7 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"A number that is not between two codes but moves once in {round(-looks / np.log(1 - power))} draws "
+                f"A number that has one right code but changes once in {round(-looks / np.log(1 - power))} draws "
                 f"would have been seen with probability {power:g}."
             )
         report.guarantees.append(
@@ -285,7 +286,7 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # without the anchors of blocks, which are not drawn for
+        pairs = int(reach * (length / half.ids.size) ** 2)  # without the anchors of blocks, which are not random
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"A correlation of {rho:.2g} between elements at one distance up to {reach}, of a call or of two in "
@@ -310,14 +311,14 @@ class Trial:
         return tally
 
     def still_drawing(self, tallies: list[Tally]) -> bool:
-        """Return True if anything is drawn at all; add a problem if not.
+        """Return True if rounding is random at all; otherwise add a problem to the report.
 
-        The problem says which rounding mode it looks like.
+        The problem names a deterministic rounding mode that gives the same codes.
         """
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
         if not any(table.any() for table in tables):
-            add_problem(self.report, "Scales", "No block has the right one, so that no codes are judged.")
+            add_problem(self.report, "Scales", "No block has the right scale, so no codes are judged.")
             return False
         if all(certain) or not all(((table > 0).sum(axis=1) <= 1).all() for table in tables):
             return True
@@ -340,10 +341,7 @@ class Trial:
         return True
 
     def shares(self, tallies: list[Tally], levels: Levels, bias: float, power: float, profile: Profile) -> None:
-        """Judge how often each case went away from zero, and extend the report.
-
-        The report gains problems and guarantees.
-        """
+        """Judge how often each case went away from zero, and add the results to the report."""
         cases = [chance for tally in tallies for chance in tally.tile.chances]
         tables = np.concatenate([tally.codes[: len(tally.tile.chances)] for tally in tallies])
         every = np.arange(len(cases))
@@ -361,14 +359,14 @@ class Trial:
         )
 
 
-#: The topics of problems about draws. They are dropped if the kernel draws nothing.
+#: Topics of problems about random draws, which are dropped if the kernel does not round randomly.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
     """Return the direction of each of many equal numbers: +1 away from zero, -1 toward it.
 
-    The direction is 0 if the number is not drawn for.
+    The direction is 0 for numbers with one right code.
     """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]

@@ -51,7 +51,7 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
         inputs = gathered(task)
         want = expected(task, inputs)
         scales = set(want["scale"][:, 0].tolist())
-        highest = 246 + (rule != "floor")  # float32 ends there
+        highest = 246 + (rule != "floor")  # the largest scale code of float32 numbers
         assert {0, 1, 2, 126, 127, 128, highest - 1, highest, 255} <= scales
         at_one = inputs["x"][want["scale"][:, 0] == 127]
         found = grid.places(grid.as_magnitudes(at_one, task.source), task.element)
@@ -66,8 +66,8 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4", "e4m3:block=128,scale=float32"])
 def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
-    # The largest element must be at every position of a block, else a kernel that skips a position
-    # passes.
+    # The largest element must occur at every position of a block; otherwise a kernel that ignores a
+    # position would pass.
     task = make_task(operation, fmt)
     inputs = gathered(task)
     of_scale = replace(task, operation=OPERATIONS["scale"])
@@ -84,7 +84,7 @@ def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
 def test_nan_that_the_element_has_no_answer_for_comes_last_at_level_1_alone(operation, modes):
-    # Level 1 must have these cases, too.
+    # Level 1 must have cases with these random words, too.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
     assert not any(np.isnan(as_floats(batch["x"], task.source)).any() for batch in finite)
@@ -99,7 +99,7 @@ def test_nan_is_tried_where_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_come_on_both_sides_of_the_threshold(operation):
-    """Random words lie at the threshold: changing a word by one changes many answers."""
+    """Check that random words are at the threshold: adding one to a word changes many answers."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name
@@ -113,7 +113,7 @@ def test_random_words_come_on_both_sides_of_the_threshold(operation):
 
 @pytest.mark.parametrize("options", [{}, {"level": 2, "count": 256 * 16}])
 def test_dequantize_has_every_pair(options):
-    # Regression: level 1 had 72 scale codes, while the page promised all.
+    # Regression: level 1 had 72 scale codes, although the documentation promised all.
     task = make_task("dequantize", "mxfp4_e2m1")
     inputs = gathered(task, **options)
     assert len(set(zip(inputs["scale"][:, 0].tolist(), inputs["code"][:, 0].tolist(), strict=True))) == 256 * 16
@@ -138,7 +138,7 @@ def test_mistakes():
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 @pytest.mark.parametrize("source", ["bfloat16", "float16"])
 def test_blocks_of_16_bit_sources_at_level_1(operation, source):
-    # Not seen before: thresholds of scale rules raised KeyError for sources that no type is
-    # narrower than.
+    # Regression: cases at the thresholds of scale rules raised KeyError for the narrowest source
+    # types.
     task = make_task(operation, "mxfp8_e4m3", source=source)
     assert sum(len(batch["x"]) for batch in cases(task)) > 500

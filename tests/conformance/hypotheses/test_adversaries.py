@@ -1,4 +1,4 @@
-"""Kernels that are subtly wrong, each with its verdict, and odd kernels that must pass.
+"""Tests that subtly wrong kernels get the right verdict, and that odd but right kernels pass.
 
 The wrong kernels have wrong numbers, shapes, types, widths or orders, or write into their
 arguments.
@@ -59,7 +59,7 @@ def drawn(x, words, **modes):
 
 
 def changed(kernel, change):
-    """Return a quantizer whose codes and scales are changed afterwards."""
+    """Return a quantizer whose right codes and scales are then changed."""
     return lambda *arguments: change(*kernel(*arguments))
 
 
@@ -104,7 +104,7 @@ def signed(codes, of_scales):
 
 
 def normal(codes):
-    """Return codes of E2M1 with ±0.5 replaced by zero."""
+    """Return E2M1 codes in which ±0.5 is replaced by zero."""
     return np.where(codes & 6, codes, codes & 8)
 
 
@@ -127,7 +127,7 @@ def compared_otherwise(rule, fraction, step):
 
 
 def from_five(x):
-    """Round 5 to 6: a comparison with >= instead of >."""
+    """Round 5 to 6, as a kernel does that compares with >= instead of >."""
     codes, of_scales = blocks(x)
     y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
     return np.where(y == 5, codes | 1, codes), of_scales
@@ -176,7 +176,7 @@ def scaled(y, of_scales):
 def times(codes, factors):
     """Multiply values of E2M1 by factors.
 
-    The product is NaN where a scale is NaN, or infinite while the element is zero.
+    A product is NaN if the scale is NaN, or if the scale is infinite and the element zero.
     """
     with np.errstate(all="ignore"):
         return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)
@@ -192,7 +192,7 @@ def pairwise(a, a_scales, b, b_scales):
 
 
 def in_order(dtype, a, a_scales, b, b_scales):
-    """Return sums of products in one type, with each step rounded to it."""
+    """Return sums of products in which each step is rounded to one type."""
     table = np.array(mx.formats.element("e2m1").values())
     with np.errstate(all="ignore"):
         left, right = (
@@ -219,7 +219,7 @@ def in_blocks(a, a_scales, b, b_scales):
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
-#: The mistake, the kernel, what the kernel claims, and the verdict.
+#: Cases: the mistake, the kernel, the modes that the kernel claims, and the verdict.
 WRONG = [
     # Bits, types and shapes
     ("upper nibble", lambda x: e2m1(x) | 0xA0, E2M1, "right codes with other bits above.*0xA4, which does not fit in 4"),
@@ -242,8 +242,8 @@ WRONG = [
     ("transposed codes", with_codes(np.transpose), BLOCKS, r"must be of shape \(845, 32\) .*, not \(32, 845\)"),
     ("scales in a row", changed(blocks, lambda c, s: (c, s.T)), BLOCKS, r"of shape \(845,\) or \(845, 1\), not \(1, 845\)"),
     ("scales as powers", changed(blocks, lambda c, s: (c, np.exp2(s - 127.0))), BLOCKS, "integers or float8_e8m0fnu, not"),
-    ("scales first", changed(blocks, lambda c, s: (s, c)), BLOCKS, r"must give \(codes, scales\), not \(scales, codes\)"),
-    ("codes alone", lambda x: blocks(x)[0], BLOCKS, r"must give \(codes, scales\), not ndarray"),
+    ("scales first", changed(blocks, lambda c, s: (s, c)), BLOCKS, r"must return \(codes, scales\), not \(scales, codes\)"),
+    ("codes alone", lambda x: blocks(x)[0], BLOCKS, r"must return \(codes, scales\), not ndarray"),
     ("float64", lambda c, s: values(c, s).astype(float), VALUES, "must be an array of float32, not 'float64'"),
     ("int32 bits", lambda c, s: values(c, s).view(np.int32), VALUES, "must be an array of float32, not 'int32'"),
     ("values in a column", lambda c, s: values(c, s)[:, None], VALUES, r"must be of shape \(4096,\), not \(4096, 1\)"),
@@ -298,11 +298,11 @@ WRONG = [
     ("to 0xFD", lambda x: np.minimum(of_int8(x), 253) + 2 * (of_int8(x) == 255), {**SCALE, "format": "mxint8"},
      "All .* wrong scales are what a largest scale code of 0xFD gives"),
     # Blocks
-    ("last element", with_codes(last_bit), BLOCKS, "Wrong codes by place in the block: 31: "),
+    ("last element", with_codes(last_bit), BLOCKS, "Wrong codes by index in the block: 31: "),
     ("nibbles", with_codes(swap), BLOCKS, "the right codes with the two nibbles of each byte swapped, and so are the"),
     ("packed, nibbles", with_codes(lambda c: c[:, ::2] << 4 | c[:, 1::2]), BLOCKS, "the two nibbles of each byte swapped"),
     ("packed, halves", with_codes(lambda c: c[:, :16] | c[:, 16:] << 4), BLOCKS, "its two halves interleaved"),
-    ("even and odd", with_codes(lambda c: c.reshape(-1, 16, 2).swapaxes(1, 2).reshape(-1, 32)), BLOCKS, "its even places"),
+    ("even and odd", with_codes(lambda c: c.reshape(-1, 16, 2).swapaxes(1, 2).reshape(-1, 32)), BLOCKS, "its even indices"),
     ("reversed", with_codes(lambda c: c[:, ::-1]), BLOCKS, "the right codes of each block in reverse"),
     ("bytes reversed", with_codes(lambda c: swap(c[:, ::-1])), BLOCKS, "the right codes of each block with its bytes in rev"),
     ("words reversed", with_codes(lambda c: swap(c.reshape(-1, 8)[:, ::-1].reshape(-1, 32))), BLOCKS, "each 4-byte word in"),
@@ -364,7 +364,7 @@ KERNELS = {"encode": e2m1, "quantize": blocks, "scale": scales, "dequantize": va
 
 @pytest.mark.parametrize("operation", KERNELS)
 def test_a_kernel_that_writes_into_its_arguments_is_judged_by_what_it_gives(operation):
-    """A kernel must not change the right answers by writing into its arguments."""
+    """Check that a kernel that writes into its arguments does not change the right answers."""
     task = {"operation": operation, "format": "mxfp4_e2m1", "shrink": False}
 
     def wipe(*arguments):

@@ -10,7 +10,7 @@ from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.operations import OPERATIONS, make_task
 
-#: The fields in which float32 numbers below 2^-126 act like zero, whatever reads them.
+#: Fields in which float32 numbers below 2^-126 have the same answer as zero.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 
@@ -31,7 +31,7 @@ def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
             same.add((one.field, one.name))
     assert len(names) == len(set(names)) > 5
     alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
-    if operation in ("quantize", "scale"):  # the scales depend on exponents alone
+    if operation in ("quantize", "scale"):  # scales depend only on exponents
         alike.add(("scale", "cutting to bfloat16 first (the upper 16 bits)"))
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 
@@ -47,7 +47,7 @@ def test_each_bit_of_scales_and_codes_may_be_stuck():
     task = make_task("quantize", "mxfp4_e2m1")
     found = {one.name: one for one in stuck_bits(task)}
     assert len(found) == 2 * (8 + 4)
-    x = np.full((1, 32), -3, np.float32).view(np.uint32)  # scale 0x7E, codes 0xF
+    x = np.full((1, 32), -3, np.float32).view(np.uint32)  # the right scale is 0x7E, the right codes 0xF
     inputs = {"x": x, "scale": np.array([[126]], np.uint8)}
     assert found["the right scales with bit 6 stuck at 0"].answer(task, inputs).tolist() == [[62]]
     assert found["the right scales with bit 7 stuck at 1"].answer(task, inputs).tolist() == [[254]]

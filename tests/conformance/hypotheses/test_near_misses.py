@@ -1,4 +1,4 @@
-"""Tests of kernels that are wrong only near a threshold: the verdict must fit all answers."""
+"""Tests that the verdict on kernels that are wrong only near a threshold fits all answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.formats import ELEMENTS
 
 
 def farther(x, ulps):
-    """Move finite numbers away from zero by ulps of float32."""
+    """Move finite numbers away from zero by a number of float32 ulps."""
     bits = x.view(np.uint32)
     magnitude = (bits & 0x7FFFFFFF).astype(np.int64)
     inside = (magnitude > 0) & (magnitude < 0x7F800000)
@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Cut numbers over their scales, `bits` bits below the last digit of the element."""
+    """Truncate numbers, divided by their scales, `bits` bits below the element's last digit."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)
@@ -43,7 +43,7 @@ def said_of(kernel, **task):
 
 
 def at_threshold(ulps, rule):
-    """Return two kernels whose scales alone have another threshold."""
+    """Return two kernels of which only the scales have another threshold."""
 
     def scales(x):
         return mx.shared_scale(farther(x, ulps), "mxfp4_e2m1", scale_rule=rule)
@@ -99,7 +99,7 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # Regression: the verdict was "cutting to bfloat16 first", or so for one class, which other
+    # Regression: the verdict was "cutting to bfloat16 first", or similar for one class, which other
     # answers contradict.
     element = fmt[-4:]
 

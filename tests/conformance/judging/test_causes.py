@@ -33,7 +33,7 @@ def test_lines_have_ranges():
     groups = grouped(exponent=[1, 2, 3, 3, 9, None], sign=["+", "-", "+", "+", "+", "+"], part=["tie"] * 6)
     assert groups.lines(32) == ["Wrong by exponent: 2^1 to 2^3: 4, 2^9: 1", "Wrong by sign: +: 5, -: 1"]
     groups.places.update([31, 31])
-    assert groups.lines(32)[0] == "Wrong codes by place in the block: 31: 2"
+    assert groups.lines(32)[0] == "Wrong codes by index in the block: 31: 2"
     many = grouped(**{"scale code": range(0, 40, 2)})
     assert many.lines(32)[0].endswith("0x0A: 1, elsewhere: 14")
 
@@ -62,12 +62,12 @@ def test_groups_are_joined():
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 def test_a_maximum_that_misses_one_place_is_named(operation):
-    # Regression: the report named positions for wrong codes alone.
+    # Regression: the report named indices for wrong codes, but not for wrong scales.
     def kernel(x):
         seen = x.copy()
         seen[:, 14] = 0
         of_scales = mx.shared_scale(seen, "mxfp4_e2m1")
         return of_scales if operation == "scale" else (mx.quantize(x, "mxfp4_e2m1", scales=of_scales).codes, of_scales)
 
-    with pytest.raises(ConformanceError, match=r"Wrong scales by place of the largest element: 14: \d+\n"):
+    with pytest.raises(ConformanceError, match=r"Wrong scales by index of the largest element: 14: \d+\n"):
         check(kernel, format="mxfp4_e2m1", operation=operation, shrink=False)

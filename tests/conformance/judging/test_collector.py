@@ -59,7 +59,7 @@ def test_fewer_random_bits_are_a_choice():
     assert list(got.choices) == ["sr_bits (5)"]
     wrong = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ (inputs["random"] % 97 == 0)})
     assert not wrong.conforms
-    # In one class alone they are no explanation.
+    # Fewer random bits in one class alone are a mistake, not a choice.
     fewer = replace(task, sr_bits=5)
 
     def in_a_class(inputs):
@@ -122,7 +122,7 @@ def test_counts_add_up():
 
 
 def test_failures_are_as_different_as_can_be():
-    """Regression: the first five failures were shown, which are neighbours."""
+    """Check that the report shows failures that differ, not the first five, which are similar."""
     task = make_task("encode", "mxfp4_e2m1")
     got = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ 1})
     assert len({case.part for case in got.failures}) == 5
@@ -132,7 +132,7 @@ def test_failures_are_as_different_as_can_be():
 
 
 def test_a_hypothesis_that_the_right_answers_contradict_is_not_named():
-    """Regression: explaining nine in ten wrong answers was enough, whatever the right ones said."""
+    """Check that a hypothesis that right answers contradict is not named."""
     task = make_task("scale", "mxfp4_e2m1", scale_rule="rceil")
     ceil = replace(task, scale_rule=ScaleRule.CEIL)
 

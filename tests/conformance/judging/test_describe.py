@@ -57,7 +57,7 @@ def test_values():
 
 
 def test_a_block_names_an_element_with_another_value_before_one_with_another_zero():
-    """Regression: swapped nibbles were called "the sign of zero", which some of them are."""
+    """Check that the example of a wrong block is an element with a wrong value, if there is one."""
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.zeros((1, 32), np.float32)
     x[0, :4] = -0.0, 1, 2, 3

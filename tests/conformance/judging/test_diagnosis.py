@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return the explanations that hold everywhere, or those that hold in some classes."""
+    """Return the explanations that hold for all cases, or those that hold for some classes."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)
@@ -25,7 +25,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
 
 
 def halves(rounding):
-    """Yield the cases in two batches, each with the answers of a rounding."""
+    """Yield the cases in two batches, each answered with another rounding."""
     inputs = next(cases(TASK))
     answers = expected(replace(TASK, rounding=rounding), inputs)
     for rows in (slice(0, 3000), slice(3000, None)):
@@ -39,12 +39,12 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
     assert diagnosed([late, early]) == []
-    # A right batch that comes before the first wrong one contradicts as well.
+    # A right batch before the first wrong batch contradicts the hypothesis, too.
     right_first = expected(TASK, early[0])
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
     (found,) = diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]])
-    assert found.right < 3000  # cases that were not kept count as unexplained
+    assert found.right < 3000  # answers of batches that were not kept count as unexplained
 
 
 def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
@@ -60,7 +60,7 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
 
 
 def test_two_slips_at_once(monkeypatch):
-    """A first kernel can have two mistakes at once, and both must be named."""
+    """Check that a kernel with two mistakes gets a verdict that names both."""
 
     def both():
         for inputs, answers in halves(Rounding.RNA):
@@ -72,27 +72,27 @@ def test_two_slips_at_once(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    # The limit is below the size of the first half, so that not every case is kept.
+    # The limit of kept bytes is below the size of the first half, so some cases are not kept.
     monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
 
 def test_what_explains_a_class_alone():
-    """A kernel breaks ties away from zero and flushes small numbers; two others are wrong."""
+    """Check that mistakes in ties and in small numbers are explained by class."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
     of_class = TASK.operation.classify(TASK, inputs, {"code": want})
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    # The sign is lost, which fits too few cases to name a cause.
+    # Too few cases lose their sign to name this as a cause.
     code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # a tie that was right
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make the answer to one tie wrong that was right
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

@@ -110,7 +110,7 @@ def test_every_choice_has_a_sentence():
 
 
 def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
-    """Regression: answers were masked before they were judged."""
+    """Check that a number that is not a code is wrong, even if its lower bits are right."""
     for operation, name in (("encode", "code"), ("scale", "scale"), ("quantize", "codes"), ("quantize", "scale")):
         task = make_task(operation, "mxfp4_e2m1")
         inputs = batch(task)
@@ -122,7 +122,7 @@ def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
 
 
 def test_a_block_without_finite_numbers_has_the_scale_of_a_block_of_zeros():
-    """Regression: any scale code of such a block counted as a choice."""
+    """Check that a block without finite numbers must have the scale of a block of zeros."""
     task = make_task("scale", "mxfp4_e2m1")
     inputs = batch(task)
     want = expected(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)["scale"]
@@ -141,7 +141,7 @@ def test_nan_codes_are_those_that_are_documented():
         "zero": (0, 0),
         "the most negative": (128, 128),
     }
-    nan = np.array([np.nan, -np.nan], np.float32)  # as ml_dtypes documents it
+    nan = np.array([np.nan, -np.nan], np.float32)  # ml_dtypes documents these results
     for name in ("e2m1", "e2m3", "e3m2"):
         codes = nan.astype(numpy_dtype(ELEMENTS[name])).view(np.uint8).tolist()
         assert tuple(codes) == nan_codes(ELEMENTS[name])["zero of the other sign"]

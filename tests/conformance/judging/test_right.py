@@ -1,4 +1,4 @@
-"""Tests of the answers in vectors, which compiled kernels give, against the exact reference."""
+"""Tests that the right answers in vectors equal the exact reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.conformance.operations import OPERATIONS, make_task
 
 
 def some(task, count, seed=0, **options):
-    """Return a sample of the cases of level 1, and the first cases of level 2."""
+    """Return a sample of the cases of level 1, and the first cases of level 2, of a task."""
     picked = []
     whole = next(cases(task, level=1))
     total = len(next(iter(whole.values())))
@@ -104,12 +104,12 @@ def test_dot(accumulate):
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=4,scale=float32", "int4:block=8,scale=float16"])
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 def test_dot_of_blocks_with_float_scales(fmt, accumulate):
-    """The reference sums numbers that are decoded here in float64, which holds them exactly."""
+    """Check sums against the reference, for numbers decoded to float64, which is exact."""
     task = make_task("dot", fmt, accumulate=accumulate, dot_blocks=2)
     inputs = some(task, 12)
     got = expected(task, inputs)["value"][:, 0]
     scale, element = task.format.scale, np.array(task.element.values())
-    with np.errstate(invalid="ignore"):  # (infinity times zero)
+    with np.errstate(invalid="ignore"):  # infinity times zero would warn
         values = {
             side: element[inputs[side]]
             * np.vectorize(lambda code: scale.value(int(code)))(inputs[f"{side}_scale"]).repeat(task.block, axis=1)

@@ -55,7 +55,7 @@ def test_random_rows_are_mostly_finite(fmt):
 
 
 def test_every_order_of_the_blocks_can_be_told_apart():
-    # Three blocks or more are needed: two blocks have only one order.
+    # Three blocks or more are needed, because a sum of two blocks has only one order.
     task = make_task("dot", "mxfp4_e2m1")
     inputs = dot.boundary_dots(task, Generator(0))
     values = np.array(task.element.values())
@@ -68,13 +68,13 @@ def test_every_order_of_the_blocks_can_be_told_apart():
         pairwise = [(first + second) + (third + fourth), (first + third) + (second + fourth)]
     right = as_floats(expected(task, inputs)["value"][:, 0], task.source)
     same = {order for order, found in sums.items() if np.array_equal(found, right, equal_nan=True)}
-    assert same == {(0, 1, 2, 3), (1, 0, 2, 3)}  # (0 + a + b is 0 + b + a)
+    assert same == {(0, 1, 2, 3), (1, 0, 2, 3)}  # both are right, since 0 + a + b is 0 + b + a
     assert not any(np.array_equal(found, right, equal_nan=True) for found in pairwise)
 
 
 @pytest.mark.parametrize(("fmt", "dot_blocks"), [("mxfp4_e2m1", 4), ("mxint8", 3), ("mxfp8_e5m2", 1)])
 def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
-    """Regression: a unit that adds in float64 passed as exact: sums had at most 53 bits."""
+    """Check that a sum in float64 does not pass as exact, for which sums need over 53 bits."""
     task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
     inputs = dot.boundary_dots(task, Generator(0))
     values = np.array(task.element.values())

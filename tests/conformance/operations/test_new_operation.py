@@ -1,4 +1,4 @@
-"""A new operation is one object: it is checked, diagnosed and shrunk like the others."""
+"""Tests that a new operation, which is one object, is checked, diagnosed and shrunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that round to E2M1 stochastically: right kernels, and kernels wrong in many ways."""
+"""Kernels that round to E2M1 stochastically: right kernels, and kernels with mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 def fractions(x):
     """Return the code below each magnitude, and the position of the magnitude in the gap above.
 
-    The position is a fraction of the gap.
+    The position is given as a fraction of the gap.
     """
     y = np.minimum(np.abs(x.astype(np.float64)), 6)
     below = np.minimum(np.searchsorted(GRID, y, side="right") - 1, 6)
@@ -22,7 +22,7 @@ def signed(codes, x):
 
 
 def rounded(x, u, change=lambda delta, x: delta):
-    """Return the codes, rounded away from zero where u is below the fraction."""
+    """Return the codes of x; numbers round away from zero where u is below the fraction."""
     below, delta = fractions(x)
     return signed(below + (u < change(delta, x)), x)
 
@@ -99,7 +99,7 @@ def lfsr():
 
 
 def shift_register(seed, shape):
-    """Return the last eight bits of a register that shifts one bit for each element."""
+    """Return for each element the last eight bits of a register that shifts by one bit."""
     size = int(np.prod(shape))
     bits = np.random.default_rng(seed).integers(0, 2, size + 8)
     return sum(bits[i : i + size] * 2.0 ** (-1 - i) for i in range(8)).reshape(shape)
@@ -108,7 +108,7 @@ def shift_register(seed, shape):
 def stream_from(seed, shape):
     """Return the words of one stream, from a position that depends on the seed.
 
-    The next seed gives the same words, four positions later.
+    The next seed gives the same words, shifted by four positions.
     """
     stream = np.random.Philox(0)
     stream.advance(seed)
@@ -122,7 +122,7 @@ def antithetic(seed, shape):
 
 
 def noise_and_truncation(x, seed):
-    """Add noise as large as the smallest gap, whatever the gap; then round toward zero."""
+    """Add noise as large as the smallest gap, which is too little in larger gaps, and truncate."""
     noise = 0.5 * uniform(seed, x.shape) * np.sign(np.where(np.isfinite(x), x, 0))
     below, delta = fractions(np.where(np.isfinite(x), x, 9) + noise)
     return signed(below + (delta == 1), x)
@@ -131,7 +131,7 @@ def noise_and_truncation(x, seed):
 def noise_and_nearest(x, seed):
     """Add noise of half a gap to both sides; then round to nearest.
 
-    This is wrong where a smaller gap begins.
+    The result is wrong near the end of a gap that borders on a smaller gap.
     """
     y = np.clip(x.astype(np.float64), -6, 6)
     below, _ = fractions(y)
@@ -162,7 +162,7 @@ def sometimes_without_sign(x, seed):
 
 
 def counts_zero_in(x, seed):
-    """Compare with <=, so that a representable number moves when the random integer is zero."""
+    """Compare with <=, so that a representable number changes if the random integer is zero."""
     below, delta = fractions(x)
     return signed(np.minimum(7, below + (np.floor(16 * uniform(seed, x.shape)) / 16 <= delta)), x)
 
@@ -175,7 +175,7 @@ def draws_scales(x, seed):
 
 
 def of_ceil(x, seed):
-    """Round rightly, but under another scale rule than floor."""
+    """Round rightly, but with the scale rule ceil instead of floor."""
     scales, y = block_scales(x)
     more = (np.frexp(np.abs(y).max(axis=1))[0] > 0.5) & (scales < 254)
     scales = scales + more.astype(np.uint8)
@@ -183,7 +183,7 @@ def of_ceil(x, seed):
 
 
 class Cached:
-    """A kernel that draws its words once and keeps them."""
+    """A kernel that draws its random words once and uses them in every call."""
 
     def __init__(self):
         self.words = {}

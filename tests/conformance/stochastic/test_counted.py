@@ -13,7 +13,7 @@ from mxnum.conformance.stochastic.trial import judge_codes, judge_scales, judge_
 
 
 def judged(change, operation="quantize", accept=None, **modes):
-    """Return the report on a function whose codes and scales are right except for `change`."""
+    """Return the report on a function whose right codes and scales are altered by `change`."""
     task = make_task(operation, "mxfp4_e2m1", **modes)
 
     def function(x):
@@ -52,7 +52,7 @@ def test_infinity_that_does_not_saturate_is_named():
     report = judged(flips, "encode")
     assert report.problems == {
         "Nothing to draw": [
-            "2 of 36 cases in which nothing is to be drawn are wrong.",
+            "2 of 36 cases with one right answer are wrong.",
             "inf: got 4 (0x6), want 6 (0x7).",
             "-inf: got -4 (0xE), want -6 (0xF).",
         ]
@@ -75,7 +75,7 @@ def test_wrong_scales_are_said_once():
 
 
 def test_what_is_no_code_is_said_to_be_none():
-    """Answers may be integers of any type; those that fit no code are counted separately."""
+    """Check that answers that are not codes, in any integer type, are reported as such."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
     # Regression: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code
     # 1.

@@ -25,7 +25,7 @@ def level_of(length):
 
 
 def test_independent_draws_have_no_echo_more_often_than_said():
-    """At a level with countable alarms, independent draws cause fewer alarms than promised."""
+    """Check that independent draws cause no more false alarms than a high level allows."""
     rng = np.random.default_rng(1)
     level = 0.2 / comparisons(512)
     alarms = 0
@@ -56,7 +56,7 @@ def test_a_planted_correlation_is_seen_with_the_power_said():
     seen = 0
     for _ in range(100):
         half = signs(rng, length)
-        # Some draws repeat those that are 1000 elements before.
+        # Some draws repeat the draws 1000 elements before them.
         again = rng.random(length - 1000) < rho
         half[1000:] = np.where(again, half[:-1000], half[1000:])
         found = echoes([half, signs(rng, length)], [], level)

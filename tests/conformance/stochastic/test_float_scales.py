@@ -1,4 +1,4 @@
-"""Tests of stochastic kernels under float scales: right and wrong kernels in numpy."""
+"""Tests of verdicts on stochastic kernels with float scales: right and wrong kernels in numpy."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: larg
 
 
 def told(x, seed, tensor_scale):
-    """Quantize with a tensor scale from the caller."""
+    """Quantize stochastically with a tensor scale from the caller."""
     return blocks(of_tensor=lambda largest: tensor_scale)(x, seed)
 
 
 def in_float32(x, seed, change=lambda scales: scales):
-    """Quantize to E2M1 under float32 scales."""
+    """Quantize stochastically to E2M1 with float32 scales."""
     largest = np.abs(x).max(axis=1)
     is_finite = np.isfinite(largest)
     scales = change(np.where(is_finite, largest, 0) / np.float32(6))
@@ -54,7 +54,7 @@ def next_to(scales):
 
 
 def by_stack(x, seed):
-    """Quantize with the scales of a stack and codes drawn here."""
+    """Quantize with the scales of a stack, and with stochastic codes."""
     from mxnum import stacks
 
     q = stacks.quantize(x, "transformer_engine")
@@ -90,7 +90,7 @@ def drawn_scales(x, seed):
 
 
 WRONG = {
-    "scales rounded up": (blocks(rounds_up=True), {"Scales": "They are what scale rule rceil gives"}),
+    "scales rounded up": (blocks(rounds_up=True), {"Scales": "These are the scales of scale rule rceil"}),
     "another tensor scale": (blocks(of_tensor=lambda largest: largest / 448), {"Scales": "blocks, e.g. "}),
     "scales that are drawn": (drawn_scales, {"Scales": "The same block gets different scales"}),
     "one word for a block": (
@@ -130,7 +130,7 @@ def test_wrong_scales_of_many_bits():
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
 def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source):
-    """So each number over its factor is exact, and its probability is the one tested."""
+    """Check that factors of randomly rounded numbers are powers of two, which divide exactly."""
     from mxnum import reference
 
     task = make_task("quantize", fmt, scale_rule=rule, source=source, rounding="sr")

@@ -38,17 +38,17 @@ def probabilities(bits=None, kind=TRUNCATED):
 
 
 def test_right_shares_give_no_more_false_alarms_than_said():
-    """The false-alarm rate of the verdict is as promised, with cases and groups at 0.1 each."""
+    """Check that right shares cause no more false alarms than promised, at high levels."""
     levels = Levels.of(0.1, len(cases()))
     runs = 400
     alarms = sum(bool(problems(TASK, drawn(probabilities(), 500, seed), None, levels)) for seed in range(runs))
     assert alarms <= 0.2 * runs + 3 * (runs * 0.2 * 0.8) ** 0.5
-    assert alarms > 0  # or the levels would not be used
+    assert alarms > 0  # without any alarm, the test would not show that levels are used
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_planted_bias_is_seen_with_the_power_said(sign):
-    """A bias of 1/32 in one case is found in 99 of 100 runs."""
+    """Check that a bias of 1/32 in one case is found in 99 of 100 runs."""
     levels = Levels.of(1e-4 / 3, len(cases()))
     draws = draws_for(1 / 32, 0.99, levels.case)
     p = probabilities()

@@ -29,7 +29,7 @@ def unseeded(x, generator=np.random.default_rng(7)):
 
 
 def by_floor(x, seed):
-    """Round up or down instead of away or toward zero, which is just as right."""
+    """Round up or down instead of away from or toward zero, which is right, too."""
     below, delta = kernels.fractions(x)
     up = np.where(np.signbit(x), 1 - delta, delta) > 1 - kernels.uniform(seed, x.shape)
     return kernels.signed(below + (up != np.signbit(x)) * (delta > 0), x)
@@ -92,7 +92,7 @@ def test_a_lost_minus_zero_is_a_choice():
     assert check_stochastic(without_minus_zero, **E2M1, bias=1 / 16, strict=True, accept="minus_zero").is_equal
 
 
-#: The mistake, the kernel, and the required text of the report by heading, for all headings.
+#: For each mistake: the kernel, and the text that the report must have under each heading.
 WRONG = {
     "1 - p": (
         kernels.plain(lambda d, x: 1 - d * (d > 0)),
@@ -112,7 +112,7 @@ WRONG = {
     ),
     "one half": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), 0.5, d)),
-        {"Shares": "", "fits": "those of one half whatever the fraction"},
+        {"Shares": "", "fits": "those of one half for every fraction"},
     ),
     "subnormals go down": (
         kernels.plain(lambda d, x: np.where(np.abs(x) < 1, (d == 1) * 1.0, d)),
@@ -145,7 +145,7 @@ WRONG = {
         kernels.skips_a_code,
         {"Codes": "of the way from -1.5 .0xB. to -2 .0xC.: got -1 .0xA. [0-9]+ times"},
     ),
-    "exact values move rarely": (kernels.moves_exact_values, {"Moved": "becomes .* times, .* nothing is to be drawn"}),
+    "exact values move rarely": (kernels.moves_exact_values, {"Moved": "becomes .* times, .* must not be random"}),
     "saturated values move": (kernels.moves_saturated_values, {"Moved": "becomes 4 .0x6. .* times, 6 .0x7. .* times"}),
     "minus zero sometimes": (kernels.sometimes_without_sign, {"Codes": "lose their sign .* times and keep it"}),
     "one word for four": (
@@ -222,7 +222,10 @@ WRONG_BLOCKS = {
         {"Dependent draws": "32 elements further on .1 block. go the same way in 100%"},
     ),
     "scales that are drawn": (kernels.draws_scales, {"Scales": "The same block gets different scales"}),
-    "another scale rule": (kernels.of_ceil, {"Scales": "They are what scale rule ceil, even, rceil, half_up or "}),
+    "another scale rule": (
+        kernels.of_ceil,
+        {"Scales": "These are the scales of scale rule ceil, even, rceil, half_up or "},
+    ),
     "the library's rne": (
         lambda x, seed: (lambda q: (q.codes, q.scales))(mx.quantize(x, "mxfp4_e2m1")),
         {"Nothing is drawn": "as with rounding rne"},

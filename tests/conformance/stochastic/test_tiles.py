@@ -54,7 +54,7 @@ def test_a_tally_counts_what_became_of_each_number():
 
     def rounds_up(x):
         seen.append(x.copy())
-        x[:] = 0  # the array is the kernel's own, so the expected answers stay
+        x[:] = 0  # the kernel gets a copy, so the expected answers do not change
         return mx.encode(seen[-1], "e2m1", rounding="sr", random_bits=np.full(x.shape, (1 << 30) - 1, np.uint32))
 
     tally = Tally(Implementation(rounds_up), tile, 3, Generator(2))

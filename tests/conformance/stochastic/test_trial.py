@@ -24,7 +24,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
 
 
 def test_a_right_kernel_is_seldom_called_wrong():
-    """The false-alarm rate of the whole check is measured at a level with countable alarms."""
+    """Check the false-alarm rate of the whole check, at a level at which alarms can be counted."""
     alarms, runs = 0, 30
     for first in range(runs):
         report = run(lambda x, seed, first=first: kernels.rounded(x, kernels.uniform([first, seed], x.shape)), 0.3)
@@ -33,7 +33,7 @@ def test_a_right_kernel_is_seldom_called_wrong():
 
 
 def test_few_draws_still_see_what_they_promise():
-    """A bias of 1/4 in one case is found with the requested power of 0.9, over other seeds."""
+    """Check that a bias of 1/4 in one case is found with the requested power of 0.9."""
     seen = 0
     for first in range(20):
 
