@@ -1,4 +1,4 @@
-"""Recipes: the tensors that training rounds, and how. Every program that trains reads them."""
+"""Recipes say which tensors training rounds, and how. All code that trains reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.modes import Rounding, ScaleRule, scale_rules
 
 __all__ = ["BFLOAT16", "FLOAT32", "OPERANDS", "Operand", "Recipe"]
 
-#: The ways to apply the error of a quantized layer-norm parameter; see `Operand.error`.
+#: The ways to apply the rounding error of a layer-norm parameter; see `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
 #: Transforms of an operand before it is quantized; see `Operand.transform`.
 TRANSFORMS = ("hadamard",)
@@ -30,22 +30,23 @@ class Operand:
 
     #: An MX format, "bfloat16", or None.
     format: str | None = None
-    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the
-    #: released code, which takes its maximum over the wrong axis.
+    #: A rule for the format's scales (None: its default), or "released_bump": the scale rule of the
+    #: code that arXiv 2506.20752 released, which takes the maximum over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
     #: The length of a block; None for the format's own.
     block_size: int | None = None
-    #: How the error e = Q(x) - x of gamma and beta is applied, in `mxnum.lab.mlp` alone. The value
-    #: used is, for "quantize": x + e; "random_sign": x + e, where e has a fresh random sign for
-    #: each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e, where
-    #: e is permuted among the features at each step; "clamp": x cut off where the format saturates,
-    #: and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
+    #: How the error e = Q(x) - x of gamma and beta is applied; only `mxnum.lab.mlp` reads this. The
+    #: value used is, for "quantize": x + e; "random_sign": x + e, where e has a fresh random sign
+    #: for each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e,
+    #: where e is permuted among the features at each step; "clamp": x cut off where the format
+    #: saturates, and not rounded; "grid": x rounded to a multiple of `step`, without blocks or
+    #: scales.
     error: str = "quantize"
     step: float = 0.0
-    #: True gives the error the root mean square, layer by layer, that the floor rule's error has in
-    #: the same format, to nearest. "clamp" then cuts where its error has that size; other errors
-    #: are scaled.
+    #: True scales the error, layer by layer, to the root mean square of the error of the floor rule
+    #: in the same format, rounded to nearest. For "clamp" the threshold is chosen so that its error
+    #: has this size.
     matched: bool = False
     #: The rows and columns of tiles that share a scale, instead of blocks along the summed axis.
     #: Both products of a weight then use the same numbers.
@@ -86,9 +87,9 @@ class Operand:
 
     @classmethod
     def of(cls, value: Any) -> Operand:
-        """Return the operand that a user's value means.
+        """Return the operand that the value of a user's argument describes.
 
-        The value is the name of a format, "float32", None, a mapping or an operand.
+        `value` is the name of a format, "float32", None, a mapping or an operand.
 
         >>> Operand.of("mxint8") == Operand.of({"format": "mxint8"}) == Operand("mxint8")
         True
@@ -150,7 +151,7 @@ BFLOAT16 = Operand("bfloat16")
 
 @dataclass(frozen=True)
 class Recipe:
-    """The tensors that training rounds, and how. The default is float32 throughout.
+    """The rounding of every tensor in training. The default is float32 throughout.
 
     A matrix product takes its operands quantized along the axis that is summed: weights and
     activations along the input features in the forward pass; activations and output gradients along
@@ -170,8 +171,9 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: Output gradients in the product that gives the input's gradient. They are rounded alike in
-    #: the product that gives the weight's gradient, unless `gradients_for_weights` is given.
+    #: Output gradients in the product that gives the input's gradient. In the product that gives
+    #: the weight's gradient they are rounded in the same way, unless `gradients_for_weights` is
+    #: given.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
@@ -180,12 +182,13 @@ class Recipe:
     vector_rounding: Literal["rne", "rna"] = "rne"
     #: True if `vector` rounds the input and output of the activation.
     round_activation: bool = True
-    #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
+    #: The rounding of output gradients in the product that gives the weight's gradient; None means
+    #: that of `gradients`.
     gradients_for_weights: Operand | None = None
-    #: The matrix unit that adds products; None for sums of torch. `accumulate` of the caller comes
-    #: first. Only `mxnum.torch` reads this and `unit_backward`.
+    #: The matrix unit whose sums are used; None for the sums of torch. The caller's argument
+    #: `accumulate` takes precedence. Only `mxnum.torch` reads `unit` and `unit_backward`.
     unit: str | None = None
-    #: The matrix unit of the two products of the backward pass; None for `unit`.
+    #: The matrix unit of the two products of the backward pass; None means `unit`.
     unit_backward: str | None = None
     #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
     #: output. Only `mxnum.torch` reads this.
@@ -205,11 +208,11 @@ class Recipe:
                 object.__setattr__(self, name, units.get(getattr(self, name)).name)
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
-            errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
+            errors.require(transform is None, f"{name}.transform", "None, because it is in no product", transform)
         for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
         for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
-            accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"
+            accepted = f"{one.transform!r}, like that of {first!r}, with which it is multiplied"
             errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
 
     @classmethod
@@ -219,8 +222,8 @@ class Recipe:
         """Return a recipe with one format for weights, activations and gradients, in both passes.
 
         `layer_norm` is the operand for gamma and beta ("float32" does not round them); by default
-        they are in the format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in
-        `format`. Other keywords are those of `Operand`.
+        gamma and beta are in the format too. With ``vector="bfloat16"`` "float32" means bfloat16,
+        here and in `format`. Other keywords are those of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -243,9 +246,9 @@ class Recipe:
 
     @classmethod
     def of(cls, value: Any) -> Recipe:
-        """Return the recipe that a user's value means.
+        """Return the recipe that the value of a user's argument describes.
 
-        The value is one of `names`, a format for all operands, a mapping or a recipe.
+        `value` is one of `names`, a format for all operands, a mapping or a recipe.
 
         >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
         True
@@ -272,12 +275,12 @@ class Recipe:
         return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """Return the recipe with a backward pass in float32, or in bfloat16 with `vector`."""
+        """Return the recipe without formats in the backward pass (float32, or what `vector` says)."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
     def weights_only(self) -> Recipe:
-        """Return a recipe that rounds the weights of products as here, and nothing else."""
+        """Return a recipe that rounds only the weights of products, as this recipe does."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
@@ -305,7 +308,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from float32, as JSON and TOML store them.
 
-        An operand with nothing but a format is the format's name.
+        An operand of which only the format is set is stored as the format's name.
         """
         unusual = _unusual(self, Recipe())
         return {name: plain(value) if isinstance(value, Operand) else value for name, value in unusual.items()}
@@ -333,7 +336,7 @@ OPERANDS = (
     "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
     "gamma", "beta",
 )  # fmt: skip
-#: Pairs of operands that meet in a product, which must have the same transform.
+#: Pairs of operands that are multiplied with each other, and so need the same transform.
 _TOGETHER = (
     ("weights", "activations"),
     ("weights_backward", "gradients"),
@@ -366,8 +369,8 @@ class Named(NamedTuple):
 def _microxcaling(format: Format) -> Recipe:
     """Make microxcaling's recipe.
 
-    Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta are in
-    bfloat16.
+    Ties go away from zero everywhere (microxcaling's `round="nearest"`); vector operations, gamma
+    and beta are in bfloat16.
     """
     affine = Operand("bfloat16", rounding="rna")
     recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
@@ -378,7 +381,7 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     """Make NVIDIA's recipe for NVFP4.
 
     Weights share scales in tiles of 16 x 16. Gradients are rounded stochastically. The operands of
-    the weight's gradient are transformed.
+    the product that gives the weight's gradient get a Hadamard transform.
     """
     weights, along = Operand.of({"format": format, "block_shape": (16, 16)}), Operand.of({"format": format})
     turned = Operand.of({"format": format, "transform": "hadamard"})
@@ -387,14 +390,15 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     return Recipe(weights, along, weights, turned, stochastic, gradients_for_weights=turned_too)
 
 
-#: Tiles that span every tensor: one scale for each.
+#: The shape of a tile that is larger than any tensor, so that a tensor has one scale.
 _WHOLE = (1 << 30, 1 << 30)
 
 
 def _hopper_fp8(format: Format) -> Recipe:
     """Make the recipe of FP8 with a scale for each tensor, on Hopper.
 
-    Gradients are E5M2. The backward products promote, as use_split_accumulator does.
+    Gradients are E5M2. The backward products add partial sums in float32 (promotion), as
+    use_split_accumulator does.
     """
     of_gradients = "e5m2:scale=float32" if format == _FP8 else format
     forward, backward = (Operand.of({"format": f, "block_shape": _WHOLE}) for f in (format, of_gradients))
@@ -405,7 +409,7 @@ def _hopper_fp8(format: Format) -> Recipe:
 def _deepseek_v3(format: Format) -> Recipe:
     """Make DeepSeek-V3's recipe, with scales for 1 x 128 and 128 x 128 elements.
 
-    Activations and gradients have 1 x 128, weights 128 x 128 elements a scale.
+    Activations and gradients have one scale for 1 x 128 elements, weights one for 128 x 128.
     """
     weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
     return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
@@ -422,7 +426,7 @@ NAMED = {
     "uniform": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16"),
         "mxfp8_e4m3",
-        "Everything in one format, layer norm too, and vector operations in bfloat16: arXiv 2506.20752.",
+        "Everything in one format, layer norm included, and vector operations in bfloat16: arXiv 2506.20752.",
     ),
     "forward only": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16").forward_only(),
@@ -437,7 +441,7 @@ NAMED = {
     "weights only": Named(
         lambda format: Recipe.uniform(format).weights_only(),
         "mxfp4_e2m1",
-        "Weights alone, as stored by formats for inference (gpt-oss: MXFP4 weights).",
+        "Only weights are rounded, as in formats for inference (gpt-oss: MXFP4 weights).",
     ),
     "microxcaling": Named(
         _microxcaling,
