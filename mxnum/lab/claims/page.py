@@ -20,8 +20,8 @@ HEADINGS = {
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """This page lists what two papers on training in MX formats claim, what this project claims beyond them, and what
-this library finds. A paper's claim is *reproduced*, *differs* or is *not reproduced*; a claim of this project is
+_HEAD = """This page lists what two papers on training in MX formats claim, what this project adds, and what this
+library finds. A paper's claim is *reproduced*, *differs* or is *not reproduced*; a claim of this project is
 *confirmed* (as expected) or *corrected* (not as expected).
 """
 

@@ -102,7 +102,7 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6c"].remark == "Not reached yet; the same command continues."
+    assert found.report["I6c"].remark == "Not reached yet; run the same command to continue."
     assert told.said[-1] == "Interrupted; the same command continues."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
