@@ -23,7 +23,7 @@ ONE_SOURCE = (
 )
 Table = dict[str, Any]
 #: The studies of recipes, and the names of their models in the ledger.
-RECIPES = {"recipes": "a small language model", "recipes-converged": "a small language model trained to the end"}
+RECIPES = {"recipes": "a small language model", "recipes-converged": "the small model trained to the end"}
 #: The results files of `RECIPES`, for the claims that use them.
 RECIPE_FILES = tuple(f"language/{name}.json" for name in RECIPES)
 

@@ -25,11 +25,11 @@ def test_b4(tmp_path):
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
     # The shipped settings have no effect, the switch has, and larger models did not run.
     assert [s.holds for s in found.statements] == [False, True, None]
-    assert found.statements[1].numbers.count("the code's way") == 1
+    assert found.statements[1].numbers.count("as in the code") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
     assert (
-        "With the code as released 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at the paper's size."
-        in found.answer
+        "With the code as released 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at the "
+        "paper's size." in found.answer
     )
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])

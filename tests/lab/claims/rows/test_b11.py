@@ -23,7 +23,7 @@ def test_the_stored_study(checked):
     assert held.pop("in larger vocabularies the gap has the size predicted at rest") is None
     assert held.pop("with 4,096 symbols, after 1,600 steps, the gap has the size predicted at rest") is False
     assert held.pop("with 4,096 symbols and 7.4 million tokens the gap has the size predicted at rest") is None
-    assert held.pop("the analysis gives the bias in NVFP4 to within 0.005") is None
+    assert held.pop("the analysis gives the bias of the target's component in NVFP4 to within 0.005") is None
     to_the_end = "trained until float32 is 0.010 above the entropy: "
     assert held.pop(to_the_end + "the gap has the derived size") is None
     where = "in 4 bits, where other components are not right on average, centring leaves the derived gap"
@@ -69,8 +69,8 @@ def test_the_stored_study_concedes_what_its_limits_hide(checked):
     (centred,) = (text for what, text in numbers.items() if "centring leaves" in what)
     assert centred.endswith("NVFP4 not centred +0.0164, lower on 6 of 6 seeds"), "centring does not repair it"
     assert "share one source" in evidence.note
-    assert "E4M3 loses 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
-    assert "in 4 bits" in evidence.answer.split("Not met:")[1]
+    assert "the gap of E4M3 is 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
+    assert "in 4 bits" in evidence.answer.split("They do not otherwise:")[1]
 
 
 def test_a_gap_that_stays_refutes(tmp_path):
@@ -79,8 +79,8 @@ def test_a_gap_that_stays_refutes(tmp_path):
     (tmp_path / "logits").mkdir()
     (tmp_path / b11.STUDY).write_text(json.dumps(table))
     evidence = reproduce(["B11"], results=tmp_path)["B11"].evidence
-    assert [s.holds for s in evidence.statements if "rceil takes" in s.what] == [False]
-    assert "loses 0.09 nats, of which rceil leaves 0.0922." in evidence.answer
+    assert [s.holds for s in evidence.statements if "rceil removes" in s.what] == [False]
+    assert "is 0.09 nats, of which rceil leaves 0.0922." in evidence.answer
     assert evidence.verdict == Verdict.CORRECTED
     assert b11.leaves("", [0.03], [0.1]).holds is None
 
