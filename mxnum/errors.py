@@ -1,4 +1,4 @@
-"""Check arguments, and word every error of the library.
+"""Check arguments, and make the text of every error of the library.
 
 An error is one sentence that says what was wrong and what is accepted: "Argument 'x' must be ...,
 not ...".
@@ -26,7 +26,7 @@ def require(condition: bool, argument: str, accepted: str, got: object) -> None:
 
 
 def shown(got: object) -> str:
-    """Return a value as Python writes it, and a number of numpy without its type."""
+    """Return the `repr` of a value; a numpy number is shown without its type."""
     return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
@@ -39,7 +39,7 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
     """Raise TypeError unless an array has the numpy dtype `wanted`.
 
-    `of` ends the description of the accepted array: what it would hold.
+    `of` is appended to the description of the accepted array, and says what the array holds.
     """
     if dtype != wanted:
         order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
@@ -81,10 +81,11 @@ _DIGITS = "0123456789"
 
 
 def _guess(value: Any, accepted: Sequence[str]) -> str:
-    """Return the end of a sentence that lists what is accepted.
+    """Return the end of an error that lists the accepted strings: a guess, or a full stop.
 
-    It names the accepted string that is close to the value, or that the value ends with. "float64"
-    is no misspelled "float16": a type that differs by its width alone is not suggested.
+    The guess is the accepted string that is close to the value, or that the value ends with. A type
+    that differs from the value only in its width is not suggested: who writes "float64" does not
+    mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
@@ -140,7 +141,7 @@ def block_lengths(argument: str, values: Any) -> tuple[int, ...]:
 def fraction(argument: str, value: Any) -> Fraction:
     """Return `value` as an exact fraction.
 
-    It may be a number, one of numpy too, or a text such as "3/4".
+    `value` may be a Python or numpy number, or a text such as "3/4".
     """
     try:
         return Fraction(value.item() if hasattr(value, "item") else value)
@@ -171,14 +172,14 @@ def outside(argument: str, index: tuple[int, ...], accepted: str, found: object)
 
 
 def _place(index: tuple[int, ...]) -> str:
-    """Return the words that name an index of an array; "" for an array without axes."""
+    """Return " at index ..." for the end of an error; "" for an array without axes."""
     return f" at index {index[0] if len(index) == 1 else index}" if index else ""
 
 
 def shared_tensor_scale(argument: str) -> ValueError:
-    """Return the ValueError for writing another tensor scale to a part of an array.
+    """Return the ValueError for a call that would change the tensor scale of a part of an array.
 
-    The rest of the array has the same tensor scale. Nothing was written.
+    The rest of the array shares this tensor scale. The call has written nothing.
     """
     return ValueError(
         f"Argument {argument!r} must be a whole array where its tensor scale would change, not a part, whose rest has "
@@ -187,9 +188,9 @@ def shared_tensor_scale(argument: str) -> ValueError:
 
 
 def mixed_places(argument: str, place: str, other: str, other_place: str) -> ValueError:
-    """Return the ValueError for a call whose arrays live in different places.
+    """Return the ValueError for a call with arrays on different devices.
 
-    Nothing is copied to bring them together.
+    mxnum does not copy arrays between devices.
     """
     return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
 
@@ -213,7 +214,7 @@ def no_driver(reason: object) -> RuntimeError:
 def on_gpu(argument: str, remedy: str) -> TypeError:
     """Return the TypeError for an array on a GPU in a call that reads only host memory.
 
-    Nothing is copied unless the caller asks for it.
+    mxnum copies to the host only if the caller asks for it.
     """
     return TypeError(f"Argument {argument!r} must be in host memory, not on a GPU; {remedy}.")
 

@@ -1,7 +1,7 @@
-"""Formats as data: elements, scales, and the MX formats that pair them.
+"""Describe number formats as data: elements, scales, and the MX formats that combine them.
 
-A format is a frozen description. No function here rounds: `mxnum.definition` turns descriptions
-into integer functions, and `mxnum.reference` reads the same primary fields independently.
+A format is a frozen description. This module does not round: `mxnum.definition` turns a description
+into integer functions, and `mxnum.reference` computes from the same fields independently.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ __all__ = ["describe", "element", "get", "names"]
 class ElementFormat:
     """A binary number format of at most 64 bits: an MX element, or the float type of an array.
 
-    Floats are sign | exponent | mantissa with subnormals as in IEEE 754. With ``exponent_bits=1,
-    bias=1`` the values of a float are evenly spaced. ``integer=True`` then stores it in two's
-    complement, as OCP MX writes INT8.
+    Floats are sign | exponent | mantissa with subnormals as in IEEE 754. With
+    ``exponent_bits=1, bias=1`` the values of a float are evenly spaced. With ``integer=True`` such
+    a float is stored in two's complement, as OCP MX writes INT8.
     """
 
     name: str
-    #: Width of the exponent field. It is 1 for integers: the subnormals and one binade above them
-    #: have one spacing.
+    #: Width of the exponent field. Integers have 1: the subnormals and the one binade above them
+    #: are evenly spaced.
     exponent_bits: int
     #: Number m of stored fraction bits.
     mantissa_bits: int
     bias: int
-    #: ``none``: every code is finite. ``nan``: only S.1...1 is special, a NaN (e4m3). ``ieee``: the
-    #: top exponent holds infinity and NaN.
+    #: The special values. ``none``: every code is finite. ``nan``: the code of all ones (S.1...1,
+    #: with either sign) is NaN, as in e4m3. ``ieee``: the top exponent has infinity and NaN.
     specials: str = "none"
-    #: True if codes are in two's complement. The most negative code decodes but is never produced.
+    #: True if codes are in two's complement. The most negative code can be decoded, but encoding
+    #: never gives it.
     integer: bool = False
-    #: True if a NaN is written without its sign, as in float arrays. Elements keep the input's
-    #: sign.
+    #: True if a NaN is written without a sign, as in float arrays. The NaN of an element keeps the
+    #: sign of the input.
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
@@ -168,8 +169,8 @@ def two_complement(name: str, bits: int) -> ElementFormat:
 class ScaleFormat:
     """The scale that the elements of a block share: a power of two, or a float without sign.
 
-    The codes of a float scale are the codes of `number` that have no sign bit. Arrays of scales of
-    32 or 16 bits have that float type; codes of eight bits are held in bytes.
+    The codes of a float scale are the codes of `number` that have no sign bit. An array of scales
+    with 32 or 16 bits has that float type; an array of 8-bit scale codes is uint8.
     """
 
     name: str
@@ -178,7 +179,7 @@ class ScaleFormat:
     bias: int
     #: The NaN code that is written.
     nan_code: int
-    #: The float format whose codes the scales are; None where a code means 2**(code - bias).
+    #: The float format whose codes are used as scales; None if a code means 2**(code - bias).
     number: ElementFormat | None = None
 
     def __hash__(self) -> int:
@@ -253,7 +254,8 @@ SCALES = {
         *(_unsigned(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
     )
 }
-#: The types of tensor scales, and the scales whose range needs no tensor scale.
+#: The types that a tensor scale may have, and the scales whose range is so wide that a format
+#: with them has no tensor scale.
 TENSOR_SCALES, _REACH_ALL = ("float32",), ("e8m0", "float32", "bfloat16")
 
 
@@ -261,11 +263,11 @@ def _is_written_out(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
-#: Short names, without separators, and the formats that they may mean.
+#: Short names of formats, without separators, and the formats that each may mean.
 _SHORT = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
-    "mxfp4": ("mxfp4_e2m1",),  # the standard has no other format of that width
+    "mxfp4": ("mxfp4_e2m1",),  # the only 4-bit format of the standard
 }
 
 
@@ -276,7 +278,7 @@ def meant(argument: str, name: object, known: Sequence[str]) -> str:
 
 
 def find(argument: str, name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that `name` means, in capitals or with other separators, or None."""
+    """Return the known name that equals `name` up to case and separators, or None."""
     if name in known:
         return name
     plain = _plain(name)
@@ -294,8 +296,8 @@ def _plain(name: str) -> str:
 def element(name: str | ElementFormat) -> ElementFormat:
     """Return the element or float type that `name` names or writes out (see `get`).
 
-    An `ElementFormat` is returned as it is. A notation that gives blocks or scales raises
-    ValueError, since an element has neither.
+    An `ElementFormat` is returned as it is. A notation that sets blocks or scales raises
+    ValueError, because an element has neither.
     """
     if isinstance(name, ElementFormat):
         return name
@@ -310,8 +312,8 @@ def element(name: str | ElementFormat) -> ElementFormat:
 class MXFormat:
     """Elements, the scale of a block, and the block length: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` all
-    elements of an array, or of each of its rows, have one more factor, a float32. Without `name`
+    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` the
+    elements of an array, or of each of its rows, share one more factor, a float32. Without `name`
     the format is called ``mx_<element>_<block>``, followed by its scales if they are not E8M0.
     """
 
@@ -319,7 +321,7 @@ class MXFormat:
     scale: ScaleFormat = E8M0
     block: int = 32
     name: str = ""
-    #: "float32", or None where arrays have no tensor scale.
+    #: "float32", or None if arrays of the format have no tensor scale.
     tensor_scale: str | None = None
 
     def __init__(
@@ -357,7 +359,8 @@ class MXFormat:
     def notation(self) -> str:
         """The text that `get` reads as this format: its name, or the format written out.
 
-        A format that was renamed is written out, and then has the same bits.
+        The notation of a renamed format describes its element, blocks and scales, so the format
+        that `get` returns gives the same bits.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -429,7 +432,7 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """Return `get(name)`; raise ValueError unless its scales are powers of two.
 
-    `what` begins the error and names what supports only such formats.
+    `what` is the subject of the error: the function that supports only such formats.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:
@@ -445,13 +448,13 @@ def get(name: str | MXFormat) -> MXFormat:
     Case and separators do not matter, and a name that fits only one format is enough: ``MXFP4``,
     ``mxfp8-e4m3``.
 
-    A format without a name is written out as an element, a colon, and the settings that are not the
+    A format without a name is written as an element, a colon, and the settings that differ from the
     default: ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``,
-    ``int<bits>``, or a known element or MX format. The default of `bias` is
-    2**(exponent bits - 1) - 1 and that of `block` is 32. ``specials`` are none, nan or ieee (see
-    `ElementFormat`). ``scale`` is e8m0 or another of `SCALES`, some of which may be given
+    ``int<bits>``, or a known element or MX format. The default of `bias` is 2**(exponent bits -
+    1) - 1 and that of `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`).
+    ``scale`` is e8m0 or another name of `SCALES`; some scales can be combined with
     ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials`, the name
-    of a known element stands for its widths alone: ``e4m3:specials=none`` has no NaN.
+    of a known element sets only the widths of its fields: ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -464,7 +467,7 @@ def get(name: str | MXFormat) -> MXFormat:
     if _is_written_out(name):
         return _written_out(name)
     if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name).lower()):
-        _written_out(f"{name}:")  # what follows must not suggest a format that is refused
+        _written_out(f"{name}:")  # raises if the notation that the next error suggests is itself invalid
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
@@ -482,7 +485,7 @@ def _written_out(text: str) -> MXFormat:
     """Return the format that a notation with a colon describes."""
     try:
         return _parsed(text)
-    except ValueError as problem:  # names what the caller wrote, not an argument that he did not give
+    except ValueError as problem:  # name the text that the caller wrote, not an argument of a constructor
         raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ")) from None
 
 

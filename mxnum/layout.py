@@ -1,4 +1,4 @@
-"""The elements that share a scale, as one full-rank tuple `blocks`, whatever the caller gave."""
+"""Turn every way to describe blocks into one tuple `blocks`: the block's length along each axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def resolve_blocks(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Blocks:
-    """Return the full-rank tuple `blocks` that the caller's arguments mean.
+    """Return the tuple `blocks`, with one length for each axis, that the caller's arguments mean.
 
     `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
     `block_shape=(r, c)` tiles the last two axes. `blocks` gives the tuple itself.
@@ -62,10 +62,10 @@ def element_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
-    """Return the same layout of a contiguous array with as few axes as possible, and at least two.
+    """Return an equivalent layout of a contiguous array with the fewest axes, at least two.
 
-    Neighbouring axes that are not blocked become one, so that the common cases share a compiled
-    loop.
+    Neighbouring axes along which blocks have length 1 are merged, so that the common cases share a
+    compiled loop.
     """
     lengths: list[int] = []
     sizes: list[int] = []

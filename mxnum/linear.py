@@ -19,8 +19,8 @@ from mxnum.ops import quantize
 from mxnum.products import RESULTS, accumulation, checked_host_out, matmul, narrowed
 from mxnum.units import MatrixUnit
 
-#: How an operand is quantized: None (not at all), a format, or keywords of `quantize` with a
-#: format.
+#: How an operand is quantized: None (not at all), a format, or a mapping of keywords of `quantize`
+#: that includes the format.
 Quantization = str | MXFormat | Mapping[str, Any] | None
 
 _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonfinite", "seed", "stream", "sr_bits")
@@ -28,12 +28,13 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """The data of the forward pass that `linear_backward` needs, and its operands."""
+    """The data of the forward pass that `linear_backward` needs, and the quantized operands."""
 
     #: The input as a matrix with one row for each sample, and the weight, both as they were given.
     x: Array
     weight: Array
-    #: The input and the weight as they were multiplied: quantized along the input features, or not.
+    #: The input and the weight as the product used them: quantized along the input features, or
+    #: unchanged.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]
@@ -150,7 +151,7 @@ def linear_backward(
 
     `gradients` says how grad_y is quantized; all other settings are those of the forward pass.
     `threads` is as in `matmul`. `out` is a `LinearGradients`, or another sequence of three arrays
-    to write to, with None for each array that is to be made.
+    to write to; None in place of an array makes a new one.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]
@@ -187,7 +188,10 @@ def _checked_results(out: Sequence[Array | None] | None, context: LinearContext)
 
 
 def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
-    """Return `out` as a matrix; None if it must not be written to while inputs are read."""
+    """Return `out` as a matrix, or None if the product cannot write to it directly.
+
+    It cannot if `out` overlaps an input or is not in C order.
+    """
     if out is None or not out.flags.c_contiguous:
         return None
     if any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in inputs):
@@ -196,7 +200,7 @@ def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
 
 
 def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
-    """Return a result in its shape, stored in `out` if that is given."""
+    """Return the result `y` with the given shape, copied to `out` unless that is None."""
     if out is None:
         return y.reshape(shape)
     if not np.may_share_memory(y, out):
@@ -227,7 +231,8 @@ def _check_blocks(
 ) -> None:
     """Raise ValueError unless the operands fit `accumulate`.
 
-    The errors name the arguments of this module: `matmul` would name its own.
+    `matmul` would raise too, but its errors would name `a` and `b` instead of the arguments of this
+    module.
     """
     if isinstance(accumulate, MatrixUnit) or not accumulate.by_block:
         return
@@ -242,8 +247,8 @@ def _check_blocks(
 def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
     """Return x quantized along an axis, or x itself without options.
 
-    `which` is 0 for an operand's first quantization and 1 for its second: they take different
-    streams.
+    `which` is 0 for an operand's first quantization and 1 for its second, so that the two draw from
+    different streams.
     """
     if options is None:
         return x

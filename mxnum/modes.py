@@ -1,12 +1,12 @@
-"""The choices a caller can make, each with its definition as docstring.
+"""The modes that a caller can choose, each with its definition as docstring.
 
-Every mode is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept the
-string or the member.
+Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
+the string or the member.
 
 Code that depends on a mode never compares with one member and leaves all others to `else`. It
-matches all members, looks the mode up in a table of all, asks `which`, or reads a property that
-modes define here. A mode that is added therefore raises wherever it is not handled;
-tests/test_modes.py checks the package for that.
+matches all members, looks the mode up in a table of all members, calls `which`, or reads a property
+that this module defines. So a new mode raises in all code that does not handle it yet;
+tests/test_modes.py checks the package for this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module; `which` is for the package alone.
+#: The public names of this module; `which` is only for the package.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -33,9 +33,9 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return for each of the known modes True if it is `mode`; raise if none is.
+    """Return a tuple of flags, one for each known mode: True if it is `mode`. Raise if none is.
 
-    The answers are constants of a function that is made for the mode.
+    A factory calls this, so the flags are constants in the function that it makes.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -46,10 +46,11 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 
 
 class Rounding(_DocumentedEnum):
-    """The rounding of the exact real x / 2**scale to an element value, once, from any input type.
+    """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
-    Even and odd are the parity of the unbounded code k * 2**m + q (exponent step k, significand q).
-    It is the parity of the significand in every element but e3m0, where it alternates by exponent.
+    Even and odd are the parity of the code k * 2**m + q (exponent step k, significand q) with an
+    unbounded exponent. It is the parity of the significand in every element but e3m0, where it
+    alternates by exponent.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -57,7 +58,7 @@ class Rounding(_DocumentedEnum):
     RTZ = "rtz", "Toward zero."
     RTP = "rtp", "Up, toward plus infinity."
     RTN = "rtn", "Down, toward minus infinity."
-    RTO = "rto", "To odd: exact values stay, an inexact one takes the neighbour whose code is odd."
+    RTO = "rto", "To odd: exact values stay; an inexact value becomes the neighbour whose code is odd."
     SR = (
         "sr",
         "Stochastic with r bits: with delta the fraction of the gap at which |x| lies and R the caller's integer in "
@@ -102,7 +103,7 @@ class Overflow(_DocumentedEnum):
                 assert_never(self)
 
     def of(self, specials: str) -> Overflow:
-        """Return the mode that applies to a format with such special values.
+        """Return the mode that applies to a format with the given special values.
 
         A format without special values always saturates.
         """
@@ -122,8 +123,8 @@ class ScaleRule(_DocumentedEnum):
     RCEIL = "rceil", "The least s with A <= max * 2**s."
     HALF_UP = (
         "half_up",
-        "E - emax, one more iff f >= 7/4: half up at the mantissa width of E2M1, whatever the element, as "
-        "compressed-tensors (and so vLLM) has it; in e2m1 it is `even`.",
+        "E - emax, one more iff f >= 7/4: half up at the mantissa width of E2M1, whatever the element, as in "
+        "compressed-tensors (and so vLLM); for e2m1 it equals `even`.",
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
@@ -140,14 +141,14 @@ class FloatScaleRule(_DocumentedEnum):
     """
 
     NEAREST = "nearest", "q to nearest, ties to even (the default)."
-    RCEIL = "rceil", "q upward: the least scale under which nothing is beyond max."
+    RCEIL = "rceil", "q upward: the least scale under which no number is beyond max."
     FOUR_OVER_SIX_ABSOLUTE = (
         "four_over_six_absolute",
-        "For E2M1: `nearest` of q, which makes 6 of m, or of 3/2 q, which makes 4 of it: the one with the smaller sum "
-        "of |x - value| over the finite elements of the block, each rounded to nearest even; the first if they are "
-        "equal.",
+        "For E2M1: `nearest` of q, which maps m to 6, or `nearest` of 3/2 q, which maps m to 4: the scale with the "
+        "smaller sum of |x - value| over the finite elements of the block, each rounded to nearest even; the first "
+        "scale if the sums are equal.",
     )
-    FOUR_OVER_SIX_SQUARED = "four_over_six_squared", "The same with the sum of (x - value)**2."
+    FOUR_OVER_SIX_SQUARED = "four_over_six_squared", "As `four_over_six_absolute`, with the sum of (x - value)**2."
 
     @property
     def rounds_up(self) -> bool:
@@ -162,7 +163,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of errors that compares two scales; 0 if the rule tries one scale."""
+        """The power of the errors whose sum chooses between two scales; 0 for rules with one."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -200,7 +201,10 @@ def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None)
 class Nonfinite(_DocumentedEnum):
     """The effect of a NaN or an infinity in the input."""
 
-    BLOCK = "block", "The block gets the scale NaN and element codes 0: all of it reads NaN (the default of quantize)."
+    BLOCK = (
+        "block",
+        "The block gets the scale NaN and element codes 0, so all of it decodes to NaN (the default of quantize).",
+    )
     ELEMENT = (
         "element",
         "Infinities follow `overflow`, NaN gives the NaN code; in an element without NaN a NaN raises ValueError (the "
@@ -230,8 +234,8 @@ class OffsetRange(_DocumentedEnum):
     The block has the offset O and the differences d = x - O.
     """
 
-    EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
-    HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."
+    EXACT = "exact", "The largest |d|, which the elements must represent (the default)."
+    HALF = "half", "(max - min) / 2, as in the Meta study; some |d| can be larger because O is rounded."
 
     @cached_property
     def is_half(self) -> bool:
@@ -246,7 +250,9 @@ class OffsetRange(_DocumentedEnum):
 
 
 class Accumulate(_DocumentedEnum):
-    """The way to sum a dot product. Every mode starts at +0 and keeps subnormals; no terms give +0.
+    """The way to sum a dot product. Every mode starts at +0 and keeps subnormals.
+
+    A sum without terms is +0.
 
     In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN.
     Otherwise an infinity stays, and an exact zero is +0. The result is a float32; it is rounded to

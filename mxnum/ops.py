@@ -1,4 +1,4 @@
-"""The operations of the public API. They check arguments; `mxnum.engine` makes the bits."""
+"""The operations of the public API. They check arguments; `mxnum.engine` computes the bits."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def quantize(
         Instead of `random_bits`: words of Philox4x32-10, keyed by `seed` and counted by `stream`
         and the C-order index of the element. The result depends on neither threads, nor device, nor
         memory layout. Indices count from `first`: for a part of a larger array, pass the index of
-        its first element there, and the part draws the bits that it draws in the whole.
+        its first element there, and the part gets the same random bits as in the whole array.
     packed
         True stores codes narrower than a byte packed, as `MXArray.pack` does. This is also faster
         for large arrays.
@@ -110,10 +110,10 @@ def quantize(
         The number of threads that may work on a large array (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it.
     out
-        An MX array of the same shape, format and blocks to write to, packed or not: new memory
-        costs more than quantizing. In host memory it may share memory with any input. A part of an
-        array with one tensor scale cannot get another tensor scale: pass the array's as
-        `tensor_scale`.
+        An MX array of the same shape, format and blocks to write to, packed or not. (Allocating new
+        memory takes more time than quantizing.) In host memory `out` may overlap any input. If
+        `out` is a part of an array with one tensor scale, pass that scale as `tensor_scale`,
+        because the part cannot get another one.
 
     Examples
     --------
@@ -134,7 +134,8 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)  # raises for what would be dropped
+        # Raises for arguments that the stack would ignore.
+        _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
         if out is None or into is None:
@@ -201,7 +202,8 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)  # raises for what would be dropped
+        # Raises for arguments that the stack would ignore.
+        _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
         return answer(made, x, out)
@@ -226,11 +228,11 @@ def fake_quantizer(
     blocks: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> Callable[[], Array]:
-    """Return a function that calls `fake_quantize` on one array whose numbers change.
+    """Return a function that calls `fake_quantize` on the same array again and again.
 
-    It is prepared once, for many calls.
+    The checks of arguments are done once, for many calls.
 
-    The function takes no arguments. Each call quantizes the numbers that x then holds, writes their
+    The function takes no arguments. Each call quantizes the current numbers of x, writes their
     values to `out`, and returns `out`. Only one thread may call it at a time. The keywords are
     those of `fake_quantize`, without stochastic rounding, offsets and given scales.
 
@@ -243,8 +245,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # Nothing can be prepared: the memory of a tensor, the stream of a GPU and the tensor scale
-        # of x may differ at each call.
+        # Nothing can be prepared in these cases: the memory of a tensor, the stream of a GPU and
+        # the tensor scale of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )
@@ -288,8 +290,8 @@ def shared_scale(
 ) -> Array:
     """Return the scales that `quantize` chooses, without offsets: codes of eight bits, or floats.
 
-    With ``nonfinite="element"`` a NaN is ignored. `quantize` raises for it in an element without
-    NaN.
+    With ``nonfinite="element"`` a NaN is ignored, although `quantize` raises for a NaN if the
+    element has none.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -326,8 +328,8 @@ def encode(
     """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
-    stochastic rounding. Unlike in a cast, an infinity saturates there too, unless
-    ``overflow="ieee"``, and a NaN loses its sign.
+    stochastic rounding. Unlike in a cast, an infinity then saturates unless ``overflow="ieee"`` is
+    given, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
@@ -378,7 +380,7 @@ def decode(
 def _mx_array(
     x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None, tensor_scale: Array | None
 ) -> MXArray:
-    """Return an MX array of the parts that the engine made, as arrays of the library of x."""
+    """Return an MX array made of the engine's results, converted to the library of x."""
     parts = *made, owned(tensor_scale)
     codes, scales, offsets, tensor = parts if type(x) is np.ndarray else (in_kind(part, x) for part in parts)
     return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
@@ -387,7 +389,7 @@ def _mx_array(
 def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> Any:
     """Check the scales of a request, find its tensor scale, and return the engine that runs it.
 
-    `into` are the arrays that the engine writes to.
+    `into` has the arrays that the engine writes to.
     """
     settings = request.settings
     if request.scales is not None:
@@ -400,7 +402,7 @@ def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> An
 
 
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
-    """Return the tensor scale as an array, found or given; None where the format has none."""
+    """Return the tensor scale as an array, computed or given; None if the format has none."""
     array, settings = request.x, request.settings
     if asked is None and settings.by_powers_of_two:  # fast path: these formats have no tensor scale
         return None
@@ -418,7 +420,7 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
-    """Return True if codes are stored packed: as asked for, or as `out` holds them.
+    """Return True if codes are stored packed: because `packed` says so, or because `out` is packed.
 
     Raise an error unless `out` fits the settings.
     """
@@ -435,7 +437,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: one comparison where everything fits
+    ):  # fast path: one comparison if everything fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -453,16 +455,16 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """Raise an error unless a stack's arithmetic may run: nvfp4, host memory, no other choices.
+    """Raise an error unless a stack's arithmetic may run: nvfp4, host memory, no other settings.
 
-    The stack decides itself what the other arguments would choose.
+    The stack fixes everything that the other arguments would set.
     """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
     usual = settings.rounding, settings.overflow, settings.nonfinite
     is_alone = usual == _DEFAULTS and all(other is None for other in others)
-    accepted = "'exact' where rounding, scale_rule, overflow, nonfinite, scales, tensor_scale or random bits are given"
+    accepted = "'exact' if rounding, scale_rule, overflow, nonfinite, scales, tensor_scale or random bits are given"
     errors.require(is_alone, "arithmetic", accepted, arithmetic)
     for name, array in zip(("x", "out"), arrays, strict=True):
         if array is not None and not isinstance(array, np.ndarray):
@@ -470,7 +472,7 @@ def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *
 
 
 class Choices(NamedTuple):
-    """A caller's choices for a quantization, without arrays, and the shape they are about."""
+    """A caller's choices for a quantization, and the shape of the array, without the array."""
 
     format: str | MXFormat
     shape: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""Plots of what quantization does to numbers (extra ``plots``).
+"""Draw plots of quantization and its errors (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig``
-writes a file. Each scale rule, format and arm has its colour in `mxnum.output.palette`. A marker or
-a line style repeats the distinction for readers who cannot tell the colours.
+writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Each also
+has its own marker or line style, for readers who cannot distinguish the colours.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _MAPPED = {
 
 
 def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
-    """Draw where the elements of a tensor, over their scales, lie in the range of the element.
+    """Draw a histogram of the elements of a tensor, each divided by its scale, on a log axis.
 
-    The title has the shares that become zero or are beyond the largest value. `layout` is axis,
-    block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite elements
-    are left out. Zeros, and blocks whose scale is zero, are not drawn, but count in the shares. A
-    tensor scale is part of the scale.
+    The title has the shares of elements that become zero or are beyond the largest value. `layout`
+    is axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite
+    elements are left out. Zeros, and blocks whose scale is zero, are not drawn, but count in the
+    shares. A scale includes the tensor scale.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -146,7 +146,8 @@ def sawtooth(
 ) -> Any:
     """Draw the relative error of a block of equal values against the value.
 
-    Each scale rule has a line. A tensor scale is that of the largest value drawn.
+    Each scale rule has a line. If the format has a tensor scale, it is the one for the largest
+    value drawn.
     """
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -170,7 +171,7 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Draw every candidate of an exploration: its error by format.
+    """Draw the error of every candidate of an exploration, one line of markers for each format.
 
     Each scale rule has a marker, which is hollow for candidates with an offset.
 

@@ -36,9 +36,9 @@ def dot(
 ) -> Any:
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
-    The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
-    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes
-    to store the sum in, which is then returned, as in `numpy.dot`.
+    The operands are MX arrays or arrays of floats. `accumulate` says how the products are summed
+    (see `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without
+    axes to store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -80,21 +80,21 @@ def matmul(
         MX arrays or arrays of floats of at least two axes; leading axes broadcast as in
         `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
     c
-        An addend that broadcasts to the result: sums start from it, rounded to float32. It is one
-        more exact term for ``"exact"``, and added in float32 after the sum for ``"blas"``. For a
-        matrix unit it is the addend of the first instruction, in the unit's accumulator type.
+        An addend that broadcasts to the result: sums start from it, rounded to float32. For
+        ``"exact"`` it is one more exact term; for ``"blas"`` it is added in float32 after the sum.
+        For a matrix unit it is the addend of the first instruction, in the unit's accumulator type.
     accumulate
         ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
         ``axis=-2`` for b. A transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or
         its name (``"hopper_fp8"``) adds as that unit does, in instructions along the sum. Its
         operands may be arrays of float8, float16, bfloat16 or float32 (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16 (default: that of `out`, or that of the sum, which is float32
-        but for some units). A type that does not hold the sum rounds once more.
+        float32, bfloat16 or float16. The default is the type of `out`, or the type of the sum,
+        which is float32 except for some units. A narrower type rounds the sum once more.
     threads
         The number of threads that may work on a large product (default: the number set by
-        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. numpy's
-        library, which sums for ``"blas"``, has its own settings.
+        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. The BLAS
+        of numpy, which computes ``"blas"``, has its own thread settings.
     out
         An array of the shape and dtype of the result to write to. It may overlap the operands and
         have any strides. A float32 array in C order that does not overlap them saves memory.
@@ -153,7 +153,7 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
 def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
     """Return the accumulation or the matrix unit that a caller's value means."""
     unit = None if isinstance(value, Accumulate) else units.find(value)
-    if unit is None and isinstance(value, str) and "_" in value:  # as in the names of units alone
+    if unit is None and isinstance(value, str) and "_" in value:  # only names of units have an underscore
         errors.choose(argument, value, units.names())
     return unit if unit is not None else errors.choose_member(argument, value, Accumulate)
 
@@ -217,7 +217,7 @@ def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, i
 
 
 def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array) -> None:
-    """Warn of clauses without silicon evidence that a result depends on."""
+    """Warn if a result depends on rules of the unit that no output of silicon confirms."""
     skipped = set() if has_addend or length > k else {"addend", "chains"}
     if np.isfinite(result).all():
         skipped.add("special values")
@@ -237,8 +237,8 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    An MX array whose scales are floats is decoded to float64, which holds its values exactly, where
-    elements are not summed by blocks.
+    If elements are not summed by blocks, an MX array with float scales is decoded to float64, which
+    holds its values exactly.
     """
     from mxnum.engine.products.operands import Operand
 
@@ -266,9 +266,10 @@ def _scales_by_code(scale: ScaleFormat) -> Array | None:
 
 
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
-    """Return the tensor scales of the operands, if sums by blocks leave them out.
+    """Return the tensor scales of the operands that a sum by blocks has to multiply in afterwards.
 
-    They broadcast with the result: along the summed axis there must be one tensor scale.
+    The scales broadcast with the result, so an operand must have one tensor scale along the summed
+    axis.
     """
     found = []
     for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
@@ -368,7 +369,7 @@ def _float32(x: Any, threads: int | None) -> Array:
 def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: int | None = None) -> Array:
     """Return an array of floats in another float type.
 
-    It is rounded to nearest even; a number beyond the range becomes infinite.
+    The numbers are rounded to nearest even; a number beyond the range becomes infinite.
     """
     if source == target:
         return x

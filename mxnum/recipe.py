@@ -12,7 +12,7 @@ from mxnum.modes import Rounding, ScaleRule, scale_rules
 
 __all__ = ["BFLOAT16", "FLOAT32", "OPERANDS", "Operand", "Recipe"]
 
-#: The ways to apply the error of a quantized layer-norm parameter; see `Operand.error`.
+#: The ways to apply the rounding error of a layer-norm parameter; see `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
 #: Transforms of an operand before it is quantized; see `Operand.transform`.
 TRANSFORMS = ("hadamard",)
@@ -88,9 +88,9 @@ class Operand:
 
     @classmethod
     def of(cls, value: Any) -> Operand:
-        """Return the operand that a user's value means.
+        """Return the operand that the value of a user's argument describes.
 
-        The value is the name of a format, "float32", None, a mapping or an operand.
+        `value` is the name of a format, "float32", None, a mapping or an operand.
 
         >>> Operand.of("mxint8") == Operand.of({"format": "mxint8"}) == Operand("mxint8")
         True
@@ -188,7 +188,7 @@ class Recipe:
     #: The matrix unit whose sums of products are emulated; None for torch's own sums. The caller's
     #: argument `accumulate` overrides it. Only `mxnum.torch` reads `unit` and `unit_backward`.
     unit: str | None = None
-    #: The matrix unit of the two products of the backward pass; None for `unit`.
+    #: The matrix unit of the two products of the backward pass; None means `unit`.
     unit_backward: str | None = None
     #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
     #: output. Only `mxnum.torch` reads this.
@@ -208,11 +208,11 @@ class Recipe:
                 object.__setattr__(self, name, units.get(getattr(self, name)).name)
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
-            errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
+            errors.require(transform is None, f"{name}.transform", "None, because it is in no product", transform)
         for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
         for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
-            accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"
+            accepted = f"{one.transform!r}, like that of {first!r}, with which it is multiplied"
             errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
 
     @classmethod
@@ -246,9 +246,9 @@ class Recipe:
 
     @classmethod
     def of(cls, value: Any) -> Recipe:
-        """Return the recipe that a user's value means.
+        """Return the recipe that the value of a user's argument describes.
 
-        The value is one of `names`, a format for all operands, a mapping or a recipe.
+        `value` is one of `names`, a format for all operands, a mapping or a recipe.
 
         >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
         True
@@ -336,7 +336,7 @@ OPERANDS = (
     "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
     "gamma", "beta",
 )  # fmt: skip
-#: Pairs of operands that meet in a product, which must have the same transform.
+#: Pairs of operands that are multiplied with each other, and so need the same transform.
 _TOGETHER = (
     ("weights", "activations"),
     ("weights_backward", "gradients"),
@@ -369,8 +369,8 @@ class Named(NamedTuple):
 def _microxcaling(format: Format) -> Recipe:
     """Make microxcaling's recipe.
 
-    Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta are in
-    bfloat16.
+    Ties go away from zero everywhere (microxcaling's `round="nearest"`); vector operations, gamma
+    and beta are in bfloat16.
     """
     affine = Operand("bfloat16", rounding="rna")
     recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
@@ -381,7 +381,7 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     """Make NVIDIA's recipe for NVFP4.
 
     Weights share scales in tiles of 16 x 16. Gradients are rounded stochastically. The operands of
-    the weight's gradient are transformed.
+    the product that gives the weight's gradient get a Hadamard transform.
     """
     weights, along = Operand.of({"format": format, "block_shape": (16, 16)}), Operand.of({"format": format})
     turned = Operand.of({"format": format, "transform": "hadamard"})

@@ -1,4 +1,4 @@
-"""Transforms that spread each number over its neighbours before quantization."""
+"""Compute Hadamard transforms, which spread an outlier over its neighbours before quantization."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def hadamard(
 
     Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded
     once to the type of x, to nearest even. Term j has a minus if the binary numbers i and j have an
-    odd number of ones in common. The transform keeps the product of two operands that are
-    transformed alike, apart from rounding, and spreads an outlier over its block.
+    odd number of ones in common. If both operands of a product are transformed, the product stays
+    the same apart from rounding. The transform spreads an outlier over its block.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def hadamard(
         An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` names the
         fixed signs of TransformerEngine's random Hadamard transform, whose `size` is 16.
     inverse
-        True for the inverse, which is the transpose: the transform without signs, and then each
-        result times its sign.
+        True for the inverse, which is the transpose of the matrix: the transform without signs,
+        whose results are then multiplied by the signs.
     threads
         The number of threads that may work on a large array (default: numba's number).
     out

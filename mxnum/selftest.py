@@ -1,8 +1,8 @@
 """Check on this machine that compiled code gives the bits of the exact reference.
 
-``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba that
-nobody here has tried. It checks common calls in seconds and every kind of call with ``--all``. It
-prints the text that an issue about this machine should contain.
+``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba on which
+the project was not tested. It checks common calls in seconds and every kind of call with ``--all``.
+It prints a text to paste into an issue about this machine.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: The packages whose versions decide which machine code runs.
 PACKAGES = ("numpy", "numba", "llvmlite", "ml_dtypes", "numba-cuda", "torch")
-#: The formats with which modes are checked.
+#: The formats in which all modes are checked.
 WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
-#: The cases checked without ``--all``. They compile for some seconds.
+#: The cases that are checked without ``--all``. Their loops compile in some seconds.
 COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
-#: The length of a row: one block and most of another, so that ends shorter than a vector are
-#: tested.
+#: The length of a row: one block and most of a second one, so that the last elements do not fill
+#: a vector.
 COLUMNS = 55
 ROWS = 12
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of call, with every number compared."""
+    """The outcome of one kind of call, in which every number was compared with the reference."""
 
     what: str
     numbers: int
-    #: The number of numbers that differ, and a description of the first.
+    #: How many numbers differ, and a description of the first one.
     wrong: int
     first: str = ""
 
@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The facts about this machine and the outcome of each check; ``str`` makes an issue's text."""
+    """The facts about this machine and the outcome of each check, which ``str`` makes a report."""
 
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)
@@ -100,7 +100,7 @@ def facts_text(facts: dict[str, str]) -> str:
 
 
 def facts() -> dict[str, str]:
-    """Return what is installed and which loops run here."""
+    """Return the versions of packages, a description of the machine, and which loops run."""
     from mxnum.engine.machine import float_environment
 
     installed = {}
@@ -115,7 +115,7 @@ def facts() -> dict[str, str]:
         "machine": f"{platform.platform()}, {_processor()}, {os.cpu_count()} cores, {sys.byteorder}-endian",
         "floats": "rounded to nearest even, subnormal numbers kept: the fast loops run"
         if float_environment.is_default()
-        else "not as IEEE 754 has them by default (or nothing is compiled): the integer loops run",
+        else "not in the default mode of IEEE 754 (or nothing is compiled): the integer loops run",
         "GPU": _gpu(),
     }
 
@@ -136,12 +136,12 @@ def _gpu() -> str:
         name = driver.cuda.get_current_device().name
         return name.decode() if isinstance(name, bytes) else str(name)
     except ModuleNotFoundError:
-        return "not looked for (extra cuda)"
+        return "not searched for (needs the extra cuda)"
     except Exception as problem:  # a driver that is half installed has many ways to fail
         return f"not used: {problem}"
 
 
-#: Arrays that are computed here, each paired with the right result.
+#: Pairs of an array computed by mxnum and the right result.
 Pairs = list[tuple[Any, Any]]
 
 
@@ -178,8 +178,8 @@ def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
 def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
     """Return rows of difficult numbers at many scales.
 
-    They are numbers of the element, midpoints between them and neighbours of both, then normally
-    distributed numbers, then special values.
+    The rows have values of the element, midpoints between them and neighbours of both, then
+    normally distributed numbers, then special values.
     """
     random = np.random.default_rng(SEED)
     grid = np.array(sorted({v for v in fmt.element.values() if np.isfinite(v)}))
@@ -191,11 +191,11 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # 0, 1 or 2 patterns further
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # move 0, 1 or 2 bit patterns up
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # Infinity, and a NaN, or minus infinity where the element has no NaN.
+    # Infinity, and a NaN; if the element has no NaN, minus infinity instead.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 

@@ -1,12 +1,12 @@
-"""NVFP4 as each software stack computes it, bit for bit, by `definition.stack_arithmetic`.
+"""Compute NVFP4 as each software stack does, bit for bit, by `definition.stack_arithmetic`.
 
-Compiled loops quantize large arrays. They hand an array back to numpy if it has infinities, NaN
-scales, or factors that are zero or infinite, which is rare. numpy also quantizes small arrays, so
-that nothing is compiled for them. Both compute with the processor's floats, and raise RuntimeError
-where these do not round to nearest even or do not keep subnormals.
+Compiled loops quantize large arrays. If an array has infinities, NaN scales, or factors that are
+zero or infinite, which is rare, numpy computes it instead. numpy also quantizes small arrays, so
+that nothing is compiled for them. The loops and numpy both compute with the processor's floats.
+They raise RuntimeError if these do not round to nearest even or do not keep subnormals.
 
-A scale that is NaN is 0x7F here. In the stacks its sign, and the elements of its block, come from
-the processor's NaN.
+The code of a NaN scale is 0x7F here. In the stacks the sign of this code, and the elements of the
+block, depend on the processor's NaN.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: The number of elements that numpy quantizes at a time, and the size of the largest array that
-#: numpy handles alone.
+#: The number of elements that numpy quantizes at a time, and the size of the largest array for
+#: which no loop is compiled.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
@@ -39,7 +39,7 @@ E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 class Quantized(NamedTuple):
     """A tensor that a stack has quantized."""
 
-    #: E2M1 codes: one in a byte, in the shape of x, or two in a byte where `packed` is True.
+    #: E2M1 codes: one in a byte, in the shape of x, or two in a byte if `packed` is True.
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
@@ -47,7 +47,7 @@ class Quantized(NamedTuple):
     global_scale: np.float32
     #: The global scale as the factor by which decoding multiplies.
     tensor_scale: np.float32
-    #: The largest magnitude of the tensor. TransformerEngine keeps it in place of a scale.
+    #: The largest magnitude of the tensor. TransformerEngine stores it instead of a scale.
     largest: np.float32
     #: The length of a block along each axis.
     blocks: Blocks
@@ -109,7 +109,8 @@ def fake_quantize(
     else:
         largest = _largest(x, chosen, threads)
         tensor = _global_scale(chosen, x.dtype, largest)
-        # Where the loops give up, numpy starts again from x: the loops must not overwrite it.
+        # If the loops cannot compute the array, numpy starts again from x, so the loops must not
+        # overwrite x.
         into = None if out is None or np.may_share_memory(x, out) else out
         values = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, into, by_way_of_codes)
     if out is None or values is out:
@@ -136,7 +137,8 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
 def _check_environment(stack: Stack) -> None:
     """Raise RuntimeError unless floats round to nearest even and keep subnormals.
 
-    The processor computes the operations, for numpy too: other settings give other numbers.
+    The processor's floats compute the operations, also in numpy, so other settings of the processor
+    give other bits.
     """
     from mxnum.engine.machine import float_environment
 
@@ -148,9 +150,9 @@ def _check_environment(stack: Stack) -> None:
 
 
 def _loops(size: int, stack: Stack) -> Any:
-    """Return the engine's loops, or None where numpy computes.
+    """Return the engine's loops, or None if numpy computes the array.
 
-    numpy computes small arrays, stacks that a caller made, and whatever the loops may not run.
+    numpy computes small arrays, stacks that a caller made, and all arrays if loops cannot run.
     """
     if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
@@ -175,9 +177,10 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 
 
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
-    """Return a function of float32 arrays whose result `stack` rounds to the scale of a block.
+    """Return a function that computes a block's scale in float32, before `stack` rounds it to E4M3.
 
-    `dtype` is the type of the tensor.
+    Its arguments are the blocks' largest magnitudes and the global scale. `dtype` is the type of
+    the tensor.
     """
     if stack.block_scale_in is None:
         return stack.block_scale
@@ -215,14 +218,15 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # 0 in blocks that are NaN because of their scale
+    codes[is_nan] = stack.nan_element or 0  # elements of a block with a NaN scale
     return codes, scales
 
 
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path: blocks of a power of two along the last axis are halved until one number is left.
+    Fast path: if the block length is a power of two along the last axis, the maximum of the two
+    halves of each block is taken until one number remains.
     """
     if not blocks:
         return magnitudes
@@ -237,7 +241,7 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """Return the values as the stack computes them, in float32; codes take a byte each."""
+    """Return the values in float32, as the stack computes them. The codes must not be packed."""
     errors.require(not made.packed, "made", "of codes that take a byte each", "packed")
     threads = checked_threads(threads)
     chosen, by_block = of(stack), _scales_by_block(made)
@@ -251,7 +255,7 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
 
 
 def _scales_by_block(made: Quantized) -> Array:
-    """Return the scales with the axes of the codes; raise ValueError unless both fit each other."""
+    """Return the scales with the axes of the codes; raise ValueError if their shapes do not fit."""
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
     errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)

@@ -488,7 +488,7 @@ def test_what_stack_arithmetic_is_not_for():
     with pytest.raises(ValueError, match="'arithmetic' must be 'exact' for"):
         mx.quantize(x, "mxfp4_e2m1", arithmetic="torchao")
     for given in ({"rounding": "rtz"}, {"scale_rule": "rceil"}, {"tensor_scale": 1.0}, {"nonfinite": "raise"}):
-        with pytest.raises(ValueError, match="'arithmetic' must be 'exact' where rounding"):
+        with pytest.raises(ValueError, match="'arithmetic' must be 'exact' if rounding"):
             mx.fake_quantize(x, "nvfp4", arithmetic="torchao", **given)
     with pytest.raises(TypeError, match="'x' must be of float32 or bfloat16 for torchao, not 'float64'"):
         mx.quantize(x.astype(float), "nvfp4", arithmetic="torchao")

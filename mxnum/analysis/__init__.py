@@ -1,4 +1,4 @@
-"""The error of quantization as formulas, numbers and plots.
+"""Compute the error of quantization as formulas, numbers and plots.
 
 Each public name is loaded from its module when it is first used, so that importing mxnum loads
 neither sympy nor matplotlib.

@@ -1,8 +1,8 @@
-"""The error of a block of equal numbers, averaged over a binade: closed forms by sympy.
+"""Derive the average error of a block of equal numbers over a binade, as closed forms in sympy.
 
 If all numbers of a block are equal, the shared scale is a function of that number. Q(x)/x - 1 is
-then a sawtooth that repeats with every binade, as long as the element's subnormals are out of
-reach. Averages of the sawtooth are sums of elementary integrals over the pieces of the quantizer.
+then a sawtooth that repeats with every binade, as long as no x is rounded to a subnormal of the
+element. Averages of the sawtooth are sums of elementary integrals over the pieces of the quantizer.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is
-    #: rounding.
+    #: The part of `bias` that comes from f beyond the largest element, E[(max/f - 1); f > max]. The
+    #: other part comes from rounding.
     overflow_bias: Any
 
 
@@ -77,7 +77,7 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # The scale exponent of f * aligned is 0 below `change`, and 1 from there on.
+    # The scale exponent of f * aligned is 0 if f is below `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
@@ -103,7 +103,7 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    They are those of a block of equal numbers.
+    The block has equal numbers.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.

@@ -1,9 +1,9 @@
-"""The expectations of `cluster` in closed form, written once for every machine of `machines`.
+"""Compute the expectations of `cluster` in closed form, in each number system of `machines`.
 
 On each piece of the quantizer E[Q | x] and E[Q^2 | x] are linear in x. Every expectation is
 therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1). For
-a normal distribution all but n = -1 are elementary in erf and exp; n = -2 follows from n = -1 by
-parts.
+a normal distribution, the moments are elementary in erf and exp, except n = -1; the moment n = -2
+follows from n = -1 by integration by parts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Roundings with |Q(x)/x - 1| <= 1 wherever nothing overflows: they never round small numbers away
-#: from zero.
+#: Roundings that never round small numbers away from zero, so that |Q(x)/x - 1| <= 1 unless x
+#: overflows.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
@@ -46,7 +46,7 @@ class Cut:
 
 
 def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
-    """Return the pieces of the quantizer at one scale that meet the interval of the cut."""
+    """Return the pieces of the quantizer at one scale that overlap the interval of the cut."""
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     factor, reach = model.ladder.units[scale] / model.prescale, model.ladder.end(scale)
     if factor == 0:
@@ -193,7 +193,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == 0:  # the lowest scale also serves all smaller blocks
+        if scale == 0:  # blocks with a smaller maximum also have the lowest scale
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
@@ -263,7 +263,7 @@ def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -
 
 
 def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
-    """Return a proved interval: the closed form on the cut, widened by a bound of the rest.
+    """Return a proved interval: the closed form on the cut, widened by a bound on what it omits.
 
     Let N be the event that some number of the block lies outside the interval of the cut, or that
     the scale is not in it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for

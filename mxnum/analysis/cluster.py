@@ -1,4 +1,4 @@
-"""Expectations over a block of k independent numbers, exactly conditioned on the shared scale.
+"""Compute expectations over a block of k independent numbers, given its exact shared scale.
 
 The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for
 E8M0). With G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one
@@ -11,10 +11,10 @@ because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same for
 numbers and k - 2 gives their covariance. Only the integrals over single numbers are approximated:
 they are composite Gauss-Legendre sums on the pieces where Q is smooth.
 
-Accuracy: with r the root mean square of a relative error, its mean is wrong by less than 1e-13 r +
-2e-16 and its mean square by less than r (1e-12 r + 2e-16), in all random trials against interval
-arithmetic. A normal distribution is cut at 10 standard deviations, which leaves out 2e-23 of each
-number.
+Accuracy: let r be the root mean square of a relative error. In all random trials against interval
+arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
+than r (1e-12 r + 2e-16). A normal distribution is cut at 10 standard deviations, which omits a
+probability of 2e-23 for each number.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from mxnum.formats import E8M0, ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: The number of standard deviations on each side that integrals cover.
+#: The number of standard deviations on each side of mu that integrals cover.
 REACH = 10.0
-#: The probability below which a scale is left out.
+#: The probability below which a scale is omitted from sums.
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
@@ -63,8 +63,8 @@ class Model:
     #: The factor by which numbers are multiplied after the scale is chosen, and divided at the end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: With scales that are floats: the tensor scale, and the factor by which the largest number is
-    #: multiplied before its scale is found.
+    #: For scales that are floats: the tensor scale, and (`headroom`) the factor by which the
+    #: largest number of a block is multiplied before the scale is computed from it.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
@@ -85,14 +85,14 @@ class Moments:
 
     #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the
     #: probabilities of |X| > max * scale, |Q| = max * scale, Q = 0. "mass" is the sum of all
-    #: probabilities, 1 if nothing is lost.
+    #: probabilities, which is 1 if the integrals omit nothing.
     single: dict[str, Array]
     #: E[zeta_i zeta_j] for zeta = Q/X - 1, and E[e_i e_j] for e = Q - X.
     pair: dict[str, Array]
 
 
 def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
-    """Return the interval that holds all (uniform) or all but 2e-23 (normal) of a number."""
+    """Return the interval with probability 1 (uniform) or 1 - 2e-23 (normal)."""
     half = sigma * (REACH if model.distribution == "normal" else _SQRT3)
     return mu - half, mu + half
 
@@ -100,7 +100,7 @@ def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
     """Return P(|X| >= t), with full relative accuracy where it is small."""
     if model.distribution == "uniform":
-        # Computing in standard deviations keeps the digits of narrow clusters.
+        # In units of sigma, because mu + sigma would lose digits if sigma is much smaller than mu.
         low, high = (np.clip((sign * t - mu) / sigma, -_SQRT3, _SQRT3) for sign in (-1, 1))
         return np.asarray(1 - (high - low) / (2 * _SQRT3))
     erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -121,7 +121,7 @@ def _power(p_above: Array, exponent: int) -> Array:
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
     """Return the breakpoints of x / 2**s and the two levels of each piece.
 
-    Further splits keep each panel smooth.
+    Pieces are split further, so that the integrand is smooth on each panel.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
@@ -137,9 +137,9 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return where scales begin and end, and their values, as float64.
+    """Return the least and the greatest block maximum of each scale, and its value, as float64.
 
-    The first scale begins at 0, and the last never ends.
+    The first scale begins at 0, and the last one ends at infinity.
     """
     ladder = model.ladder
     begins = np.array([0.0, *map(float, ladder.begins[1:])])
@@ -147,7 +147,7 @@ def _scales(model: Model) -> tuple[Array, Array, Array]:
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """Return the first and last scale that a block has with more than negligible probability."""
+    """Return the first and the last scale whose probability is not negligible."""
     begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
@@ -184,7 +184,7 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
-    # For k = 1 a number below the threshold has no other to raise the scale: the difference is
+    # A block of one number has no other number that could raise its scale, so the difference is
     # exactly zero.
     low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
     for row in range(len(QUANTITIES)):
@@ -203,8 +203,8 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # Panels are kept twice, in x and in z = (x - mu) / sigma: x is more accurate near zero, z near
-    # mu.
+    # Panels are stored twice, in x and in z = (x - mu) / sigma: x is more accurate near zero, z
+    # near mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]
@@ -231,11 +231,11 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
 
     c = float(model.prescale)
     middle = start + width / 2
-    with np.errstate(divide="ignore"):  # a scale of zero makes zeros
+    with np.errstate(divide="ignore"):  # if the scale is zero, all elements become zero
         piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
-    # x minus a level, computed from z where z is more accurate.
+    # `past` and `short` are x minus a level, computed from z if that is more accurate.
     m, dz = m[owner], d[owner] * z
     past, short = (np.where(abs(dz) < abs(m) / 2, (m - level) + dz, x - level) for level in (below, above))
     error = np.where(stochastic, 0.0, -past)

@@ -1,4 +1,4 @@
-"""The design space of one tensor: formats, scale rules, roundings, blocks and offsets by error."""
+"""Rank formats, scale rules, roundings, blocks and offsets by their error on one tensor."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.output.files import written_whole
 from mxnum.output.text_table import text_table
 
-#: The number of elements measured unless the caller gives another number.
+#: The default number of elements that are measured.
 SAMPLE = 1 << 18
 
-#: The scale rules compared by default: those of powers of two, and those of floats.
+#: The scale rules compared by default: for scales that are powers of two, and for floats.
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
@@ -49,8 +49,8 @@ class Candidate:
     block_columns: int
     #: True if each block has a float16 offset.
     asymmetric: bool
-    #: Bits stored per element: its own, and its share of the scale and the offset. A tensor scale
-    #: does not count.
+    #: Bits stored per element: the bits of its code, and its share of the block's scale and offset.
+    #: A tensor scale does not count.
     bits_per_element: float
     #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by it.
     normalized_rmse: float
@@ -78,7 +78,7 @@ class Candidate:
 
 @dataclass(frozen=True, repr=False)
 class Exploration:
-    """Candidates in the order in which they were measured; `ranked` and `best` order and select."""
+    """The candidates, in the order in which they were measured."""
 
     candidates: tuple[Candidate, ...]
     #: The number of candidates that a complete exploration has.
@@ -108,7 +108,10 @@ class Exploration:
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Return the candidates that no candidate of their size or less beats, smallest first."""
+        """Return the candidates that have the least error of all candidates of their size or below.
+
+        The smallest candidate comes first.
+        """
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
         for candidate in sorted(known, key=lambda c: c.bits_per_element):
@@ -168,29 +171,30 @@ def explore(
     seed: int = 0,
     progress: Callable[[int, int, Candidate], object] | None = None,
 ) -> Exploration:
-    """Measure every combination of the given choices on a tensor.
+    """Measure the error of every combination of the given choices on a tensor.
 
     Parameters
     ----------
     x
-        An array of floats. It is measured as a matrix: all axes but the last become one.
+        An array of floats. All axes but the last are merged, so that it is a matrix.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
         The choices. By default these are all of them, with blocks of 16, of 32 and of the format's
         size. Two scale rules are left out: `half_up` is `even` in e2m1 and nearly `rceil` in e4m3,
-        and `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row,
-        along a column, or is a tile as square as its size allows. A format is combined with the
-        rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over six), and has no
-        offsets if its scales are floats. A tensor scale is that of all of x.
+        and `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row or
+        a column, or is a tile whose shape is as close to a square as its size allows. A format is
+        combined with the rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over
+        six), and has no offsets if its scales are floats. A tensor scale is computed from all of x,
+        not only from the measured elements.
     sample
         The approximate number of elements to measure at most, in evenly spaced bands of rows; None
-        for all. The blocks of all choices fit into the rows of a band, which has at least 256
-        columns: one band is always measured.
+        for all. A band has so many rows that the blocks of all choices fit into it, and at least
+        256 columns. At least one band is measured.
     seed
         The seed of stochastic rounding.
     progress
-        A function that is called after each candidate with the number done, their total and the
-        candidate. An interrupt (Ctrl-C, or a KeyboardInterrupt that the function raises) ends the
-        exploration with the candidates measured so far.
+        A function that is called after each candidate with the number of candidates done, their
+        total number and the candidate. An interrupt (Ctrl-C, or a KeyboardInterrupt that the
+        function raises) ends the exploration with the candidates measured so far.
 
     >>> from mxnum.analysis import explore, synthetic
     >>> x = synthetic.weights(64, 64)
@@ -220,8 +224,7 @@ def explore(
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
     sampled = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
-    # Formats change fastest: an interrupted exploration has all formats for the first of the other
-    # choices.
+    # The format varies fastest, so an interrupted exploration still compares all formats.
     settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
     candidates: list[Candidate] = []
     try:
@@ -234,12 +237,12 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: Every rule of either kind, once each: `rceil` is of both kinds.
+#: The rules for powers of two and for floats; `rceil`, which is in both enums, occurs once.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """Return the rules to combine a format with: the asked rules that its kind of scale has."""
+    """Return the rules to combine a format with: those asked for that fit its kind of scale."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
@@ -250,7 +253,7 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
 def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
     """Return the blocks to combine a format with.
 
-    They have the sizes asked for, or the usual sizes and the format's own.
+    Their sizes are those asked for; by default the usual sizes and the format's own.
     """
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
@@ -266,7 +269,7 @@ def _combinations(
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
-    """Return every valid combination: only scales that are powers of two take offsets."""
+    """Return every valid combination: formats with float scales have no offset."""
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
@@ -299,7 +302,7 @@ def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Ite
 def bands(matrix: Array, limit: int | None, height: int) -> Array:
     """Return at most about `limit` elements of a matrix: evenly spaced bands of `height` rows.
 
-    Columns are cut if bands would be too large.
+    If one band has too many elements, columns at the end are left out.
     """
     if limit is None or matrix.size <= limit:
         return matrix
@@ -340,5 +343,5 @@ def _measured(
 
 
 def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = False) -> float:
-    """Return the bits stored per element, with its share of the scale and a float16 offset."""
+    """Return the bits stored per element, with its share of the block's scale and float16 offset."""
     return fmt.element.bits + (fmt.scale.bits + (16 if asymmetric else 0)) / math.prod(block)

@@ -1,4 +1,6 @@
-"""The expected error of a block of independent numbers: numbers, a formula or a proved interval.
+"""Compute the expected error of a block of independent numbers.
+
+    The result gives numbers, a formula and a proved interval.
 
 `gamma_bias` computes relative errors, which matter for a multiplicative weight such as the gamma of
 a layer norm. `block_error` computes absolute errors, which matter for the operands of a product.
@@ -30,7 +32,7 @@ BACKENDS = ("arb", "iv")
 
 @dataclass(frozen=True, eq=False)
 class _Result:
-    """The part that both results share: the question, its formula and its enclosures."""
+    """The base class of both results: the arguments, the formula and the proved interval."""
 
     model: Model = field(repr=False)
     mu: Any
@@ -41,11 +43,11 @@ class _Result:
     def formula(self, of: str | None = None) -> Any:
         """Return the closed form as a sympy expression in the symbols mu and sigma.
 
-        By default it is that of the bias or the gain. It holds the terms within 10 standard
-        deviations of this result's mu. Elsewhere the quantizer has other pieces, so a single point
-        is needed. For a normal cluster, relative quantities keep an Integral of density / x, which
-        no elementary function gives; ``sympy.lambdify(..., "mpmath")`` evaluates it faster than
-        ``evalf``.
+        `of` names the quantity; the default is the bias or the gain. The formula has the pieces of
+        the quantizer within 10 standard deviations of mu, and omits all others. So mu and sigma
+        must be single numbers. For a normal cluster, relative quantities contain an Integral of
+        density / x, which has no elementary form; ``sympy.lambdify(..., "mpmath")`` evaluates it
+        faster than ``evalf``.
         """
         import sympy
 
@@ -57,7 +59,8 @@ class _Result:
         if self.model.distribution == "normal":
             law = Normal(machine, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
         else:
-            # Ends are rounded to float64, so that the formula is short enough to read.
+            # The ends of the interval are rounded to float64, so that the formula is short enough
+            # to read.
             law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
         return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
 
@@ -65,18 +68,19 @@ class _Result:
         """Return a proved interval around the exact value for a single point.
 
         mu and sigma are read as exact binary numbers. `prec` is the working precision in bits.
-        `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath. They
-        are slow and independent of arb: use them to check narrow clusters.
+        `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath.
+        Intervals of mpmath are slow, but independent of arb: use them to check results for narrow
+        clusters.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
         mu, sigma = self._point()
         name = of or self._default
         self._finite(name)
         errors.choose("backend", backend, BACKENDS)
-        # The tails left out of a normal must stay below 2**-2prec, because their square root is
-        # taken.
+        # The probability of the omitted tails of a normal distribution must be below 2**-2prec,
+        # because the bound contains its square root.
         cut = _cut(self.model, mu, sigma, math.sqrt(4 * math.log(2) * prec) + 2)
-        # Differences and recurrences lose bits, so the working precision is higher.
+        # Differences and recurrences lose bits, so they are computed with more bits than `prec`.
         machine = ArbMachine(2 * prec + 40) if backend == "arb" else IntervalMachine(3 * prec + 60)
         with machine.precision():
             law = (
@@ -92,9 +96,9 @@ class _Result:
         return Fraction(float(self.mu)), Fraction(float(self.sigma))
 
     def _finite(self, name: str) -> None:
-        """Raise ValueError for a result that is not finite.
+        """Raise ValueError if the result called `name` is not finite.
 
-        These are 0/0, and E[Q/x] where small x are rounded away from zero.
+        This happens for 0/0, and for E[Q/x] if small x are rounded away from zero.
         """
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))
@@ -120,8 +124,8 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that remains in the
-    #: average over the block.
+    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
+    #: the block does not remove.
     covariance: Any
     #: P(gamma is beyond the largest element times the scale).
     overflow: Any
@@ -144,8 +148,8 @@ class BlockError(_Result):
     Arrays have the shape of mu and sigma.
     """
 
-    #: E<Q, x> / E<x, x>: the factor by which quantization multiplies a long dot product with
-    #: independent partners.
+    #: E<Q, x> / E<x, x>: the factor by which quantizing x multiplies a long dot product of x with
+    #: an independent vector.
     gain: Any
     #: E[(Q - x)^2].
     mse: Any
@@ -189,9 +193,9 @@ def gamma_bias(
     format
         An MX format or its name. `block_size` replaces its block length.
     mu, sigma
-        Mean and standard deviation of the cluster, broadcast together. sigma = 0 is a block of
-        equal numbers. A sigma up to 1e-13 abs(mu) counts as 0; the accuracy below does not hold for
-        it if Q or the scale jumps within the cluster.
+        Mean and standard deviation of the cluster, broadcast together. With sigma = 0 all numbers
+        of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0; the accuracy stated below
+        then does not hold if Q or the scale jumps within the cluster.
     scale_rule, rounding
         As in `mxnum.quantize`; ``"sr"`` has infinitely many random bits here.
     distribution
@@ -206,12 +210,12 @@ def gamma_bias(
         With scales that are floats: the factor by which the largest number of a block is multiplied
         before its scale is chosen.
 
-    The result is conditioned exactly on the shared scale, for clusters that straddle binades too.
-    With r the root mean square of zeta, `bias` and `ratio_of_means` are wrong by less than 1e-13 r
-    + 2e-16 and `variance` by less than r (1e-12 r + 2e-16), in all random trials against
-    enclosures. `GammaBias.enclosure` gives a proof. If a cluster reaches zero (within 10 standard
-    deviations), the bias of modes that move small numbers away from zero is infinite, and so is the
-    variance under stochastic rounding.
+    The result takes the shared scale into account exactly, also for clusters that straddle binades.
+    Let r be the root mean square of zeta. In all random trials against enclosures, `bias` and
+    `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
+    r + 2e-16). `GammaBias.enclosure` gives a proved interval. If a cluster reaches zero (within 10
+    standard deviations), the bias of modes that move small numbers away from zero is infinite, and
+    so is the variance under stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
@@ -301,7 +305,7 @@ def _model(
         fmt.scale,
         *_factors(fmt, tensor_scale, headroom),
     )
-    _ = model.ladder  # raises for a scale or a rule that has none
+    _ = model.ladder  # raises for a scale or a rule that has no ladder
     return model
 
 
@@ -312,7 +316,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
     # Squares of smaller numbers would leave the range of float64.
-    accepted = "positive where mu is 0, and above 2**-400 where mu is not"
+    accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
     errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
@@ -330,9 +334,10 @@ def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction,
 
 
 def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
-    """Return moments for flat arrays.
+    """Return the moments for flat arrays of mu and sigma.
 
-    Points where sigma is 0, or too small to tell from 0, are evaluated directly.
+    Points whose sigma is 0, or too small to be distinguished from 0, are evaluated as blocks of
+    equal numbers.
     """
     m, d = mu.ravel(), sigma.ravel()
     spread = d > abs(m) * 1e-13
@@ -356,10 +361,10 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
-    """Store the moments of a block of equal numbers x, exact until the last rounding to float64."""
+    """Store the moments of a block of equal numbers x: exact rationals, rounded once to float64."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # A scale of zero makes zeros, as a scale far larger than x does under rounding toward zero.
+    # A scale of zero gives zeros. A scale far larger than x does too, under rounding toward zero.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
@@ -378,7 +383,8 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     }
     for name, value in values.items():
         single[name][index] = float(value)
-    # Both come from one float, so that their difference, the variance, is no rounding error.
+    # Both moments come from one float, so that their difference, the variance, has no rounding
+    # error.
     bias = float(error / y)
     single["relative_square"][index] = bias * bias + float((square - mean**2) / y**2)
     pair["relative_error"][index] = bias * bias
@@ -405,7 +411,7 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
-    """Return the scales and the interval that hold all but a negligible part.
+    """Return the scales and the interval that have all but a negligible part of the probability.
 
     `reach` is the number of standard deviations on each side.
     """
@@ -416,8 +422,8 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     ladder = model.ladder
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
-        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width:
-        # small enough below.
+        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width,
+        # which is negligible for the `first` below.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -1,8 +1,8 @@
-"""The scales that a block can have, in order, and the largest number at which each begins.
+"""List the scales that a block can have, and the block maximum at which each begins.
 
-For every format and rule of scales, the largest magnitude A of a block decides: the block has scale
-number s where begin(s) <= A < begin(s + 1), and its elements are rounded to multiples of unit(s).
-One theory therefore covers all formats and rules.
+For every format and scale rule, only the largest magnitude A of a block decides its scale: the
+block has scale number s if begin(s) <= A < begin(s + 1), and unit(s) is the value of this scale. So
+one theory covers all formats and rules.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The end of the last scale in exact arithmetic: it lies beyond every interval of integration.
+#: The end of the last scale: an exact number beyond every interval of integration.
 _BEYOND = Fraction(2) ** 512
-#: The widest scales that are listed one by one; float32 has too many.
+#: The largest number of bits of a scale whose values are listed one by one.
 _MOST_BITS = 16
 
 
 @dataclass(frozen=True)
 class ScaleLadder:
-    """Scales from the lowest to the highest.
+    """The scales of a format, from the lowest to the highest.
 
-    The lowest also serves all smaller blocks, the highest all larger ones.
+    Blocks with a smaller maximum also have the lowest scale, blocks with a larger one the highest.
     """
 
     #: The largest magnitude of a block at which each scale begins.
@@ -37,8 +37,8 @@ class ScaleLadder:
     units: tuple[Fraction, ...]
     #: True if a largest number equal to begin(s) has scale s - 1.
     open_below: tuple[bool, ...]
-    #: The factor that bounds quantized values: a block of largest magnitude A becomes at most this
-    #: times the larger of A and `least`.
+    #: The factor that bounds quantized values: the quantized values of a block of largest magnitude
+    #: A are at most this factor times the larger of A and `least`.
     growth: Fraction
     least: Fraction
 
@@ -46,7 +46,7 @@ class ScaleLadder:
         return len(self.units)
 
     def end(self, s: int) -> Fraction:
-        """Return where the scale after scale number `s` begins."""
+        """Return the block maximum at which scale number s + 1 begins."""
         return self.begins[s + 1] if s + 1 < len(self) else _BEYOND
 
     def of(self, size: Fraction) -> int:
@@ -100,14 +100,19 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> ScaleLadder:
-    """Return scales that are floats, rounded by a rule that depends on A alone.
+    """Return scales that are floats, for a rule that depends only on the largest magnitude A.
 
     The rule rounds headroom * A / (largest element * tensor scale).
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
     errors.require(scale.bits <= _MOST_BITS, "format", "one whose scales have 16 bits or fewer", scale.name)
-    errors.require(rule.error_power == 0, "scale_rule", "'nearest' or 'rceil': others look at all numbers", str(rule))
+    errors.require(
+        rule.error_power == 0,
+        "scale_rule",
+        "'nearest' or 'rceil', because other rules depend on all numbers of a block",
+        str(rule),
+    )
     values = [Fraction(scale.value(code)) for code in range(scale.max_code + 1)]
     lower = [Fraction(0), *values[:-1]]
     edges = lower if rule.rounds_up else [(a + b) / 2 for a, b in zip(lower, values, strict=True)]
@@ -115,7 +120,7 @@ def floats(
     return ScaleLadder(
         tuple(edge * per_scale / headroom for edge in edges),
         tuple(value * tensor_scale for value in values),
-        # A tie goes to the even code, so an odd code begins just above it.
+        # A tie goes to the even code, so an odd code begins just above the tie.
         tuple(rule.rounds_up or code % 2 == 1 for code in range(len(values))),
         4 * headroom,
         values[1] * per_scale,

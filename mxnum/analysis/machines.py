@@ -1,7 +1,7 @@
-"""Number systems that evaluate one closed form: sympy, balls (arb) and intervals (mpmath).
+"""Define the number systems that evaluate a closed form: sympy, arb's balls, mpmath's intervals.
 
-A closed form in `closed_form` uses + - * / on the numbers of a machine and the few functions here.
-The formula that is printed, enclosed and cross-checked is therefore one formula.
+A *machine* is such a number system. `closed_form` uses only + - * / on the numbers of a machine,
+and the functions of this module. So the same formula is printed, enclosed and cross-checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Enclosure:
 
 
 class Machine(Protocol):
-    """The functions that a closed form needs beside arithmetic."""
+    """The functions that a closed form needs in addition to arithmetic."""
 
     def number(self, value: Fraction) -> Any:
         """Return an exact rational as a number of the machine."""
@@ -76,7 +76,7 @@ class Machine(Protocol):
 def _squarings(x: Any, n: int) -> Any:
     """Return x ** n, computed by products alone.
 
-    The library's power of a ball around zero would go through its logarithm.
+    The power function of the library would compute the logarithm of a ball around zero.
     """
     if n == 1:
         return x
@@ -85,7 +85,7 @@ def _squarings(x: Any, n: int) -> Any:
 
 
 class SympyMachine:
-    """Symbols, for the formula itself.
+    """The machine whose numbers are sympy expressions, for the formula itself.
 
     The integral of density / x stays an Integral; ``evalf`` computes it.
     """
@@ -124,7 +124,7 @@ class SympyMachine:
 
 
 class ArbMachine:
-    """Balls of python-flint's arb: every result encloses the true value.
+    """The machine whose numbers are arb balls of python-flint; each encloses the true value.
 
     Use it inside ``with machine.precision():``.
     """
@@ -135,7 +135,7 @@ class ArbMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Run a block with this machine's precision in flint, and restore the former precision."""
+        """Set flint's precision to this machine's during a `with` statement."""
         before = self._flint.ctx.prec
         self._flint.ctx.prec = self.prec
         try:
@@ -168,7 +168,7 @@ class ArbMachine:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # meromorphic, so without branch cuts
+        def integrand(z: Any, _: bool) -> Any:  # meromorphic, so it has no branch cuts
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
@@ -185,9 +185,9 @@ class ArbMachine:
 
 
 class IntervalMachine:
-    """Intervals of mpmath, independent of flint.
+    """The machine whose numbers are intervals of mpmath, independent of flint.
 
-    erf and the integral of density / x are series with bounded rests.
+    It computes erf and the integral of density / x as series with a bounded remainder.
     """
 
     def __init__(self, prec: int) -> None:
@@ -198,7 +198,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Run a block; the precision belongs to this machine, so nothing is to be set."""
+        """Do nothing: the precision belongs to this machine, not to the library."""
         yield
 
     def number(self, value: Fraction) -> Any:
@@ -223,12 +223,12 @@ class IntervalMachine:
         return x + radius * self._iv.mpf([-1, 1])
 
     def erf(self, x: Any) -> Any:
-        """Return exp(-x*x) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)) * 2/sqrt(pi).
+        """Return erf(x), as exp(-x*x) * 2/sqrt(pi) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)).
 
         The terms have one sign, and their ratio is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is tiny for so large an x.
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision for so large an x.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])
@@ -244,7 +244,7 @@ class IntervalMachine:
                 break
             if ratio < 0.5 and float(abs(term).b) == 0:
                 break
-        # The sum of the other terms is at most term * ratio / (1 - ratio) <= term.
+        # The sum of the remaining terms is at most term * ratio / (1 - ratio) <= term.
         rest = abs(term).b
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 

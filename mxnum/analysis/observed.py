@@ -1,4 +1,4 @@
-"""The effect of quantization on each element and block of an array, for `statistics` to sum."""
+"""Compute the effect of quantization on each element and block, which `statistics` sums."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ def of_elements(
     bits: Array | None,
     tensor: Array | None,
 ) -> dict[str, Array]:
-    """Return the values of each element, or block, that `Statistics` sums, by field."""
+    """Return, for each field of `Statistics`, an array with the value of each element or block."""
     element, scales = fmt.element, np.asarray(q.scales)
     exact = x.astype(np.float64)
     by_block = by_numpy.scale_numbers(scales, fmt.scale)
     broken = np.isnan(by_block)
     finite = np.isfinite(exact)
     measured = finite & ~spread(broken, layout, x.shape)
-    # Products of a scale, a tensor scale and a value of the element have less than 53 bits.
+    # A product of scale, tensor scale and element value has fewer than 53 bits, so float64 is
+    # exact.
     factor = spread(by_block, layout, x.shape) * (1.0 if tensor is None else tensor.astype(np.float64))
     held = exact if q.offsets is None else _differences(x, spread(q.offsets, layout, x.shape))
     table = np.array([element.value(code) for code in range(1 << element.bits)])
     magnitudes = np.abs(table)
     with np.errstate(invalid="ignore", over="ignore"):
-        # The values of q.dequantize("float64"), without compiling a loop.
+        # Equals q.dequantize("float64"), without compiling a loop.
         values = table[q.codes] * factor
         if q.offsets is not None:
             values += spread(q.offsets, layout, x.shape)
         beyond = measured & (np.abs(held) > element.max * factor)
-        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a zero scale clamps all but 0
+        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a scale of zero clamps all numbers except 0
         if divided.any():
             each = spread(scales, layout, x.shape)[divided]
             tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[divided]
@@ -75,9 +76,9 @@ def _least_normal(scale: ScaleFormat) -> float:
 
 
 def _differences(x: Array, offsets: Array) -> Array:
-    """Return the differences x - offset that elements hold under asymmetric scaling.
+    """Return the differences x - offset, which elements represent under asymmetric scaling.
 
-    The definition computes them in float32, and in float64 for float64.
+    They are computed as in the definition: in float64 for float64 input, otherwise in float32.
     """
     working = np.float64 if x.dtype == np.float64 else np.float32
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
-"""The quantizer of an element format as a piecewise function of a real number.
+"""Describe the quantizer of an element format as a piecewise function of a real number.
 
-It is derived from the format's description. Deterministic modes are piecewise constant, with one
-boundary between neighbouring codes. Stochastic rounding chooses between two constants, with a mean
-that is the number itself.
+The function is derived from the format's description. Deterministic modes are piecewise constant,
+with one boundary between neighbouring codes. Stochastic rounding chooses between two constants, and
+its mean is the number itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
     """Return the magnitude of the code k * 2**m + q.
 
-    The exponent continues past the largest finite value.
+    The exponent is unbounded, so the code may be above that of the largest finite value.
     """
     step, mantissa = divmod(code, 1 << element.mantissa_bits)
     unit = Fraction(2) ** (element.emin - element.mantissa_bits)
@@ -59,7 +59,7 @@ class PiecewiseQuantizer:
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 
     def mean(self, x: Fraction | int) -> Fraction:
-        """Return E[Q(x)], exactly; Q(x) itself unless rounding is stochastic."""
+        """Return E[Q(x)] exactly; without stochastic rounding this is Q(x)."""
         x = Fraction(x)
         place = bisect_left(self.breakpoints, x)
         if place < len(self.breakpoints) and self.breakpoints[place] == x:
@@ -81,7 +81,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     last = element.max_code
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
-    # Every value and, for the nearest modes, every midpoint may be a breakpoint.
+    # Every value, and for rounding to nearest every midpoint, may be a breakpoint.
     rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
     points, at = [], []
     for place, value in enumerate(signed):
@@ -114,7 +114,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     breaks = [
         index
         for index, value in enumerate(at)
-        # A constant that continues on both sides of a point is no break.
+        # A point with the same constant on both sides and at the point is not a breakpoint.
         if not rows[index] == rows[index + 1] == (value, value)
     ]
     levels = [rows[index] for index in breaks] + [rows[-1]]

@@ -1,8 +1,8 @@
-"""The effect of a scale rule on the largest number of a block, in exact rationals.
+"""Compute the effect of a scale rule on the largest number of a block, in exact rationals.
 
-Every rule is one number t: the scale exponent is at least s when the block maximum A reaches t *
-2**s. The maximum of a block, divided by its scale, therefore lies between t and 2t. It overflows
-where that interval passes the element's maximum.
+A threshold t describes each rule: the scale exponent is at least s if the block maximum A is at
+least t * 2**s. The maximum of a block, divided by its scale, therefore lies between t and 2t. The
+maximum overflows if the quotient is above the element's largest value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mxnum.modes import ScaleRule
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
     """Return the t for which the shared exponent is the largest s with A >= t * 2**s.
 
-    For ceil and rceil the condition is A > t * 2**s. With f * 2**E = A this is the definition of
-    each rule, solved for A.
+    For ceil and rceil the condition is A > t * 2**s. This is the definition of each rule, with f *
+    2**E = A solved for A.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -47,10 +47,10 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 
 @dataclass(frozen=True)
 class OverflowRegion:
-    """Where the largest number f * 2**E of a block, 1 <= f < 2, is beyond the largest element.
+    """The mantissas f at which a block maximum f * 2**E is beyond the largest element.
 
-    It is where lower < f < upper; the interval is empty if the rule never overflows. `worst_error`
-    is the supremum of the relative error there, 1 - max / abs(x).
+    They are lower < f < upper; the interval is empty if the rule never overflows. `worst_error` is
+    the supremum of the relative error 1 - max / abs(x) in the interval.
     """
 
     lower: Fraction
@@ -86,7 +86,7 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format)
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # A / 2**s stays below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest
+    # A / 2**s is below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest
     # element.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:

@@ -1,4 +1,4 @@
-"""Error and clamping statistics of real arrays, measured through `mxnum.quantize`."""
+"""Measure errors and clamping of real arrays with `mxnum.quantize`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mxnum.ops import quantize, shared_scale
 #: The number of elements measured at a time; each needs about 130 bytes.
 CHUNK = 1 << 16
 
-#: The largest array that numpy quantizes by the definition: that takes milliseconds, while
-#: compiling a loop takes a second.
+#: The largest array that numpy quantizes by the definition. This takes milliseconds; compiling a
+#: loop takes a second.
 FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
@@ -38,15 +38,15 @@ class Statistics:
     """The effect of quantization on an array, on each of its blocks, or on each index of an axis.
 
     Counts and sums are stored; rates and errors are computed from them. Each is a number for a
-    whole tensor and an array otherwise. Rates are shares of the `measured` elements, which are
-    finite and in a block that is not NaN. Errors are over the `compared` elements, which are
-    measured and finite after quantization too. Rates and errors are NaN where nothing was measured.
+    whole tensor and an array otherwise. Rates are shares of the `measured` elements: those that are
+    finite and not in a NaN block. Errors are over the `compared` elements: those measured elements
+    that are finite after quantization. Rates and errors are NaN if no element was measured.
 
-    Under asymmetric scaling the counts are about the difference between the element and its block's
-    offset, which the element format holds; the errors are about the values.
+    Under asymmetric scaling the element format represents the difference between a number and its
+    block's offset. Counts are about this difference, errors about the number.
 
-    Errors x_q - x are rounded once to float64, and summed in float64; their squares must not leave
-    its range.
+    Errors x_q - x are rounded once to float64 and summed in float64; their squares must not
+    overflow.
     """
 
     #: All elements.
@@ -60,13 +60,14 @@ class Statistics:
     #: Elements whose magnitude before rounding was above the largest value times the scale: the
     #: first definition of last-bin occupancy.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Elements that rounding with an unbounded exponent takes beyond the largest value.
-    #: overflow="saturate" clamps exactly these, and a scale of zero clamps all numbers but 0.
+    #: Elements that would become larger than the largest value if the exponent were unbounded.
+    #: overflow="saturate" clamps exactly these elements. A scale of zero clamps all numbers
+    #: except 0.
     clamped: Any = field(metadata=_COUNT)
     #: Elements whose code is that of the largest value: the second definition of last-bin
     #: occupancy.
     at_max: Any = field(metadata=_COUNT)
-    #: Elements that are not zero but have the code of zero.
+    #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
     sum_x2: Any = field(metadata=_SUM)
     sum_error: Any = field(metadata=_SUM)
@@ -95,12 +96,12 @@ class Statistics:
 
     @property
     def clamp_rate(self) -> Any:
-        """Share of the elements that saturation, and not rounding, brought to the largest value."""
+        """Share of the elements that became the largest value by saturation, not by rounding."""
         return _ratio(self.clamped, self.measured)
 
     @property
     def max_code_rate(self) -> Any:
-        """Share of the elements that land on the code of the largest value."""
+        """Share of the elements whose code is that of the largest value."""
         return _ratio(self.at_max, self.measured)
 
     @property
@@ -118,7 +119,7 @@ class Statistics:
 
     @property
     def zero_scale_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) whose scale is zero."""
+        """Share of the blocks, without NaN blocks, whose scale is zero."""
         return self._of_blocks(self.zero_scales)
 
     def _of_blocks(self, counted: Any) -> Any:
@@ -143,7 +144,7 @@ class Statistics:
 
     @property
     def sqnr_db(self) -> Any:
-        """Signal to quantization noise in decibels, infinite without error.
+        """The ratio of signal to quantization noise in decibels; infinite without an error.
 
         It is 10 log10(sum(x**2) / sum((x_q - x)**2)).
         """
@@ -182,7 +183,7 @@ class Statistics:
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
             return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamp>"
         if self.measured == 0:
-            return f"<Statistics of {self.size} elements: nothing measured, since no block without NaN holds a number>"
+            return f"<Statistics of {self.size} elements: nothing measured; no block without NaN has a number>"
         excluded = self.size - self.compared
         return (
             "\n".join(
@@ -249,7 +250,8 @@ def measure(
         ``"tensor"`` for one result, ``"block"`` for one per block (arrays of the shape of the
         scales), or an axis for one per index along it.
     progress
-        A function that is called after each piece with the number of elements done and their total.
+        A function that is called after each piece with the number of elements done and their total
+        number.
 
     The other keywords are those of `mxnum.quantize`; ``nonfinite`` is block or element.
 
@@ -276,7 +278,7 @@ def measure(
         "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
         "offset_range": offset_range, "blocks": layout, "sr_bits": sr_bits,
     }  # fmt: skip
-    # This call checks the arguments, for an empty array too, and raises the errors of `quantize`.
+    # This call on an empty array checks the arguments and raises the errors of `quantize`.
     empty = np.zeros((0,) * array.ndim, array.dtype) if array.ndim else array
     quantize(
         empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)],
@@ -288,7 +290,8 @@ def measure(
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
     settings, is_few = _settings(options, fmt), array.size <= FEW
-    # numpy does not choose scales by the error of the elements: `shared_scale` does.
+    # The numpy code has no rule that compares errors of elements: `shared_scale` finds these
+    # scales.
     finds_scales = is_few and scales is None and by_numpy.looks_at_elements(settings.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
@@ -323,7 +326,7 @@ def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
 
 
 def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Array | None:
-    """Return the tensor scale as `quantize` finds it, a piece at a time; None without one."""
+    """Return the tensor scale that `quantize` computes, by pieces; None if the format has none."""
     if fmt.tensor_scale is None:
         return None
     largest = np.zeros((*array.shape[:-1], 1) if by_rows else (), np.int64)
@@ -344,7 +347,7 @@ def _part_of(tensor: Array, part: Slices) -> Array:
 
 
 class _Sums:
-    """Sums over groups of elements: over all ("tensor"), by block, or by index along an axis."""
+    """Sums over groups of elements: all elements ("tensor"), a block, or one index of an axis."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], layout: Blocks, of_scales: tuple[int, ...], axis: int = 0):
         self.kind, self.layout, self.of_scales, self.axis = kind, layout, of_scales, axis
@@ -371,7 +374,7 @@ class _Sums:
         total[here] = operation(total[here], operation.reduce(values, axis=others, dtype=dtype))
 
     def values(self) -> dict[str, Any]:
-        """Return the sums by field of `Statistics`. Blocks are not counted along an axis."""
+        """Return the sum for each field of `Statistics`; blocks are not counted along an axis."""
         counted: dict[str, Any] = {}
         if self.kind != "axis":
             count = math.prod(self.of_scales)
@@ -381,7 +384,7 @@ class _Sums:
 
 
 def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> tuple[Any, ...]:
-    """Return the arguments of `_Sums` that `per` asks for."""
+    """Return the arguments of `_Sums` for the grouping `per`."""
     of_scales = scales_shape(shape, layout)
     if isinstance(per, str):
         kind = errors.choose("per", per, ("tensor", "block"))
@@ -422,5 +425,5 @@ def _ratio(numerator: Any, denominator: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return the only number of an array without axes as a plain number; other values unchanged."""
+    """Return an array without axes as a Python number; return other values unchanged."""
     return value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value

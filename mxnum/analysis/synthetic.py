@@ -1,7 +1,7 @@
-"""Tensors that resemble those of training, from a seed, for studies without real tensors.
+"""Draw random tensors that resemble those of training, for studies without real tensors.
 
-They are models, not measurements: a conclusion drawn from them is about the distribution that the
-docstring states.
+The tensors are models, not measurements: a result is true of the distribution that the docstring
+states.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mxnum.memory.dtypes import Array
 
 
 def weights(rows: int = 512, columns: int = 1024, *, seed: int = 0, deviation: float = 0.02) -> Array:
-    """Draw independent normal numbers of one standard deviation, in float32: (outputs, inputs)."""
+    """Draw a float32 matrix (outputs, inputs) of independent normal numbers."""
     rng = np.random.default_rng([seed, 1])
     return (deviation * rng.standard_normal((rows, columns))).astype(np.float32)
 
@@ -26,7 +26,7 @@ def activations(
     channel_spread: float = 0.0,
     channel_mean: float = 0.0,
 ) -> Array:
-    """Draw normal numbers whose size depends on token and channel, in float32: (tokens, channels).
+    """Draw a float32 matrix (tokens, channels) of normal numbers with sizes by token and channel.
 
     Element (t, c) is (mean_c + n) a_t b_c with n standard normal, a_t = exp(token_spread z_t),
     b_c = exp(channel_spread z_c), mean_c = channel_mean z'_c and all z standard normal.

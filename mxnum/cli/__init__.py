@@ -1,4 +1,4 @@
 """The command line: `main` is its entry point, `app` its list of commands.
 
-Commands compute nothing themselves.
+Commands read and write; other modules of the package compute.
 """

@@ -1,8 +1,8 @@
-"""The list of commands.
+"""Define the list of commands.
 
 A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer
-and no large package. A call loads only the module of its own command; help loads the modules of all
-commands. Both should start in a third of a second.
+and no large package. Calling a command loads only its own module; `--help` loads the modules of all
+commands. Both should start within a third of a second.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
     "conformance", "selftest", "reproduce", "lab",
 )  # fmt: skip
-#: The commands of research, after ``mxnum lab``, with the modules of `mxnum.cli.lab` that define
-#: them.
+#: The commands of ``mxnum lab``, with the modules of `mxnum.cli.lab` that define them.
 LAB = {
     "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
     "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
@@ -93,9 +92,9 @@ def _common(
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """Return the command line for those arguments.
+    """Return the typer application for the arguments of a call.
 
-    It has the command that they name, or all commands if they name none.
+    It has the command that the arguments name, or all commands if they name none.
     """
     app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
     app.callback()(_common)
@@ -122,9 +121,9 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 def _lab(arguments: Sequence[str]) -> typer.Typer:
-    """Return the commands of research: the command that `arguments` name, or all."""
+    """Return the group ``mxnum lab`` with the command that `arguments` name, or with all."""
     lab = _group(
-        "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
+        "lab", "Research on training in these formats: run studies and evaluate them.\n\n"
         "A run stopped by Ctrl-C continues with the same command. "
         "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",

@@ -19,11 +19,11 @@ def answer(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Write cases of your own with the right answers: golden values for a simulation.
+    """Add the right answers to cases of your own, as golden values for a simulation.
 
-    The cases have a header, which says what to compute, and inputs, as `mxnum vectors
-    --inputs-only` writes them. The codes of a block may be one number. A case that comes through a
-    pipe is answered as soon as its line has arrived.
+    The file of cases has a header, which says what to compute, and a line of inputs for each case,
+    as `mxnum vectors --inputs-only` writes them. The codes of a block may be one number. If cases
+    come through a pipe, the command answers each as soon as its line arrives.
 
     Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
     """

@@ -13,16 +13,18 @@ from mxnum.cli import options
 
 def conformance(
     library: Annotated[
-        list[str] | None, typer.Option(help="Only this library; repeatable (default: all installed).")
+        list[str] | None, typer.Option(help="Check only this library; repeatable (default: all installed libraries).")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page there (default: print it).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the page to this file (default: print it).")
+    ] = None,
     force: options.Force = False,
 ) -> None:
-    """Compare the conversions of installed libraries with the right answers, in a page of tables.
+    """Compare conversions of installed libraries with the right answers, in a page of tables.
 
     Libraries are ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt, gfloat, gguf and
     onnx. Each installed library is tested on every rounding boundary, special value and scale
-    extreme. Each finding has the smallest input that shows it.
+    extreme. For each difference the page shows the smallest input.
 
     Examples: `mxnum conformance --library ml_dtypes`; `mxnum conformance --out page.md --force`.
     """

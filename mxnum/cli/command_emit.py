@@ -14,13 +14,15 @@ def emit(
     language: Annotated[str, typer.Argument(help="c, systemverilog, javascript or python.")],
     format: options.Format = "mxfp8_e4m3",
     source: Annotated[str, typer.Option(help="The float type that is quantized: float32, float64, ...")] = "float32",
-    target: Annotated[str, typer.Option(help="The float type that decoding gives.")] = "float32",
+    target: Annotated[str, typer.Option(help="The float type of decoded numbers.")] = "float32",
     rounding: options.Rounding = "rne",
     scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
-    name: Annotated[str | None, typer.Option(help="What names begin with in C; the package in SystemVerilog.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Prefix of names in C; name of the package in SystemVerilog.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
     ] = None,
@@ -28,8 +30,8 @@ def emit(
 ) -> None:
     """Write a reference model of a format: one file in another language that needs nothing else.
 
-    It encodes and decodes elements, finds scales, and quantizes and dequantizes blocks, right to
-    the bit, in integers: the functions of mxnum's definition.
+    The model has the functions of mxnum's definition, which compute in integers: they encode and
+    decode elements, compute scales, and quantize and dequantize blocks, bit for bit.
 
     Examples: `mxnum emit c -f mxfp4_e2m1 -o mxfp4.h`;
     `mxnum emit systemverilog -f mxfp8_e4m3 --rounding rtz -o mxfp8.sv`;

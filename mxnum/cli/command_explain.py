@@ -30,7 +30,10 @@ def explain(
     ] = None,
     tensor_scale: Annotated[
         str | None,
-        typer.Option(help="For formats that have one: a float32 number (default: that of a tensor of these values)."),
+        typer.Option(
+            help="The tensor scale, a float32 number, for formats that have one (default: that of a tensor of "
+            "these values)."
+        ),
     ] = None,
     source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     rounding: options.Rounding = "rne",
@@ -41,15 +44,16 @@ def explain(
     sr_bits: options.SrBits = 30,
     as_json: options.AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write the explorer, a page for browsers that shows these numbers first.")
+        Path | None, typer.Option(help="Write the explorer, a page for browsers that begins with these numbers.")
     ] = None,
     force: options.Force = False,
 ) -> None:
     """Show bit by bit how a number or a block is quantized.
 
-    The output has the maximum, the scale, the neighbours, the tie and the code.
+    The output shows the maximum, the scale, the neighbouring values, their midpoint and the code.
 
-    The steps are exact. They are checked against the compiled kernel before they are shown.
+    The steps are exact rationals. The command checks their result against the compiled kernel
+    before it prints them.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
     `mxnum explain 17 --scale 127 --rounding rna`;
@@ -71,7 +75,7 @@ def explain(
         if scale is not None and given(context, argument):
             raise ValueError(f"Argument {argument!r} must be left out with --scale, which says what the scale is.")
     for value in values:
-        # Numbers may be negative, so typer reads an unknown option as a number.
+        # Numbers may be negative, so typer passes unknown options on as numbers.
         if value.startswith("--"):
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
     bits = [parsed(value, task.source) for value in values]
@@ -103,7 +107,7 @@ def explain(
 def _write_page(
     path: Path, force: bool, task: Task, bits: list[int], scale: int | None, tensor: float | None, word: int
 ) -> None:
-    """Write the explorer with these numbers and settings as its first state."""
+    """Write the explorer so that it first shows these numbers and settings."""
     import numpy as np
 
     from mxnum import errors
@@ -137,7 +141,7 @@ def _tensor_scale(task: Task, text: str | None) -> float | None:
 
     if text is None:
         return None
-    accepted = f"left out for {task.format.name}, which has none"
+    accepted = f"left out for {task.format.name}, which has no tensor scale"
     errors.require(task.has_tensor, "tensor_scale", accepted, text)
     found = parsed(text, FLOATS["float32"], "tensor_scale")
     value = float(np.array(found, np.uint32).view(np.float32))
@@ -188,7 +192,7 @@ def _digits(text: str) -> str:
 
 
 def _exactly(text: str) -> Fraction:
-    """Return the exact number that was typed, which float64 holds except for rounding."""
+    """Return the exact value of a typed number, before any rounding to float64."""
     if "0x" not in text.lower():
         return Fraction(Decimal(text))
     significand, _, power = _digits(text).partition("p")

@@ -21,7 +21,7 @@ def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
-        Several, typer.Option("--scale-rule", help="Only this scale rule, of the formats that have it; repeatable.")
+        Several, typer.Option("--scale-rule", help="Only this scale rule, for formats that have it; repeatable.")
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
@@ -34,14 +34,17 @@ def explore(
     offset: Annotated[
         bool | None, typer.Option("--offset/--no-offset", help="Only with, or only without, a float16 offset.")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Look at about this many elements at most; 0 for all.")] = 1 << 18,
+    sample: Annotated[int, typer.Option(help="Measure at most about this many elements; 0 for all.")] = 1 << 18,
     seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
     top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
     frontier: Annotated[
-        bool, typer.Option("--frontier", help="Print those that no smaller one beats, by their bits.")
+        bool,
+        typer.Option(
+            "--frontier", help="Print only candidates with a smaller error than all smaller candidates, by size."
+        ),
     ] = False,
-    csv: Annotated[Path | None, typer.Option(help="Write all candidates there, as CSV.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw them there: .png, .svg or .pdf.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw all candidates in this file: .png, .svg or .pdf.")] = None,
     force: options.Force = False,
     tensor: options.Tensor = None,
     as_dtype: options.AsDtype = None,
@@ -49,8 +52,8 @@ def explore(
 ) -> None:
     """Try every format and setting on a tensor, and rank them by their error.
 
-    The error is the root mean square of the difference, relative to that of the tensor. Ctrl-C ends
-    the command with the candidates measured so far.
+    The error is the root mean square of the difference, divided by that of the tensor. After Ctrl-C
+    the command prints the candidates measured so far.
 
     Examples: `mxnum explore weights.npy`;
     `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;

@@ -54,12 +54,12 @@ def formats(
         print_table("", ["code", "bits", "value"], listed)
 
 
-#: Column names with spaces, at which a narrow terminal breaks them.
+#: Column names with spaces, at which they are broken into lines on a narrow terminal.
 _HEADINGS = {"bits/element": "bits per element"}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row as text for readers; the smallest numbers are powers of two."""
+    """Return the cells of a row as text, with the smallest numbers written as powers of two."""
     powers = {name: f"2^{int(math.log2(row[name]))}" for name in ("min normal", "min positive")}
     shown = row | powers | {"tensor scale": row["tensor scale"] or "none"}
     return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in shown.values()]

@@ -16,7 +16,7 @@ def inspect(
         Path, typer.Argument(metavar="FILE", help="A .npy, .npz, .safetensors or .gguf file, or a folder.")
     ],
     format: Annotated[
-        str | None, typer.Option("--format", "-f", help="For floats: say what this MX format would do to them.")
+        str | None, typer.Option("--format", "-f", help="For floats: show the errors of this MX format.")
     ] = None,
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
@@ -40,7 +40,7 @@ def inspect(
 
     found: Any = read(source, tensor)
     summary: FloatSummary | MXSummary
-    idle, why = ["axis", "block_size", "scale_rule"], "there is no --format, for which it would be"
+    idle, why = ["axis", "block_size", "scale_rule"], "it applies only together with --format"
     if isinstance(found, MXArray):
         idle, why = ["format", *idle, "as_dtype"], f"{str(source)!r} is quantized already"
     elif format is not None:
@@ -81,7 +81,7 @@ def inspect(
 
 
 def _shown(value: Any, name: str, facts: dict[str, Any]) -> str:
-    """Return a value as text; a count comes with its share of the total."""
+    """Return a value as text, and a count together with its share of the total."""
     if isinstance(value, float):
         return f"{value:.9g}"
     for prefix, whole in (

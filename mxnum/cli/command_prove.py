@@ -17,23 +17,22 @@ def prove(
         list[Path], typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR (.ll) or PTX.", metavar="FILES")
     ],
     format: options.Format = "mxfp8_e4m3",
-    function: Annotated[
-        str | None, typer.Option(help="The module or function that is proved, where there are several.")
-    ] = None,
+    function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(help="What a port or parameter is: in_data=x, enable=1 (several: repeat the option)."),
+        typer.Option(help="The meaning of a port or parameter: in_data=x, enable=1 (several: repeat the option)."),
     ] = None,
     parameter: Annotated[
         list[str] | None,
-        typer.Option(help="A module's parameter or a macro of C: WIDTH=8 (several: repeat it)."),
+        typer.Option(help="The value of a module's parameter or a C macro: WIDTH=8 (several: repeat the option)."),
     ] = None,
     include: Annotated[
-        list[Path] | None, typer.Option("--include", "-I", help="A folder of included files (several: repeat it).")
+        list[Path] | None,
+        typer.Option("--include", "-I", help="A folder of included files (several: repeat the option)."),
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
-        str, typer.Option(help="Type of the numbers that are encoded, or that decoding gives: float32, e5m2, ...")
+        str, typer.Option(help="Type of the numbers to encode, or of decoded numbers: float32, e5m2, ...")
     ] = "float32",
     rounding: options.Rounding = "rne",
     overflow: options.Overflow = "saturate",
@@ -42,15 +41,20 @@ def prove(
     terms: Annotated[int, typer.Option(min=1, max=4, help="Products of a dot product.")] = 4,
     block: options.BlockSize = None,
     assume: Annotated[
-        list[str] | None, typer.Option(help="finite, not_nan, scale_number or nonnegative (several: repeat it).")
+        list[str] | None,
+        typer.Option(
+            help="Assume of inputs: finite, not_nan, scale_number or nonnegative (several: repeat the option)."
+        ),
     ] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="nan_code or minus_zero (several: repeat it).")] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(help="Accept this choice: nan_code or minus_zero (several: repeat the option).")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prove that code is the definition for all inputs, or show an input on which it is wrong.
+    """Prove that code equals the definition for all inputs, or show an input on which it is wrong.
 
-    The exit status is 0 if it is proved, and 1 otherwise.
+    The exit status is 0 if the code is proved, and 1 otherwise.
 
     Examples: `mxnum prove encode convert.sv -f mxfp8_e4m3 --function convert`;
     `mxnum prove decode fp8.c --function e5m2_to_float --format mxfp8_e5m2`;
@@ -74,7 +78,7 @@ def prove(
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str | int]:
-    """Return the names and values that an option gives: numbers where they are some."""
+    """Return the names and values of NAME=VALUE texts; a value that is an integer becomes one."""
     found: dict[str, str | int] = {}
     for text in given or ():
         name, separator, value = text.partition("=")

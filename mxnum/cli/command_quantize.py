@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mxnum.array import MXArray
     from mxnum.memory.dtypes import Array
 
-#: The number of elements between two steps of the progress bar.
+#: The number of elements in one step of the progress bar.
 _PIECE = 1 << 24
-#: The number of elements up to which quantizing without numba is faster than loading it.
+#: Up to this number of elements, quantizing without numba takes less time than loading numba.
 _FEW = 1 << 20
 
 
@@ -40,9 +40,9 @@ def quantize(
 ) -> None:
     """Quantize an array to an MX format.
 
-    OUT holds packed codes and scales (read it with `mxnum.MXArray.load` or
-    `mxnum.interop.safetensors.load`), or plain values with --values. It is written only when it is
-    complete. If OUT exists, --force replaces it; it may be IN itself.
+    OUT gets packed codes and scales (read it with `mxnum.MXArray.load` or
+    `mxnum.interop.safetensors.load`), or with --values the values. An incomplete file is never left
+    behind. If OUT exists, --force replaces it; OUT may be IN itself.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
     `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
@@ -80,7 +80,7 @@ def quantize(
 def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     """Quantize an array, in pieces along the first axis with a progress bar.
 
-    The array is not split if a bit may depend on the pieces.
+    The array is not split if the result could depend on the split.
     """
     import numpy as np
 
@@ -89,9 +89,9 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    is_power = formats.get(format).scale.power_of_two  # others may have a tensor scale
+    is_power = formats.get(format).scale.power_of_two  # other formats may have a tensor scale
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
-    # Random bits of a seed and the index in an error count elements of the whole array.
+    # The random bits of a seed, and the index in an error, depend on the index in the whole array.
     if small or settings["seed"] is not None or settings["nonfinite"] != "block":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)
@@ -107,9 +107,9 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
 
 
 def _write(q: MXArray, target: Path, name: str, dtype: str | None) -> None:
-    """Write values if a dtype is given, else codes and scales.
+    """Write the values if `dtype` is given, otherwise codes and scales.
 
-    `name` is the name in a file of tensors.
+    `name` is the tensor's name in a safetensors file.
     """
     if dtype is not None:
         import numpy as np

@@ -20,11 +20,11 @@ def selftest(
 
     Without --all it checks three common formats.
 
-    The output says what is installed, which loops run, and whether a GPU was found. Paste it into
-    an issue, preferably with --all. The first call compiles for seconds, and with --all for about a
-    minute.
+    The output says which packages are installed, which loops run, and whether there is a GPU. For
+    an issue, run the command with --all and paste the output. The first call compiles for seconds,
+    with --all for about a minute.
 
-    Exit status 0: every number is right; 1: some are not.
+    Exit status 0: every number is right; 1: some numbers are wrong.
 
     Examples: `mxnum selftest`; `mxnum selftest --all`; `mxnum selftest --all --json`.
     """
@@ -41,7 +41,7 @@ def selftest(
             print(check, flush=True)
 
     wait = "about a minute" if everything else "some seconds"
-    print(f"Compiling what is not compiled yet: {wait}, the first time.", file=sys.stderr)
+    print(f"Compiling loops: {wait}, the first time.", file=sys.stderr)
     if not as_json:
         print(facts_text(facts()), end="\n\n", flush=True)
     with progress("Comparing", None) as advance:
@@ -49,6 +49,6 @@ def selftest(
     if as_json:
         print_json({**asdict(found), "passed": found.passed})
     else:
-        print(f"\n{found.verdict}" + ("" if everything else " --all tries everything else, too."))
+        print(f"\n{found.verdict}" + ("" if everything else " --all checks all other formats and modes too."))
     if not found.passed:
         raise typer.Exit(DIFFERS)

@@ -17,8 +17,10 @@ def vectors(
     context: typer.Context,
     operation: Operation,
     format: options.Format = "mxfp8_e4m3",
-    level: Annotated[int, typer.Option(help="1: every boundary and special value; 2: random, a million or so.")] = 1,
-    count: Annotated[int | None, typer.Option(help="Cases at level 2.")] = None,
+    level: Annotated[
+        int, typer.Option(help="1: every boundary and special value; 2: about a million random cases.")
+    ] = 1,
+    count: Annotated[int | None, typer.Option(help="Number of cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     rounding: options.Rounding = "rne",
@@ -27,11 +29,13 @@ def vectors(
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
     accumulate: Annotated[
-        str | None, typer.Option(help="block, exact or sequential.  [default: block; exact where scales are floats]")
+        str | None, typer.Option(help="block, exact or sequential.  [default: block; exact if scales are floats]")
     ] = None,
     dot_blocks: Annotated[int, typer.Option(help="Blocks in each operand of a dot product.")] = 4,
     block_size: options.BlockSize = None,
-    inputs_only: Annotated[bool, typer.Option("--inputs-only", help="Leave out the right answers.")] = False,
+    inputs_only: Annotated[
+        bool, typer.Option("--inputs-only", help="Write only the inputs, without the right answers.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
     ] = None,
@@ -39,9 +43,9 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, then one case a line in hexadecimal.
 
-    An implementation reads the lines, replaces the answers by its own, and passes them to `mxnum
-    verify`. For a format with a tensor scale each line also holds the largest magnitude of the
-    tensor and the tensor scale.
+    An implementation reads the lines, replaces the answers by its own, and passes them to
+    `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
+    the tensor and the tensor scale.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;

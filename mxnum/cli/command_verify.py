@@ -15,21 +15,25 @@ from mxnum.cli import options
 def verify(
     answers: Annotated[Path | None, typer.Argument(help="A file of answers (default, and -: standard input).")] = None,
     vectors: Annotated[
-        Path | None, typer.Option("--vectors", help="The cases, where the answers stand alone on their lines.")
+        Path | None,
+        typer.Option("--vectors", help="The file of cases, if each line of the answers has only an answer."),
     ] = None,
     accept: Annotated[
-        str, typer.Option(help="Choices the implementation documents, with commas between them, or all.")
+        str, typer.Option(help="Choices that the implementation documents, separated by commas, or all.")
     ] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Status 1 for choices that are not accepted, too.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail (status 1) also on choices that are not accepted.")
+    ] = False,
     first: Annotated[int, typer.Option(min=0, help="How many failures to show.")] = 5,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare an implementation's answers with the right ones, and describe the differences.
 
-    Exit status 0: legitimate choices explain all differences; 1: they do not explain some; 2: the
-    answers cannot be read, are too few or too many, or (with --strict) the cases are not known. A
-    simulator's digits x and z are wrong answers. Choices: overflow, infinity, minus_zero, nan_code,
-    nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
+    Exit status 0: legitimate choices explain all differences; 1: they leave some differences
+    unexplained; 2: the answers cannot be read, their number is wrong, or (with --strict) the cases
+    are not known. A simulator's digits x and z are wrong answers. Choices: overflow, infinity,
+    minus_zero, nan_code, nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction,
+    most_negative, nan_element.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`;
     `mxnum verify answers.txt --accept minus_zero,overflow`.
@@ -52,4 +56,4 @@ def verify(
     if not report.conforms or (strict and not report.is_equal):
         raise typer.Exit(DIFFERS)
     if strict and report.unchecked:
-        raise ValueError(f"Option --strict needs to know the cases (--vectors). {report.unchecked}")
+        raise ValueError(f"Option --strict needs the cases (--vectors). {report.unchecked}")

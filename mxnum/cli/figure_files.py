@@ -1,4 +1,4 @@
-"""Figures that commands write to files."""
+"""Write the figures of commands to files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_figure(path: Path | None, force: bool = False) -> None:
-    """Raise an error for `--plot` if no figure can be written there, before any work is done."""
+    """Raise an error before any work is done, if `--plot` cannot write a figure to `path`."""
     check_output("Option --plot", path, force)
     if path is None:
         return
@@ -22,7 +22,7 @@ def check_figure(path: Path | None, force: bool = False) -> None:
 
 
 def write_figure(path: Path, draw: Callable[[], Any]) -> None:
-    """Write the figure that `draw` makes, whole or not at all."""
+    """Write the figure that `draw` returns; never leave an incomplete file."""
     from mxnum.output.files import written_whole
 
     figure = draw()

@@ -18,7 +18,7 @@ SUFFIXES = (".npy", ".npz", ".safetensors", ".gguf")
 
 
 def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = None) -> Array:
-    """Read the array of floats in a file; a ``.npy`` is mapped, not loaded."""
+    """Read the array of floats in a file; a ``.npy`` file is mapped into memory."""
     found = read(path, tensor)
     if isinstance(found, MXArray):
         raise ValueError(f"File {str(path)!r} must hold an array of floats, not an array that is already quantized.")
@@ -56,7 +56,7 @@ def _refuse_name(tensor: str | None, path: Path) -> None:
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
-    with path.open("rb") as stream:  # numpy would leave the file open on an error
+    with path.open("rb") as stream:  # if numpy opened the path itself, it would leave the file open on an error
         with reading(path):
             if not is_zipfile(stream):
                 raise ValueError("it is not an .npz archive, or it is truncated")
@@ -83,7 +83,10 @@ def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def chosen(names: list[str], tensor: str | None) -> str:
-    """Return the name asked for, or the only name; raise ValueError if neither exists."""
+    """Return `tensor` if it is one of the names, or the only name if `tensor` is None.
+
+    Raise ValueError otherwise.
+    """
     if tensor is not None:
         return errors.choose("tensor", tensor, names)
     if len(names) != 1:
@@ -94,7 +97,7 @@ def chosen(names: list[str], tensor: str | None) -> str:
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     """Return the array if its type can be quantized; raise ValueError otherwise.
 
-    With `as_dtype` elements of two bytes, other than float16, are read as bfloat16.
+    With `as_dtype`, two-byte elements of any type but float16 are read as bfloat16.
     """
     result: Array = array
     if as_dtype is not None:

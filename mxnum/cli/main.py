@@ -1,6 +1,7 @@
-"""The entry point of the command line.
+"""Run the command line.
 
-It finds the packages of the extra ``cli`` and turns errors into one sentence and an exit status.
+`main` checks that the packages of the extra ``cli`` are installed, and turns errors into one
+sentence and an exit status.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mxnum import errors
 
 #: Exit statuses: the command succeeded; a check found differences; the command failed.
 OK, DIFFERS, FAILED = 0, 1, 2
-#: The exit status after Ctrl-C, as in shells. Results up to then are kept or printed.
+#: The exit status after Ctrl-C, as in shells. Results so far are stored or printed.
 INTERRUPTED = 130
 
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Text:
     """A stream that drops text which no process reads (``| head``).
 
-    A command goes on, and ends with its own status.
+    The command continues and ends with its own status.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -77,7 +78,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _first_message_shown():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        # typer exits with 1 if no process reads the output, which is no failure here.
+        # typer exits with 1 if no process reads the output. Here this is not a failure.
         if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK
@@ -90,7 +91,7 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 class _FirstMessage(logging.Handler):
-    """A handler that shows only the first message of the package: that it compiles."""
+    """A handler that shows only the first message of the package, which says that it compiles."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage(), file=sys.stderr, flush=True)
@@ -99,7 +100,7 @@ class _FirstMessage(logging.Handler):
 
 @contextmanager
 def _first_message_shown() -> Iterator[None]:
-    """Show the first message of the package on a terminal, where a user waits."""
+    """Show the first message of the package if standard error is a terminal."""
     logger, handler = logging.getLogger("mxnum"), _FirstMessage()
     before = logger.level
     if sys.stderr.isatty():

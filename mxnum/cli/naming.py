@@ -1,4 +1,4 @@
-"""Names of options for the arguments in errors of Python functions."""
+"""Replace arguments by options in the errors of Python functions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: The options of arguments whose options have another name.
+#: Arguments of Python functions whose options have another name, and these names.
 _OTHER = {"block": "block_size", "asymmetric": "offset"}
 
 
 def option(context: Any, argument: str) -> str | None:
-    """Return the called command's option for an argument, as it is typed; None if there is none."""
+    """Return the option of a command for an argument, such as ``--scale-rule``, or None."""
     found = _parameter(context, argument)
     return name_of(found) if found is not None else None
 
 
 def given(context: Any, argument: str) -> str | None:
-    """Return the option for an argument, as it is typed, if it was typed; None otherwise."""
+    """Return the option for an argument, such as ``--scale-rule``, if a user gave it, else None."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
@@ -30,12 +30,15 @@ def name_of(parameter: Any) -> str:
 
 
 def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
-    """Return the values of the arguments whose options were typed."""
+    """Return the values of those arguments whose options a user gave."""
     return {name: context.params[_OTHER.get(name, name)] for name in arguments if given(context, name)}
 
 
 def reworded(message: str, context: Any) -> str:
-    """Return an error of a Python function with options for arguments, and the file for ``x``."""
+    """Return an error of a Python function with options in place of arguments.
+
+    The file replaces the argument ``x``.
+    """
     subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
     if subject is None:
         return message

@@ -36,7 +36,7 @@ Nonfinite = Annotated[str, typer.Option(help=f"{_one_of(modes.Nonfinite)}.")]
 BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
 SrBits = Annotated[int, typer.Option(help="Random bits used by stochastic rounding, 1 to 30.")]
-Tensor = Annotated[str | None, typer.Option(help="Which tensor, where the file holds several.")]
+Tensor = Annotated[str | None, typer.Option(help="The tensor to read, if the file has several.")]
 AsDtype = Annotated[
     str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16 (numpy files cannot say that).")
 ]
@@ -44,13 +44,13 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exis
 Machine = Annotated[
     str,
     typer.Option(
-        help="cpu; amx or avx512_bf16, where the processor has it, for products in bfloat16 (extra `torch`); "
+        help="cpu; amx or avx512_bf16, if the processor has it, for products in bfloat16 (extra `torch`); "
         "torch or cuda: trained by PyTorch, on the CPU or a GPU."
     ),
 ]
-Arms = Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]
-Processes = Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")]
+Arms = Annotated[str | None, typer.Option(help="Train only these arms, separated by semicolons.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Number of processes (default: one for each core).")]
 Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")]
 Scheduler = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")]
 

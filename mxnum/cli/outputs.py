@@ -1,6 +1,6 @@
-"""Checks of the files that commands write, made before the work begins.
+"""Check the paths of output files before a command begins its work.
 
-Neither work nor files are lost by a wrong path.
+A wrong path then costs neither work nor files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def check_output(name: str, path: Path | None, force: bool) -> None:
-    """Raise ValueError unless a file can be written there without loss.
+    """Raise ValueError unless `path` can be written without losing a file.
 
     An existing file needs `force`. `name` is the option's name on the command line.
     """

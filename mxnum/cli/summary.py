@@ -1,6 +1,6 @@
-"""The counts of `mxnum inspect`, made piece by piece.
+"""Count values for `mxnum inspect`, piece by piece.
 
-An array larger than memory can thus be summarized.
+So an array may be larger than memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
 
-#: The number of elements summarized at a time.
+#: The number of elements in one piece.
 PIECE = 1 << 22
-#: The counts and sums of `mxnum.analysis.Statistics` that are added up.
+#: The counts and sums of `mxnum.analysis.Statistics` that are summed over pieces.
 _SUMMED = (
     "blocks", "nan_blocks", "blocks_beyond_max", "beyond_max", "clamped", "underflowed", "subnormal_scales",
     "largest_scales", "compared", "sum_error", "sum_error_x", "sum_error2", "sum_x2",
@@ -45,10 +45,10 @@ def pieces(x: Any) -> Iterator[Any]:
 
 
 class FloatSummary:
-    """The range and kinds of an array of floats, and the effect of an MX format on them.
+    """The range of an array of floats, its special values, and the effect of an MX format on it.
 
-    The settings are those of `mxnum.analysis.measure`. For an array in pieces they include the
-    tensor scale of the whole, if the format has one.
+    The settings are those of `mxnum.analysis.measure`. If the array comes in pieces and the format
+    has a tensor scale, they include the scale of the whole.
     """
 
     def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
@@ -95,7 +95,7 @@ class FloatSummary:
             self.zero_blocks += got.zero_scales
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts by names for readers."""
+        """Return the counts with the names that the command prints."""
         facts: dict[str, Any] = {"elements": self.count}
         if self.low <= self.high:
             facts |= {"smallest value": self.low, "largest value": self.high}
@@ -155,7 +155,7 @@ class MXSummary:
         self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts by names for readers."""
+        """Return the counts with the names that the command prints."""
         element = self.q.format.element
         magnitudes = np.abs(np.array(element.values()))
         facts: dict[str, Any] = {

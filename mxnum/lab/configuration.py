@@ -1,4 +1,4 @@
-"""Check the fields of a configuration (of the MLP or of a language model) by their annotations."""
+"""Check the fields of a configuration (of an MLP or a language model) by their annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold Ctrl-C and SIGTERM back until a step is done, so that saved state is whole."""
+"""Delay Ctrl-C and SIGTERM until a training step is complete, so that saved state is consistent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruptions:
-    """A context that holds signals back in `waiting` until `deliver` runs their usual handlers.
+    """A context that stores signals in `waiting`, until `deliver` runs their usual handlers.
 
     Signals that are ignored stay ignored. Python delivers signals to the main thread only, so the
     context does nothing in other threads.
@@ -33,12 +33,12 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """Raise the first waiting signal, under its former handler, if any signal waits."""
+        """Raise the first waiting signal with its former handler, if a signal waits."""
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
-            signal.signal(number, self._keep)  # reached only if the handler returned: the work goes on
+            signal.signal(number, self._keep)  # reached only if the handler returned: training continues
 
     def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         for number, handler in self._before.items():

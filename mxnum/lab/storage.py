@@ -1,4 +1,4 @@
-"""Read and write results on disk, in npz and JSON files that are complete or absent."""
+"""Read and write results on disk, in npz and JSON files that are never incomplete."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all; a list of numbers takes one line."""
+    """Write a JSON file, with each list of numbers on one line; never leave an incomplete file."""
     # The pattern is safe because json.dumps escapes line breaks in strings.
     text = json.dumps(value, indent=1, sort_keys=True)
     write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file; never leave an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(text)
 
 
 def write_arrays(path: Path, arrays: dict[str, Array], *, compressed: bool = True) -> None:
-    """Write an npz file whole or not at all.
+    """Write an npz file; never leave an incomplete file.
 
-    Pass `compressed=False` for parameters: compressing them takes long and saves little.
+    Pass `compressed=False` for network parameters: compressing them takes long and saves little.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
@@ -54,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the machine kind on which results depend."""
+    """Return the versions and the kind of machine, on which results depend."""
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,
@@ -82,7 +82,7 @@ def _processor() -> str:
 
 
 def _blas() -> str | None:
-    """Return name, version and kernels of NumPy's BLAS library, which fix the order of its sums."""
+    """Return the name, version and kernels of NumPy's BLAS, which determine the order of sums."""
     try:
         from threadpoolctl import threadpool_info
     except ModuleNotFoundError:

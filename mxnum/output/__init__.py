@@ -1,1 +1,1 @@
-"""Output for readers: files written whole or not at all, tables of text, colours of figures."""
+"""Write files atomically, and format tables of text and colours of figures."""

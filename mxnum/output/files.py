@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files so that no reader ever sees an incomplete file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield another path to write to; when the block ends, what is there replaces `path`.
+    """Yield a temporary path; when the `with` statement ends, its content replaces `path`.
 
     A regular file is replaced in one step and keeps its mode. If `path` is a link, the file it
-    points to is replaced. Bytes for FIFOs and devices are written when all are there. If the block
-    fails, nothing has changed.
+    points to is replaced. If `path` is a FIFO or a device, it gets the bytes when the file is
+    complete. If an exception leaves the `with` statement, `path` is unchanged.
     """
     path = as_path(path)
     with _naming(path):
@@ -41,8 +41,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut, lest it become too long. The token differs between threads and
-        # containers.
+        # The name is cut so that it does not become too long for the file system. The token
+        # distinguishes threads, and processes of several containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -55,7 +55,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True if bytes written to a path leave the file system.
+    """Return True if bytes written to a path are not stored in a file.
 
     That is so for a FIFO, a device, a socket and standard output.
     """
@@ -68,7 +68,7 @@ def is_stream(path: Path) -> bool:
 
 
 def place_of(path: Path) -> tuple[Path, int | None]:
-    """Return the path that a file would be written to, behind links, and the mode of a file there.
+    """Return the path with links resolved, and the mode of the existing file.
 
     The mode is None if there is no file. Raise an error if the path cannot be written.
     """
@@ -88,7 +88,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Make errors of the system name `path` where they name no file, or a temporary one."""
+    """Make errors of the system name `path` if they name no file or a temporary file."""
     try:
         yield
     except OSError as problem:
@@ -102,8 +102,8 @@ def _naming(path: Path) -> Iterator[None]:
 def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Iterator[None]:
     """Raise every error about a file's content as a ValueError of one sentence that names the file.
 
-    The readers of numpy and of others raise many kinds of exceptions for damaged files, and some of
-    their messages are advice for other callers.
+    For damaged files, numpy and other readers raise many kinds of exceptions, some with advice that
+    does not apply here.
     """
     named = f"{'Folder' if os.path.isdir(path) else 'File'} {str(path)!r} "
     try:
@@ -121,12 +121,12 @@ def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Itera
 def _why(problem: Exception) -> str:
     said = " ".join(str(problem).split()).rstrip(".")
     if isinstance(problem, MemoryError):
-        return "what it describes does not fit into memory"
+        return "the array that it describes does not fit into memory"
     if isinstance(problem, BadZipFile):
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    # numpy takes every unknown content for a pickle, and its message says how to load one.
+    # numpy treats any unknown content as a pickle, and its message says how to load a pickle.
     if "pickle" in said:
         return "it holds Python objects, or is no file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
@@ -136,8 +136,8 @@ def _why(problem: Exception) -> str:
 def remove_abandoned(folder: Path) -> None:
     """Remove partial files that killed processes left in `written_whole`, in a folder and below.
 
-    A file written to in the last hour stays: its process may run on another machine that shares the
-    folder.
+    A file that changed in the last hour is kept: its process may run on another machine that shares
+    the folder.
     """
     for partial in folder.rglob(".*.partial"):
         own = re.search(r"\.[0-9a-f]{8}\.(\d+)\.partial$", partial.name)

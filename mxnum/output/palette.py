@@ -1,7 +1,7 @@
-"""The colours of all pictures: each scale rule, format and arm of a study always has the same one.
+"""Define the colours of all figures: each scale rule, format and arm always has the same colour.
 
-They are those of Okabe and Ito, which colour-blind readers can tell apart. This module loads
-nothing.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish. This module
+imports nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK)
-#: The colour of backgrounds and of what others are compared with.
+#: The colour of backgrounds and of controls.
 GRAY = "#666666"
 
 _SCALE_RULES = {
@@ -30,9 +30,9 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """Return the colour of a scale rule, a format or an arm, at any rate.
+    """Return the colour of a scale rule, a format or an arm; an arm has one colour at all rates.
 
-    Any other name gets the colour of its position in a list.
+    Any other name gets the colour with the given position in `COLOURS`.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)

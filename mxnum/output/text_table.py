@@ -1,4 +1,4 @@
-"""Tables of plain text and of Markdown; plain text can be fitted to the width of a terminal."""
+"""Format tables as plain text, which fits the width of a terminal, or as Markdown."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Cells = list[list[str]]
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, keep: int = 1) -> str:
-    """Return rows under the names of their columns; columns of numbers are set to the right.
+    """Return a table as text, with column names above the rows and numbers aligned to the right.
 
-    A table wider than `width` gets names of several lines, then less space between its columns. The
-    columns that still do not fit follow in a second table, which begins with the same `keep`
-    columns.
+    If the table is wider than `width`, column names get several lines, and then columns get less
+    space between them. Columns that still do not fit follow in a second table, which repeats the
+    first `keep` columns.
 
     >>> print(text_table(["format", "bits per element"], [("mxfp4_e2m1", 4.25), ("nvfp4", 4.5)], width=24))
                    bits
@@ -33,7 +33,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
     shown = len(names) - 1
     while shown > keep + 1 and _width(_lines(names[:shown], columns[:shown], True, 1)) > width:
         shown -= 1
-    if shown <= keep:  # nothing is left to put into a second table
+    if shown <= keep:  # no column would remain for a second table
         return "\n".join(lines)
     second = [*range(keep), *range(shown, len(names))]
     return "\n\n".join(
@@ -43,7 +43,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
 
 
 def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows under the names of their columns, in Markdown.
+    """Return a Markdown table with column names above the rows.
 
     >>> print(markdown_table(["format", "bits"], [("mxfp4_e2m1", "4.25")]))
     | format | bits |

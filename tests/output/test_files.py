@@ -214,7 +214,7 @@ def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
             raise problem
         told[type(problem).__name__] = str(raised.value).split(": ")[1]
     assert told == {
-        "MemoryError": "what it describes does not fit into memory.",
+        "MemoryError": "the array that it describes does not fit into memory.",
         "KeyError": "it lacks 'scales'.",
         "BadZipFile": "it is a damaged archive.",
         "NotImplementedError": "compression type 99.",

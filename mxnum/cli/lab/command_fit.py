@@ -17,7 +17,8 @@ def fit(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="LOSSES.csv", help="One run a line, with a line of headings: docs/lab/fit-scaling-laws.md."
+            metavar="LOSSES.csv",
+            help="A CSV file with a line of headings and one line for each run (docs/lab/fit-scaling-laws.md).",
         ),
     ],
     parameters: Annotated[
@@ -30,28 +31,33 @@ def fit(
         str | None, typer.Option(metavar="COLUMN", help="Losses (default: loss, val_loss, validation_loss or L).")
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only the lines with this value; repeatable.")
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Use only the lines with this value; repeatable.")
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Compare with the law of the lines with this value; repeatable."),
+        typer.Option(
+            metavar="COLUMN=VALUE", help="Compare with the law fitted to the lines with this value; repeatable."
+        ),
     ] = None,
     at: Annotated[
-        list[str] | None, typer.Option(metavar="N,D", help="Forecast the loss of such a model; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Relative misses beyond this count linearly, not squared.")] = 1e-3,
-    level: Annotated[float, typer.Option(help="What share the intervals hold.")] = 0.9,
-    draws: Annotated[int, typer.Option(min=1, help="Tables drawn for the bootstrap.")] = 400,
+    delta: Annotated[float, typer.Option(help="Relative residuals beyond this count linearly, not squared.")] = 1e-3,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
+    draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw the law and its misses there: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the law and its residuals in this file: .png, .svg or .pdf.")
+    ] = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
 
     The fit minimises the mean Huber loss of log L from a grid of starts. The bootstrap resamples
-    the runs. The profile holds one parameter fixed and fits the others. Lines without a loss are
-    left out, and their number is shown.
+    the runs. The profile holds one parameter fixed and fits the others. The fit leaves out lines
+    without a loss; the output shows how many.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
@@ -105,7 +111,7 @@ def fit(
 
 
 def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
-    """Return the values that COLUMN=VALUE pairs demand, by column."""
+    """Return a dictionary of the columns and values in COLUMN=VALUE texts."""
     conditions: dict[str, str] = {}
     for text in given or ():
         column, sign, value = text.partition("=")

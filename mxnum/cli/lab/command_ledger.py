@@ -12,22 +12,24 @@ from mxnum.cli import options
 
 
 def ledger(
-    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6c,I7; no page.")] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7, and write no page.")
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Folder of results files of training runs (default: docs/lab/results).")
+        Path | None, typer.Option(help="Folder of the results of training runs (default: docs/lab/results).")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the page goes (default: docs/lab/claims.md, which is replaced)."),
+        typer.Option("--out", "-o", help="Write the page to this file (default: replace docs/lab/claims.md)."),
     ] = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Check claims about MX training against stored results, and write their page.
 
-    This command needs a checkout of mxnum. `mxnum reproduce` needs none: it trains what it needs
-    and writes its report to any folder. Exit status 0: all checks ran, whatever the verdicts; 2: a
-    check raised an error.
+    This command needs a checkout of mxnum. `mxnum reproduce` does not: it trains the runs that it
+    needs and writes its report to any folder. Exit status 0: all checks ran, whatever the verdicts;
+    2: a check raised an error.
 
     Examples: `mxnum lab ledger`; `mxnum lab ledger --only I1,M4`; `mxnum lab ledger --out page.md`.
     """
@@ -46,7 +48,10 @@ def ledger(
     page = out or Path(PAGE)
     writes = ids is None or out is not None
     if writes and not page.parent.is_dir():
-        raise ValueError(f"Folder {str(page.parent)!r} does not exist; run this where it does, or give another file.")
+        raise ValueError(
+            f"Folder {str(page.parent)!r} does not exist; run this command in a checkout, or give another "
+            f"file with --out."
+        )
     report = reproduce(ids, results=results or "docs/lab/results", progress=_show)
     broken = [entry for entry in report if entry.verdict == Verdict.FAILED]
     whole = not broken and not report.interrupted
@@ -62,7 +67,7 @@ def ledger(
             for heading, part in headed(entry.evidence):
                 print(*[heading] * bool(heading), *(f"  {item}" for item in part.items), sep="\n")
     for entry in broken:
-        print(f"Error: the check of {entry.claim.id} broke: {entry.remark}", file=sys.stderr)
+        print(f"Error: the check of {entry.claim.id} raised an error: {entry.remark}", file=sys.stderr)
     if not whole:
         raise typer.Exit(FAILED)
 

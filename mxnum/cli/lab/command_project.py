@@ -11,7 +11,7 @@ from mxnum.cli import options
 if TYPE_CHECKING:
     from mxnum.lab.theory import Recipe, TransformerShape
 
-#: The recipes that are projected by default.
+#: The recipes whose speed-up is computed by default.
 USUAL = ("fp8", "fp6", "fp4", "fp8/bf16", "fp6/fp4")
 
 
@@ -20,24 +20,26 @@ def project(
         list[str] | None,
         typer.Argument(
             metavar="[FORWARD[/BACKWARD]]...",
-            help="bf16, fp8, fp6 or fp4 for the forward products, and for those of the gradients (default: several).",
+            help="Precision of the forward products, and of the products of the backward pass: bf16, fp8, fp6 or fp4 "
+            "(default: several recipes).",
         ),
     ] = None,
     shape: Annotated[
-        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b; what follows replaces parts of it.")
+        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b; the next options replace parts of this shape.")
     ] = "llama-3-405b",
-    layers: Annotated[int | None, typer.Option(help="Layers.")] = None,
+    layers: Annotated[int | None, typer.Option(help="Number of layers.")] = None,
     width: Annotated[int | None, typer.Option(help="Width of the residual stream.")] = None,
     mlp_width: Annotated[int | None, typer.Option(help="Width within the MLP.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Number of attention heads.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Number of heads of keys and values.")] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Number of tokens in the vocabulary.")] = None,
     context: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     gated: Annotated[
-        bool | None, typer.Option("--gated/--not-gated", help="Whether the MLP has three matrices, or two.")
+        bool | None, typer.Option("--gated/--not-gated", help="The MLP has three matrices (gated) or two.")
     ] = None,
     attention: Annotated[
-        str | None, typer.Option(help="Precision of attention's linear layers, where it is another: bf16 for MLP only.")
+        str | None,
+        typer.Option(help="Precision of attention's linear layers, if it differs: bf16 quantizes only the MLPs."),
     ] = None,
     fp8: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp8 products relative to bf16, or LOW:HIGH.")] = "2",
     fp6: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp6 products.")] = "2",
@@ -50,11 +52,11 @@ def project(
     ] = "0",
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute how much faster a training step gets with linear layers in fewer bits.
+    """Compute how much faster a training step becomes with linear layers in fewer bits.
 
-    The model adds up the matrix products of a transformer by their FLOPs, three for each linear
-    layer, each at the rate of its precision. A parameter given as LOW:HIGH turns every projection
-    into an interval.
+    The model adds the times of a transformer's matrix products: three for each linear layer, each
+    with its FLOPs at the rate of its precision. If a parameter is given as LOW:HIGH, every result
+    is an interval.
 
     Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
     fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192
@@ -78,7 +80,7 @@ def project(
         projections = [{"recipe": text, "low": low, "high": high} for text, (low, high) in found]
         print_json({"shape": vars(chosen), "shares": shares, "parameters": ranges, "projections": projections})
         return
-    title = f"Speed-ups of a training step over bf16; linear layers are {chosen.linear_share:.1%} of the products, the "
+    title = f"Speed-ups of a training step over bf16; linear layers have {chosen.linear_share:.1%} of the FLOPs, the "
     title += f"MLPs {chosen.mlp_share:.1%} of those"
     rows = [(text, f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}") for text, (low, high) in found]
     print_table(title, ("forward/backward", "speed-up"), rows)
@@ -107,7 +109,7 @@ def _recipe(text: str, attention: str | None) -> Recipe:
 
 
 def _range(name: str, text: str) -> tuple[float, float]:
-    """Return the ends of the interval that a text gives: a number, or LOW:HIGH."""
+    """Return the ends of an interval that is written as a number or as LOW:HIGH."""
     try:
         ends = [float(part) for part in text.split(":")]
     except ValueError:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="What minutes can decide (the default).")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All that can be decided; many hours.")] = False,
-    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6c,I7.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Check the claims that minutes can decide (the default).")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Check all claims that can be decided, in many hours.")] = False,
+    only: Annotated[str | None, typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the report and the data.")] = Path(
         "reproduce"
     ),
@@ -30,12 +32,12 @@ def reproduce(
 ) -> None:
     """Check what papers claim about training in MX formats, on this machine, and write a report.
 
-    The command recomputes what can be computed, trains what takes minutes, and writes `report.html`
-    (one file, with figures), `claims.md` and the data. Claims that cannot be decided at this scale
-    stay in the table with the reason. Ctrl-C or a kill loses nothing: the same command continues,
-    and writes the report again. The folder must be empty or made by this command before. Exit
-    status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted,
-    with a report of what is done.
+    The command computes what follows without training, trains the runs that take minutes, and
+    writes `report.html` (one file, with figures), `claims.md` and the data. The table also lists
+    the claims that cannot be decided at this scale, with the reason. After Ctrl-C or a kill, the
+    same command continues and writes the report again. The folder must be empty or one that this
+    command made. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed;
+    130: interrupted, with a report of what is done.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
     reproduce --full --only B2`.
@@ -70,11 +72,11 @@ def _print(found: Reproduction) -> None:
     print_table("", ["id", "claim", "verdict"], [(e.claim.id, e.claim.title, str(e.verdict)) for e in report])
     print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items()) + ".")
     for failure in found.failures:
-        print(f"Failed: {failure}; the same command tries again.")
+        print(f"Failed: {failure}; run the same command to try again.")
     for entry in found.broken:
-        print(f"Broken check of {entry.claim.id}: {entry.remark}")
-    state = "What is there so far" if report.interrupted else f"Done after {duration(found.seconds)}"
-    print(f"{state}: {found.folder / 'report.html'}, claims.md and data/ beside it.")
+        print(f"The check of {entry.claim.id} raised an error: {entry.remark}")
+    state = "Interrupted; results so far" if report.interrupted else f"Done after {duration(found.seconds)}"
+    print(f"{state}: {found.folder / 'report.html'}, with claims.md and data/ in the same folder.")
 
 
 def _as_dict(found: Reproduction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands ``mxnum lab list``, ``run``, ``report`` and others, for the studies that ship."""
+"""The commands ``mxnum lab list``, ``run``, ``report`` and others, for the built-in studies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from mxnum.cli import options
 
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study of the MLP that `list` shows.")]
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study of the MLP; `mxnum lab list` shows them.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
 
 
 def list_studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this one.")] = None,
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this study.")] = None,
 ) -> None:
-    """Show the studies that ship, each with its question, or the arms of one study.
+    """Show the built-in studies, each with its question, or the arms of one study.
 
     Studies of the MLP run with `run`, `report` and `sweep`; studies of language models run with
     `language-model`.
@@ -45,23 +45,24 @@ def run(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
     first_seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Go on with drawn ones: those of the folder RUNS/seeds-N.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Continue the runs in the folder RUNS/seeds-N, which --fresh made."),
     ] = None,
     processes: options.Processes = None,
-    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
+    stack: Annotated[int, typer.Option(min=1, help="How many seeds one process trains together.")] = 6,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
     machine: options.Machine = "cpu",
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, such as steps=200."),
     ] = None,
 ) -> None:
     """Run or continue a study: `run quick` trains 3 arms of 16 seeds within minutes.
 
-    Runs that are on disk are not repeated; the same command continues after Ctrl-C or a failure
-    (with --first-seed instead of --fresh, which draws new seeds). Exit status 0: all runs are
-    complete; 1: some failed; 130: interrupted.
+    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. To
+    continue after --fresh, which draws new seeds, use --first-seed instead. Exit status 0: all runs
+    are complete; 1: some failed; 130: interrupted.
     """
     import secrets
 
@@ -90,7 +91,7 @@ def run(
         reports.store(chosen, outcome.table, folder, say=print)
         print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
     for failure in outcome.failed:
-        print(f"Failed: {failure}; {again} tries again.")
+        print(f"Failed: {failure}; run {again} to try again.")
     if outcome.failed:
         raise typer.Exit(DIFFERS)
 
@@ -100,13 +101,15 @@ def report(
     runs: Runs = Path("runs"),
     results: Results = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also runs under way, as far as their last checkpoints.")
+        bool, typer.Option("--unfinished", help="Include unfinished runs, up to their last checkpoints.")
     ] = False,
     add: Annotated[
-        bool, typer.Option("--add", help="Keep what the table there has of other runs, as of another machine.")
+        bool,
+        typer.Option("--add", help="Keep the other runs of the stored table, for example those of another machine."),
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many seeds of each arm, the lowest (default: as many as the study).")
+        int | None,
+        typer.Option(min=1, help="Use this many seeds of each arm, lowest first (default: as many as the study has)."),
     ] = None,
 ) -> None:
     """Write the tables of the runs that exist."""
@@ -121,12 +124,12 @@ def report(
 
 
 def interventions(
-    study: Annotated[str, typer.Option(help="The study of the base arm.")] = "confirm",
-    base: Annotated[str, typer.Option(help="The arm of the study to act on.")] = "E2M1",
+    study: Annotated[str, typer.Option(help="The study that has the base arm.")] = "confirm",
+    base: Annotated[str, typer.Option(help="The arm whose runs are changed.")] = "E2M1",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 8,
-    lead: Annotated[int, typer.Option(min=1, help="Steps before the divergence.")] = 300,
-    watch: Annotated[int, typer.Option(min=1, help="Steps to watch after the action.")] = 1500,
-    perturbed: Annotated[int, typer.Option(min=1, help="Perturbed controls for each seed.")] = 4,
+    lead: Annotated[int, typer.Option(min=1, help="Apply an action this many steps before the divergence.")] = 300,
+    watch: Annotated[int, typer.Option(min=1, help="Train this many steps after the action.")] = 1500,
+    perturbed: Annotated[int, typer.Option(min=1, help="Number of perturbed controls for each seed.")] = 4,
     first_seed: Annotated[int | None, typer.Option(help="The first of the seeds (default: the study's).")] = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,
@@ -134,10 +137,10 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Run interventions before the divergence of each run, and compare their outcomes.
+    """Apply interventions before the divergence of each run, and compare the outcomes.
 
-    The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
-    first. The same command continues after Ctrl-C or a failure.
+    The command uses the runs of `run STUDY` in the same folder, and first trains the runs that are
+    missing. The same command continues after Ctrl-C or a failure.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import continuable
@@ -152,7 +155,8 @@ def interventions(
     there = storage.read_json(stored) if stored.exists() else None
     if there is not None and (there["study"], there["base"]) != (study, base):
         raise ValueError(
-            f"{str(stored)!r} is of {there['base']} in the study {there['study']}; give another folder (--results)."
+            f"{str(stored)!r} has results of {there['base']} in the study {there['study']}; give another folder "
+            f"(--results)."
         )
     with continuable():
         table = gather(
@@ -169,7 +173,7 @@ def sgd_limits(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
-    """Measure the critical rates of SGD under synthetic zeta (claim B2)."""
+    """Measure the critical learning rates of SGD under synthetic gradient errors (claim B2)."""
     from mxnum.lab.studies.critical import write_sgd_limits
     from mxnum.lab.studies.study import FIRST_SEED
 
@@ -178,7 +182,7 @@ def sgd_limits(
 
 def sharpness(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
-    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 67771976,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 67771976,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
     """Measure the preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
@@ -189,7 +193,7 @@ def sharpness(
 
 
 def _changes(texts: list[str]) -> dict[str, Any]:
-    """Return the changes that ``--set`` asks for; raise ValueError for duplicate fields."""
+    """Return the changes of the options ``--set``; raise ValueError if a field gets two values."""
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -199,7 +203,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return the number that a text spells, or the text itself if it spells none."""
+    """Return a text as an int or a float, or unchanged if it is not a number."""
     for kind in (int, float):
         try:
             return kind(text)

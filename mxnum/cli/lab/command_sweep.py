@@ -24,9 +24,9 @@ Config = Annotated[
     ),
 ]  # fmt: skip
 Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
+    Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: the name of the study).")
 ]
-Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of the number in the file.")]
 
 
 def sweep(
@@ -41,12 +41,12 @@ def sweep(
     machine: options.Machine = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
-    """Train every setting of a file on the same seeds, and compare what their losses do.
+    """Train every arm of a study on the same seeds, and compare the losses.
 
-    Runs that are in the folder are not repeated, so the same command continues after Ctrl-C, with
-    more seeds, or after a failure; it writes the tables again. The folder must be empty or made by
-    this command before. A run that fails does not stop the others. Exit status 0: all runs are
-    complete; 1: some failed; 130: interrupted.
+    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure, or adds
+    seeds; it writes the tables again. The folder must be empty or one that this command made. A run
+    that fails does not stop the others. Exit status 0: all runs are complete; 1: some failed; 130:
+    interrupted.
 
     Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`; `mxnum lab sweep
     mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
@@ -74,17 +74,17 @@ def language_model(
     scheduler: options.Scheduler = None,
     machine: Annotated[str, typer.Option(help="cpu, or cuda: trained on a GPU.")] = "cpu",
     operands: Annotated[
-        bool, typer.Option("--operands", help="Keep what the linear layers multiply at the end of each run.")
+        bool, typer.Option("--operands", help="Store the operands of the linear layers at the end of each run.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train small language models in every precision of a file, and compare their losses.
 
     The sources have known entropies, so the excess loss is exact. The command also measures the
-    gradients of the logits and compares them with the analysis. Runs that are in the folder are not
-    repeated, so the same command continues, and adds runs if you ask for more seeds. The folder
-    must be empty or made by this command before. Exit status 0: all runs are complete; 1: some
-    failed; 130: interrupted. Needs the extras `torch` and `experiments`.
+    gradients of the logits and compares them with the analysis. Stored runs are not repeated, so
+    the same command continues, or adds runs if you ask for more seeds. The folder must be empty or
+    one that this command made. Exit status 0: all runs are complete; 1: some failed; 130:
+    interrupted. Needs the extras `torch` and `experiments`.
 
     Example: `mxnum lab language-model logits --seeds 1`.
     """
@@ -96,7 +96,7 @@ def language_model(
     how["keep_operands"] = operands
     outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     for failure in outcome.failed:
-        typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
+        typer.echo(f"Failed: {failure}; run the same command to try again.", err=True)
     if outcome.table["arms"] and as_json:
         print_json(outcome.table)
     elif outcome.table["arms"]:
@@ -141,12 +141,12 @@ def _print(outcome: Outcome, folder: Path) -> None:
             print(line)
         losses = {arm: [run["last_loss"] for run in found["runs"]] for arm, found in outcome.table["arms"].items()}
         ends = (f"{arm} {median(inf if x is None else x for x in of):.4g}" for arm, of in losses.items())
-        print(f"Loss at the end, median of the seeds: {'; '.join(ends)}.")
+        print(f"Final loss, median over seeds: {'; '.join(ends)}.")
         print(f"Seeds: {report.seeds_text(outcome.table)}. Runs and tables: {folder}")
     for failure in outcome.failed:
         print(f"Failed: {failure}")
     if outcome.failed:
-        print(f"{len(outcome.failed)} failed; the same command tries them again.")
+        print(f"{len(outcome.failed)} runs failed; run the same command to try again.")
 
 
 def _as_dict(outcome: Outcome, folder: Path) -> dict[str, Any]:

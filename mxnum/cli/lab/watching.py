@@ -1,4 +1,4 @@
-"""Progress of training and checking on standard error, and how signals end long commands."""
+"""Show the progress of training and checks, and end long commands on signals."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from mxnum.cli.main import INTERRUPTED
 
-#: Seconds between two lines of progress if standard error is no terminal.
+#: Seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The share of the work after which progress includes the time left. Earlier estimates would be
-#: wrong, since compiling comes first.
+#: The share of the work after which progress shows the time left. Earlier estimates would be
+#: wrong, because compiling comes first.
 TELLING = 0.05
 
 
 class Lines:
-    """Progress as a line every `EVERY` seconds, for logs."""
+    """Shows progress as a line every `EVERY` seconds, for logs."""
 
     def __init__(self) -> None:
         self._begun: dict[str, float] = {}
@@ -46,7 +46,7 @@ class Lines:
 
 
 class Bars:
-    """Progress as a bar for each part of the work, on a terminal."""
+    """Shows progress as a bar for each part of the work, on a terminal."""
 
     def __init__(self, shown: Any) -> None:
         self._shown, self._bars = shown, {}  # type: ignore[var-annotated]
@@ -64,7 +64,7 @@ class Bars:
 
 @contextmanager
 def watching() -> Iterator[Lines | Bars]:
-    """Show progress on standard error: bars on a terminal, otherwise a line now and then."""
+    """Show progress on standard error: bars on a terminal, otherwise lines."""
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -105,7 +105,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def continuable(again: str = "the same command") -> Iterator[None]:
-    """Stop the command with status 130 at Ctrl-C or SIGTERM, and say how to continue."""
+    """End the command with status 130 at Ctrl-C or SIGTERM, and print how to continue."""
     import typer
 
     try:

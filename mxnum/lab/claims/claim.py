@@ -1,7 +1,7 @@
-"""A claim as its file in `rows` declares it, and the context of its check and its figures.
+"""Define a claim, which a file in `rows` declares, and the context of its check and figures.
 
-A file makes a `Claim` from its id, title and sentence, and decorates its check with `Claim.check`,
-which registers it, and each of its figures with `Claim.figure`.
+A file in `rows` makes a `Claim` from its id, title and sentence. The decorator `Claim.check`
+registers the function that checks the claim, and `Claim.figure` each function that draws a figure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SOURCES = {
     "I": "Su et al.: Characterization and Mitigation of Training Instabilities in Microscaling Formats "
     "(arXiv 2506.20752)",
     "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
-    "B": "Beyond both papers: what neither shows",
+    "B": "Beyond both papers: claims of this project that neither paper makes",
 }
 #: Descriptions of checks that several claims share.
-BY_TRAINING = "It takes training runs, which `mxnum.lab.mlp` makes and stores."
+BY_TRAINING = "By training runs, which `mxnum.lab.mlp` makes and stores."
 BY_FORMULA = (
-    "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 "
+    "`mxnum.analysis` gives the exact expectation. Normal numbers, quantized by the kernels, must match it within 5 "
     "standard errors."
 )
 
@@ -33,11 +33,11 @@ BY_FORMULA = (
 class Context:
     """The files and functions that a check and a figure may use."""
 
-    #: The folder of results files.
+    #: The folder that has the results files.
     results: Path
     #: Reports the current work to the user.
     tell: Callable[[str], object] = lambda text: None
-    #: Stores arrays under a name, for figures and for readers; `kept` returns them, or None.
+    #: Stores arrays under a name, for figures and readers; `kept` returns the arrays, or None.
     keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
     kept: Callable[[str], dict[str, Any] | None] = lambda name: None
 
@@ -55,7 +55,7 @@ class Context:
 
 
 Check = Callable[[Context], Evidence]
-#: Draws on axes and returns the caption of the figure, or None if there is nothing to draw.
+#: A function that draws on axes and returns the caption, or None if there is nothing to draw.
 Draw = Callable[[Any, Context], str | None]
 
 
@@ -66,26 +66,26 @@ class Claim:
     id: str
     #: The title, in a few words.
     title: str
-    #: The claim in a sentence or two, with the figures.
+    #: The claim in one or two sentences, with its numbers.
     sentence: str
-    #: How the claim is checked here, or how it would be.
+    #: How the claim is checked, or how it would be checked if there were runs.
     how: str
-    #: What would decide the claim, if the runs here cannot.
+    #: The runs that would decide the claim, if the stored runs cannot.
     scale: str = ""
     #: Who states the claim; the check marks parts that others state.
     whose: Whose = Whose.PAPER
-    #: Results files that the check needs; one of a tuple of files is enough, the best first.
+    #: Results files that the check needs. A tuple lists alternatives, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
     #: Results files that the check uses if they exist.
     takes: tuple[str, ...] = ()
-    #: The command that makes the files it needs.
+    #: The command that makes the files in `needs`.
     command: str = ""
     run: Check = field(init=False, repr=False)
     #: Drawing functions, each with the height of its figure in inches.
     figures: list[tuple[float, Draw]] = field(default_factory=list, init=False, repr=False)
 
     def check(self, function: Check) -> Check:
-        """Make a function the check of this claim, and the claim a row of the ledger."""
+        """Register a function as the check of this claim, and the claim as a row of the ledger."""
         if CLAIMS.setdefault(self.id, self) is not self:
             raise ValueError(f"Argument 'id' must be that of a new claim, not {self.id!r}.")
         self.run = function
@@ -102,11 +102,11 @@ class Claim:
 
     @property
     def alternatives(self) -> list[tuple[str, ...]]:
-        """Each need as a tuple, the best file first."""
+        """The alternative files for each needed results file, the best first."""
         return [(need,) if isinstance(need, str) else need for need in self.needs]
 
     def missing(self, context: Context) -> list[str]:
-        """Return the best file of each need that is not met."""
+        """Return the best alternative for each needed file, if none of its alternatives exists."""
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
 
@@ -115,7 +115,7 @@ CLAIMS: dict[str, Claim] = {}
 
 
 def chosen(option: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of the named claims, each once; "I6" names all ids that begin with it.
+    """Return the ids of the named claims, each once; "I6" names I6a, I6b and so on.
 
     >>> chosen("only", ["m9", " I6"])
     ('M9', 'I6a', 'I6b', 'I6c')

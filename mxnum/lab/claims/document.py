@@ -1,6 +1,6 @@
-"""The report as one self-contained HTML file, for a phone and a screen, in light and dark.
+"""Write the report as one self-contained HTML file, for phones and screens, light and dark.
 
-Its look is in two files beside this one: ``report.html.jinja`` and ``report.css``.
+The template ``report.html.jinja`` and the style sheet ``report.css`` are in the same folder.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: Candidates for the top of the page, which shows the first figures of the first two that have one.
+#: Claims whose figures may open the page: it begins with the first figure of the first two of these
+#: claims that have one.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
-#: Lists of more figures than this are collapsed if all agree.
+#: Lists with more numbers than this are collapsed if all numbers agree.
 FOLDED = 8
 
 _HERE = Path(__file__).parent
@@ -61,5 +62,5 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         style=(_HERE / "report.css").read_text(),
         draws=draws,  # the footer mentions missing figures
         plain=plain, duration=duration,
-        figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once
+        figures={id: each[id in leading :] for id, each in drawn.items()},  # without figures already shown at the top
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The evidence of a check, and the verdict that follows from it by rule."""
+"""Define the evidence of a check, and compute the verdict from it by a fixed rule."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who states a figure or a sentence; the first member with evidence decides the verdict."""
+    """Who states a number or a sentence; the first member that has evidence decides the verdict."""
 
     #: A paper.
     PAPER = "paper"
     #: This project, on something that no paper states: an expectation, a derivation, or a finding
     #: elsewhere.
     OURS = "ours"
-    #: This project, for a number whose changes must be noticed.
+    #: This project, for a number that no paper states and that is recorded only to notice changes.
     KEPT = "kept"
 
 
 class Verdict(StrEnum):
-    """What the evidence says about a claim; `MEANINGS` explains each member.
+    """The outcome of a check; `MEANINGS` explains each member.
 
-    A check that raises an exception has failed.
+    FAILED means that the check raised an exception.
     """
 
     REPRODUCED = "reproduced"
@@ -44,23 +44,24 @@ class Verdict(StrEnum):
 #: The meaning of each verdict.
 MEANINGS = {
     Verdict.REPRODUCED: "every figure agrees and every statement holds.",
-    Verdict.DIFFERS: "something does not; both numbers are given.",
+    Verdict.DIFFERS: "some figure does not agree or some statement does not hold; both numbers are given.",
     Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
-    Verdict.CONFIRMED: "no paper claims it; what was expected here is so.",
-    Verdict.CORRECTED: "no paper claims it; something that was expected here is not so.",
-    Verdict.UNDECIDED: "what was run agrees where it can be compared, but cannot decide all of the claim.",
-    Verdict.NOT_RUN: "nothing was run; the remark says what would.",
+    Verdict.CONFIRMED: "no paper makes the claim; this project expected it, and it holds.",
+    Verdict.CORRECTED: "no paper makes the claim; this project expected it, and a part of it does not hold.",
+    Verdict.UNDECIDED: "the runs agree with the claim as far as they go, but cannot decide all of it.",
+    Verdict.NOT_RUN: "the check was not run; the remark says what it needs.",
 }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A figure of the claim beside the figure found here."""
+    """A number of the claim, and the number found here."""
 
     what: str
     claimed: float
     found: float
-    #: The allowed difference: half a unit of the last digit claimed, plus the error bar of `found`.
+    #: The allowed difference: half a unit of the last digit of the claimed number, plus the error
+    #: of `found`.
     tolerance: float
     #: Who states it; None: as its row says.
     whose: Whose | None = None
@@ -76,7 +77,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that the claim implies: if it holds (None: undecided), and its numbers."""
+    """A sentence that the claim implies, whether it holds (None: undecided), and its numbers."""
 
     what: str
     holds: bool | None
@@ -89,21 +90,21 @@ class Statement:
         object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
 
     def __str__(self) -> str:
-        answer = {True: "yes", False: "no", None: "cannot be told"}[self.holds]
+        answer = {True: "yes", False: "no", None: "undecided"}[self.holds]
         return f"{self.what}: {answer}" + (f" ({self.numbers})" if self.numbers else "")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one check found."""
+    """The results of one check."""
 
     comparisons: Sequence[Comparison] = ()
     statements: Sequence[Statement] = ()
     #: A note on how to weigh the evidence.
     note: str = ""
-    #: Seeds, sizes and formats with which the numbers can be repeated.
+    #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
-    #: A sentence on what is decided and what is not, and the number that decides it.
+    #: A sentence that says what is decided and what is not, and the number that decides it.
     answer: str = ""
     number: str = ""
 
@@ -120,7 +121,7 @@ class Evidence:
 
     @property
     def items(self) -> tuple[Statement | Comparison, ...]:
-        """Everything that was found, statements first."""
+        """All statements, then all comparisons."""
         return (*self.statements, *self.comparisons)
 
     @property
@@ -139,9 +140,9 @@ class Evidence:
     def verdict(self) -> Verdict:
         """The verdict by rule.
 
-        Figures that differ make a difference, and a claim without a true statement is not
-        reproduced. If a paper states something about the claim, only that counts. If no paper does,
-        the verdict uses other words.
+        A claim *differs* if a figure or a statement disagrees, and is *not reproduced* if none of
+        its statements holds. If a paper states a part of the claim, only this part counts. For a
+        claim of this project, the verdict uses other words.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -161,7 +162,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """How many figures agree and statements hold, in words, for each member of `Whose`."""
+        """A text that counts the figures that agree and the statements that hold, by `Whose`."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -170,7 +171,7 @@ class Evidence:
         open_ = holds.count(None)
         parts = [f"{holds.count(True)} of {len(holds) - open_} statements hold"] if len(holds) > open_ else []
         parts += [f"{sum(agrees)} of {len(agrees)} figures agree"] if agrees else []
-        parts += [f"{open_} cannot be told"] if open_ else []
+        parts += [f"{open_} undecided"] if open_ else []
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
@@ -178,7 +179,7 @@ class Evidence:
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
-        return self.counts + (f". Not so: {shown}" if against else "") + "." if self.counts else ""
+        return self.counts + (f". Not confirmed: {shown}" if against else "") + "." if self.counts else ""
 
 
 def ours(*items: Statement) -> list[Statement]:
@@ -187,10 +188,10 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with an answer, or without it unless everything agrees.
+    """Return the evidence with a number, and with an answer if all of its items agree.
 
-    `number` defaults to a count of figures. Without an answer the page shows the counts and what
-    does not agree.
+    `number` defaults to a count of figures. Without an answer, the page shows the counts and the
+    items that do not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)
@@ -199,9 +200,9 @@ def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
 
 
 def unanimous(statements: Iterable[Statement]) -> bool | None:
-    """Return the answer that all statements share, or None if there is none.
+    """Return True if all statements hold, False if none does, otherwise None.
 
-    It is None if they differ, are undecided, or there are none.
+    The answer is None if statements differ, if they are undecided, or if there are none.
     """
     found = {s.holds for s in statements}
     return found.pop() if len(found) == 1 else None
@@ -213,7 +214,7 @@ def decided(holds: bool, refuted: bool) -> bool | None:
 
 
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
-    """Judge if the mean lies below a limit, by Student's t; None if undecided.
+    """Judge if the mean of values lies below a limit, by Student's t.
 
     The verdict is None if the confidence limits at this level enclose the limit.
     """

@@ -1,6 +1,6 @@
-"""The figures of the report, as SVG that follows the page's light or dark colours.
+"""Draw the figures of the report, as SVG in the page's light or dark colours.
 
-The file of a claim draws its figures, always from the stored results.
+The file of each claim has the functions that draw its figures, always from stored results.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mxnum import errors
 from mxnum.lab.claims.claim import Claim, Context, Draw
 from mxnum.output import palette
 
-#: The width in inches. A phone shows such a figure with letters as large as those of the text.
+#: The width in inches. On a phone, the letters in a figure are then as large as those of the text.
 WIDTH = 4.6
-#: The colour of text, frames and black lines, which `inline` replaces by that of the page's text.
+#: The colour of text, frames and black lines; `inline` replaces it by the page's text colour.
 _INK = "#010203"
 
 
@@ -56,7 +56,7 @@ def _style(salt: str) -> Iterator[None]:
     ink = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
     settings: dict[str, Any] = ink | {
         "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": salt,  # ids in a picture must differ from those of others on the page
+        "svg.hashsalt": salt,  # ids in a figure must differ from those of other figures on the page
         "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 9, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#80808040",
         "axes.prop_cycle": mpl.rcsetup.cycler(color=list(palette.COLOURS[:6])),
@@ -66,7 +66,7 @@ def _style(salt: str) -> Iterator[None]:
 
 
 def inline(svg: str, description: str) -> str:
-    """Return an SVG file as part of a page, in the page's width and colours."""
+    """Return an SVG file as part of a page, with the page's width and colours."""
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height|version|xmlns:xlink)="[^"]*"', "", head)

@@ -1,4 +1,4 @@
-"""Stored studies of small language models: their losses, gaps between arms, and lost runs.
+"""Read stored studies of small language models: losses, gaps between arms, and lost runs.
 
 The rules of the checks are those of `docs/lab/results/language/README.md`, written before the
 models were trained.
@@ -17,11 +17,13 @@ from mxnum.lab.claims.evidence import LEVEL
 from mxnum.lab.studies.statistics import mean_interval
 
 PLAIN, BFLOAT16 = "float32", "bfloat16"
-#: A note for pages that show p-values and limits.
-ONE_SOURCE = "All seeds of a study of language models share one source, so p-values cover starts and batches only."
+#: A note for texts with p-values and confidence limits.
+ONE_SOURCE = (
+    "All seeds of a study of language models share one source, so p-values cover only initial weights and batches."
+)
 Table = dict[str, Any]
 #: The studies of recipes, and the names of their models in the ledger.
-RECIPES = {"recipes": "a small language model of our own", "recipes-converged": "the same, trained to the end"}
+RECIPES = {"recipes": "a small language model", "recipes-converged": "the small model trained to the end"}
 #: The results files of `RECIPES`, for the claims that use them.
 RECIPE_FILES = tuple(f"language/{name}.json" for name in RECIPES)
 
@@ -34,7 +36,7 @@ def study(context: Context, name: str) -> Table | None:
 
 
 def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
-    """Yield each stored study of recipes, with the name of its models in the ledger."""
+    """Yield each stored study of recipes, after the name that the ledger gives its models."""
     for name, model in RECIPES.items():
         table = study(context, name)
         if table is not None:
@@ -64,26 +66,26 @@ def mean_gap(table: Table, arm: str, other: str | None = None) -> float:
 
 
 def apart(table: Table, arm: str, other: str) -> list[float]:
-    """Return how much larger the gap of an arm is than that of another, seed by seed."""
+    """Return the gap of an arm minus the gap of another arm, for each seed."""
     return [a - b for a, b in zip(gaps(table, arm), gaps(table, other), strict=True)]
 
 
 def mean_row(table: Table, arm: str) -> float:
-    """Return the final norm of the last layer's mean row, averaged over seeds."""
+    """Return the norm of the last layer's mean row at the end of training, averaged over seeds."""
     return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
 
 
 def words(values: Sequence[float]) -> str:
-    """Return the mean and its limits in words."""
+    """Return the mean and its confidence limits as text."""
     found = mean_interval(values, 1 - LEVEL)
     return "too few runs" if found is None else f"{found[0]:+.4f} ({found[1]:+.4f} to {found[2]:+.4f})"
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: half way from the best to a uniform guess.
+    """Return the loss above which a run is lost: half way between the entropy and a uniform guess.
 
-    The limit is that of the arm's own source (default: of the first arm's). The best loss of a text
-    is unknown; its limit is 2.5 nats.
+    The entropy is that of the source of the arm (default: of the first arm). The entropy of a text
+    is unknown; for texts the limit is 2.5 nats.
     """
     found = table["arms"][arm or next(iter(table["arms"]))]
     best = found["runs"][0]["entropy"]

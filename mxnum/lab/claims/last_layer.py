@@ -1,7 +1,7 @@
-"""Judge what small language models show about their last layer.
+"""Judge statements about the last layer of small language models.
 
-These rules are for B11, and are those of `docs/lab/results/language/README.md`, written before the
-models were trained.
+Claim B11 uses these rules. `docs/lab/results/language/README.md` stated them before the models were
+trained.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Recipes that round only the gradient of the logits, with and without centring.
+#: Arms that round only the gradient of the logits; each also exists with centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
-#: The results files of `RULES`, except those of recipes, which are in `RECIPE_FILES`.
+#: The results files that `RULES` reads, except those in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
 
 
 def judged(context: Context) -> Iterator[Statement]:
-    """Yield the judgements of the rules on the studies that exist."""
+    """Apply the rules to the studies that exist, and yield their statements."""
     for name, rule in RULES.items():
         if (table := study(context, name)) is not None:
             yield from rule(table)
@@ -30,7 +30,7 @@ def judged(context: Context) -> Iterator[Statement]:
 
 
 def shares(table: Table, when: str = "") -> list[Statement]:
-    """Judge the share of each part of the model in a format's gap."""
+    """Judge which share of a format's gap each part of the model causes."""
 
     def share(name: str, part: str) -> float:
         return mean_gap(table, f"{name}, {part}") / mean_gap(table, f"{name}, all")
@@ -42,40 +42,44 @@ def shares(table: Table, when: str = "") -> list[Statement]:
     others = {part: share("E4M3", part) for part in _OF_THE_FORWARD_PASS}
     made = [
         Statement(
-            f"of E4M3's gap the last layer has more than 0.8 and all others less than 0.2{when}",
+            f"rounding only the last layer causes more than 0.8 of E4M3's gap, rounding only the others less than "
+            f"0.2{when}",
             last["E4M3"] > 0.8 and rest["E4M3"] < 0.2,
             f"{last['E4M3']:.2f} and {rest['E4M3']:.2f}",
         ),
         Statement(
-            f"of E2M1's gap the last layer has more than half{when}",
+            f"rounding only the last layer causes more than half of E2M1's gap{when}",
             last["E2M1"] > 0.5,
-            f"{last['E2M1']:.2f}; all others {rest['E2M1']:.2f}, gradients for weights {of_weights['E2M1']:.2f}",
+            f"{last['E2M1']:.2f}; all other layers {rest['E2M1']:.2f}, gradients for weights {of_weights['E2M1']:.2f}",
         ),
         Statement(
-            f"of E4M3's gap layer norm, embedding, attention, weights, activations have less than a tenth each{when}",
+            f"layer norm, embedding, attention, weights and activations each cause less than a tenth of E4M3's "
+            f"gap{when}",
             max(others.values()) < 0.1,
             ", ".join(f"{part} {value:.2f}" for part, value in others.items()),
         ),
         Statement(
-            f"of E4M3's gap the gradients for weights alone have more than half{when}",
+            f"rounding only the output gradients for weights causes more than half of E4M3's gap{when}",
             of_weights["E4M3"] > 0.5,
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
-    if when:  # expected only of converged models
-        what = f"of E2M1's gap the gradients for weights alone have more than a third{when}"
+    if when:  # the rule expects this only of converged models
+        what = f"rounding only the output gradients for weights causes more than a third of E2M1's gap{when}"
         made.append(Statement(what, of_weights["E2M1"] > 1 / 3, f"{of_weights['E2M1']:.2f}"))
     return made
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge what decides the gaps of recipes trained until float32 is at the entropy."""
+    """Judge the causes of the gaps of recipes that are trained until float32 is at the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
             [below(gaps(table, f"{kind} rceil", share=part, of=kind)) for kind in kinds] for part in (0.2, 0.5)
         )
-        what = f"trained to the end, the gap of {', '.join(kinds)} is overflow: rceil leaves less than a fifth"
+        what = (
+            f"trained to the end, overflow causes the gap of {', '.join(kinds)}: rceil leaves less than a fifth of it"
+        )
         listed = (f"{kind} {mean_gap(table, kind):.4f}, rceil {mean_gap(table, f'{kind} rceil'):.4f}" for kind in kinds)
         return Statement(what, decided(all(each is True for each in fifth), False in half), "; ".join(listed))
 
@@ -91,12 +95,12 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
         mended("E4M3"),
         mended("E5M2", "E2M3", "E3M2"),
         Statement(
-            "trained to the end, layer norm in the format matters",
+            "trained to the end, rounding layer norm to the format changes the gap",
             decided(max(p.values()) < LEVEL, all(alike)),
             "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
         ),
         Statement(
-            "trained to the end, the format of the gradients decides and not that of the weights",
+            "trained to the end, the format of the gradients decides the gap, not the format of the weights",
             abs(of_gradients - wide) < abs(of_weights - wide),
             f"E4M3 {mean_gap(table, 'E4M3'):.3f}, E5M2 {wide:.3f}; E5M2 gradients alone {of_gradients:.3f}, "
             f"E5M2 weights alone {of_weights:.3f}",
@@ -105,21 +109,21 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 
 
 def grown(table: Table, early: Table) -> Statement:
-    """Judge if gaps shrink when models are trained to the end.
+    """Judge if longer training makes the gaps smaller.
 
-    Arms whose gaps were small before are left out.
+    Arms with a gap below 0.02 in the shorter training are left out.
     """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
     return Statement(
-        "gaps of recipes shrink below half when models are trained to the end",
+        "training models to the end makes the gaps of recipes less than half as large",
         decided(max(times.values()) < 0.5, min(times.values()) > 0.9),
         "times " + ", ".join(f"{value:.2f} ({arm})" for arm, value in sorted(times.items(), key=lambda g: g[1])),
     )
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift in four bits: the gradient of the logits alone, as it is and centred."""
+    """Judge the drift in 4 bits: only the gradient of the logits is rounded, and centred or not."""
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}
@@ -136,7 +140,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
     off = {arm: abs(mean_gap(table, arm) - at_rest[arm]) for arm in centred}
     return [
         Statement(
-            "in four bits centring the gradient of the logits takes the cost of the drift",
+            "in 4 bits, centring the gradient of the logits removes the cost of the drift",
             decided(taken, kept),
             "; ".join(f"{arm} {mean_gap(table, arm):.3f}, centred {left[arm]:.3f}" for arm in DRIFTING),
         ),
@@ -146,12 +150,12 @@ def what_centring_takes(table: Table) -> list[Statement]:
             f"{floor:.3f}, centred {floor_centred:.3f}",
         ),
         Statement(
-            "in four bits the mean row of the last layer goes with the drift",
+            "in 4 bits, the mean row of the last layer is large in arms that drift and small in others",
             decided(right, reversed_),
             ", ".join(f"{arm} {value:.2f}" for arm, value in row.items()),
         ),
         Statement(
-            "centred, four bits cost what is derived of the target at rest",
+            "in 4 bits with a centred gradient, the gap is the derived cost at rest",
             decided(max(off.values()) < 0.02, max(off.values()) > 0.05),
             ", ".join(f"{centred[arm]} {mean_gap(table, arm):.3f}, derived {at_rest[arm]:.3f}" for arm in centred),
         ),
@@ -159,7 +163,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the same questions for a text, read by bytes."""
+    """Judge the causes of the gaps of models that read a text by bytes."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -172,27 +176,27 @@ def on_text(table: Table) -> list[Statement]:
     left = gaps(table, mended, share=0.5, of="E2M1")
     return [
         Statement(
-            "on text E4M3's gap is overflow: rceil leaves less than a fifth",
+            "on text, overflow causes E4M3's gap: rceil leaves less than a fifth of it",
             decided(p["E4M3"] < LEVEL and below(fifth) is True, below(half) is False),
             f"{words(gaps(table, 'E4M3'))}, p {p['E4M3']:.2g}; with rceil {words(gaps(table, 'E4M3 rceil'))}",
         ),
         Statement(
-            "on text it is the last layer: that alone has more than 0.8, all others less than 0.2",
+            "on text, the last layer alone causes more than 0.8 of E4M3's gap, all others less than 0.2",
             decided(last > 0.8 and rest < 0.2, last < 0.5),
             f"{last:.2f} and {rest:.2f}",
         ),
         Statement(
-            "on text E2M1 to nearest costs more with even and with rceil than with floor",
+            "on text, E2M1 rounded to nearest has a larger gap with even and with rceil than with floor",
             decided(all(cost > 0 for cost in costs), any(cost < 0 for cost in costs)),
             "; ".join(f"{rule} {words(more[rule])} more, p {p[rule]:.2g}" for rule in nearest),
         ),
         Statement(
-            "on text rceil and stochastic gradients together cost less than half of what floor to nearest does",
+            "on text, E2M1 with rceil and stochastic gradients has less than half the gap of floor to nearest",
             below(left),
             f"{words(gaps(table, mended))} and {words(gaps(table, 'E2M1'))}",
         ),
         Statement(
-            "on text the mean row of the last layer goes with that",
+            "on text, the mean row of the last layer is large in E2M1 to nearest with even or rceil, and small with SR",
             decided(with_row, all(over[arm] < 0.2 for arm in nearest)),
             ", ".join(f"{arm} {value:+.2f}" for arm, value in over.items()) + " over float32's",
         ),
@@ -200,9 +204,9 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge what E4M3 costs at a high rate without the mean row of the last layer.
+    """Judge the gap of E4M3 at a high learning rate without the mean row of the last layer.
 
-    The mean row of the weight is removed after each step.
+    The mean row is subtracted from the weight after each step.
     """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
@@ -211,7 +215,7 @@ def without_the_mean_row(table: Table) -> list[Statement]:
     )
     return [
         Statement(
-            "at a rate of 0.192 removing the mean row after each step leaves less than a fifth of what E4M3 costs",
+            "at a learning rate of 0.192, removing the mean row after each step leaves less than a fifth of E4M3's gap",
             decided(all(each is True for each in fifth), False in half),
             "; ".join(
                 f"{kind} {mean_gap(table, plain[kind]):.3f}, {words(gaps(table, centred[kind]))}" for kind in plain
@@ -220,7 +224,7 @@ def without_the_mean_row(table: Table) -> list[Statement]:
     ]
 
 
-#: The rules of each study.
+#: For each study, the function that judges its statements.
 RULES: dict[str, Callable[[Table], list[Statement]]] = {
     "operands": shares,
     "operands-converged": lambda table: shares(table, ", trained to the end"),

@@ -1,16 +1,16 @@
-"""The losses of 1,234 language models in 17 precisions, published by the authors of [I].
+"""Read the losses of 1,234 language models in 17 precisions, published by the authors of [I].
 
-The losses are facts taken from the tables ``plot/data/*.csv`` of the repository and the commit
-below; a later commit deleted the tables. One row is one run:
+The losses come from the tables ``plot/data/*.csv`` of the repository and the commit below; a later
+commit deleted the tables. Each row is one run, with these columns:
 
-- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass
-  alone.
+- ``arm``: the name of the table, which is weights_activations; with ``quantize_only_fwd`` only the
+  forward pass is quantized.
 - ``label``: the precision of the weights in the run's settings, if it is not the arm's.
 - ``params`` (embeddings included), ``tokens``.
-- ``final`` and ``least``: the final validation loss, and the least one during training; float32
-  numbers.
+- ``final`` and ``least``: the final validation loss, and the least validation loss during training;
+  float32 numbers.
 - ``state``: finished, crashed or running.
-- ``training``: the mean of the last five logged training losses (of one arm,
+- ``training``: the mean of the last five logged training losses (only for the arm in
   ``train_loss_all_runs.csv``).
 """
 
@@ -32,19 +32,19 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The training FLOPs of the models, 6 N D; each model has about one of these.
+#: The training FLOPs of the models, 6 N D; each model has about one of these values.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
-#: A run goes astray if its final loss lies further than this above its least one.
+#: A run goes astray if its final loss is above its least loss by more than this.
 ASTRAY = 0.02
-#: Losses of every arm except bf16 are multiples of this, with the exception of a few runs.
+#: In every arm except bf16, nearly all losses are multiples of this number.
 GRID = 0.005
-#: The arms in FP8 with one of the two mitigations, and those with MX throughout.
+#: Arms in FP8 with the first or the second of the two mitigations of the paper.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The arms with one format throughout, and with two mixtures, which have no published mitigated
-#: runs.
+#: The arms in one FP8 format throughout, and those in two FP8 formats (no mitigated runs of these
+#: are published).
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def astray(self) -> bool:
-        """True if the final loss lies above the least one; False if either was not recorded."""
+        """True if the final loss is far above the least loss; False if either was not recorded."""
         return self.final - self.least > ASTRAY
 
     @property
@@ -116,7 +116,7 @@ def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda r
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return how far an arm's runs lie above another's, in each cell.
+    """Return the loss of an arm minus that of another arm, for each cell (N, D).
 
     The loss of a cell is the mean over its finished runs.
     """
@@ -125,7 +125,7 @@ def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int,
 
 
 def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
-    """Return the recorded losses of an arm's finished runs at each size (N, D)."""
+    """Return the recorded losses of an arm's finished runs, for each cell (N, D)."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in arm(name):
         value = getattr(run, loss)

@@ -1,4 +1,4 @@
-"""Summaries of stored MLP runs: shared settings, final losses, and the hazard of a jump."""
+"""Summarize stored MLP runs: shared settings, final losses, and the hazard of a jump."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: The level of significance of a difference between arms, after Holm's correction over the
 #: statements of a row.
 LEVEL = 0.01
-#: The bins of the stored curve over which a final loss is averaged: the last fifth of a run.
+#: The number of bins of the stored curve over which a final loss is averaged (a fifth of a run).
 LAST_BINS = 8
-#: A statement that something does not happen needs an upper 95 % limit of its share, by Wilson,
-#: below this.
+#: A statement that runs are not lost needs an upper 95 % limit (Wilson) of their share below this.
 SHARE = 0.25
-#: The limits within which a hazard ratio counts as no difference, written before `hazard` ran.
+#: The limits within which a hazard ratio counts as no difference, fixed before the study `hazard`.
 NO_DIFFERENCE = 0.5, 2.0
 Table = dict[str, Any]
 
@@ -41,13 +40,13 @@ def settings(table: Table) -> dict[str, Any]:
 
 
 def gaps(table: Table, arm: str, other: str) -> list[float]:
-    """Return how far an arm ends above another on each seed, in logarithms of the loss."""
+    """Return the final log loss of an arm minus that of another arm, for each seed."""
     ours, theirs = final_logs(table, arm), final_logs(table, other)
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
 def final_logs(table: Table, arm: str) -> dict[int, float]:
-    """Return each seed's mean log loss over the last `LAST_BINS` bins of its curve."""
+    """Return, for each seed, the mean log loss over the last `LAST_BINS` bins of its curve."""
     ends = {run["seed"]: run["curve"][-LAST_BINS:] for run in table["arms"][arm]["runs"]}
     return {seed: float(np.mean(np.log(last))) for seed, last in ends.items() if last and all(last)}
 
@@ -62,12 +61,12 @@ def words(values: list[float]) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Judge if the mean lies below a limit, and return the confidence limits in words."""
+    """Judge if the mean lies below a limit; also return its confidence limits as text."""
     return evidence.below(values, limit, LEVEL), words(values)
 
 
 def draw_final_losses(ax: Any, context: Context) -> str | None:
-    """Draw how far above FP32 the recipes of the study `recipes` end, for M1 and M10."""
+    """Draw the final losses of the study `recipes` relative to FP32, for claims M1 and M10."""
     if not context.has("recipes.json"):
         return None
     ends = {
@@ -84,11 +83,11 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
         ax.plot([np.median(over)], [at], "|", ms=12, color="C1")
     ax.set_yticks(range(len(names)), [name.removeprefix("recipe ") for name in names], fontsize=8)
     ax.set(xlabel="loss at the end above FP32's, %")
-    return "How far above FP32 each recipe ends: dots are seeds, lines medians."
+    return "The final loss of each recipe above FP32's: dots are seeds, lines medians."
 
 
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
-    """Judge if an arm loses few runs, and return the counts in words.
+    """Judge if an arm loses hardly any runs; also return the counts as text.
 
     True if no run is lost and the upper limit of their share is below `SHARE`.
     """
@@ -98,12 +97,12 @@ def none_away(table: Table, arm: str) -> tuple[bool, str]:
 
 
 def is_sure(test: Comparison) -> bool:
-    """Return True if a test counts at `LEVEL` after Holm's correction."""
+    """Return True if a test is significant at `LEVEL` after Holm's correction."""
     return test.corrected_p is not None and test.corrected_p < LEVEL
 
 
 def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "first") -> list[tuple[Arm, Arm]]:
-    """Return a kind of arm beside its control at each rate where the table has both."""
+    """Return pairs of an arm and its control, one for each rate at which the table has both."""
     rates = sorted({arm["experiment"]["rate"] for arm in table["arms"].values()})
     names = [(f"{kind}, rate {rate:g}", f"{control}, rate {rate:g}") for rate in rates]
     there = [pair for pair in names if {*pair} <= set(table["arms"])]
@@ -113,7 +112,7 @@ def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "fir
 def hazard_of_e4m3(table: Table) -> Statement:
     """Judge if E4M3 has more excursions per step than FP32, over the rates of a table."""
     test = compare(over_rates(table, "E4M3"))
-    what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
+    what = "over three learning rates, the hazard of an excursion is higher in E4M3 than in FP32"
     if test.ratio is None:
         return Statement(what, None, str(test))
     ratio, low, high = test.ratio

@@ -1,4 +1,4 @@
-"""The ledger as a page of the documentation, and the sentences at the top of a report."""
+"""Write the ledger as a page of the documentation, and the first sentences of a report."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.i
 
 #: The headings of the parts of the evidence.
 HEADINGS = {
-    Whose.PAPER: "What the paper says:",
-    Whose.OURS: "What is ours, and no paper says:",
-    Whose.KEPT: "Figures of ours that are kept so that a change is noticed:",
+    Whose.PAPER: "What the paper states:",
+    Whose.OURS: "What this project states, and no paper:",
+    Whose.KEPT: "Numbers of this project that are recorded so that a change is noticed:",
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """What two papers on training in MX formats claim, and what neither shows, with what this library finds.
-A paper's claim is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or
-*corrected* (not as expected).
+_HEAD = """This page lists what two papers on training in MX formats claim, what this project adds, and what this
+library finds. A paper's claim is *reproduced*, *differs* or is *not reproduced*; a claim of this project is
+*confirmed* (as expected) or *corrected* (not as expected).
 """
 
 _RULES = f"""## How to read it
 
-`{COMMAND}` writes this page. The verdicts follow from the evidence by the rule in `mxnum.lab.claims.evidence`; nobody
-types one in.
+`{COMMAND}` writes this page. The rule in `mxnum.lab.claims.evidence` computes the verdicts from the evidence.
 
 {_MEANINGS}
 
-Where a paper says something of a row, the verdict is on that alone; what this library adds to it, and figures of its
-own that are kept so that a change is noticed, stand apart.
+If a paper states a part of a row, only this part decides the verdict. Statements that this project adds are listed
+separately, and so are its numbers that are recorded so that a change is noticed.
 
-A figure is followed by the one claimed and by how far apart they may be: half a unit of the last digit claimed, and
-5 standard errors where ours comes from a sample.
+A number is followed by the claimed number and by the allowed difference: half a unit of the last digit of the claimed
+number, and 5 standard errors if ours comes from a sample.
 """
 
 
@@ -57,13 +56,13 @@ def summary(report: Report, command: str) -> str:
     """Return a page on one run of a command: a table of claims, then their sections."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
-        parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
+        parts.append("**Not complete**: the run was interrupted; the same command continues it.\n")
     parts += [_table(report), _MEANINGS + "\n", _made_with(report)]
     return "\n".join([*parts, *_sections(report)])
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return the parts of the evidence with headings; "" if all of it is a paper's."""
+    """Return the parts of the evidence, each with its heading ("" if a paper states all of it)."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -89,7 +88,7 @@ def _made_with(report: Report) -> str:
 
 
 def _table(report: Report) -> str:
-    """Return the table that opens the page: claim, verdict, one sentence, one number."""
+    """Return the first table of the page: claim, verdict, one sentence, one number."""
     rows = "".join(
         f"| [{entry.claim.id}](#{_anchor(entry)}) | {entry.claim.title} | {entry.verdict} | "
         f"{_cell(entry.remark or entry.evidence.answer or entry.evidence.brief())} | "
@@ -127,19 +126,19 @@ def _section(entry: Entry) -> str:
 
 
 def plain(value: object) -> str:
-    """Return a value of a configuration in words; a tuple of integers is a shape."""
+    """Return a value of a configuration as text; a tuple of integers is written as a shape."""
     if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
         return "x".join(map(str, value))
     return ", ".join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-#: Verdicts on a paper's claims, and on this project's own.
+#: Verdicts on a paper's claims, and verdicts on this project's own claims.
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
 _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the main answers of a report: on divergence, on the numbers, on all claims.
+    """Return the main answers of a report: on runaways, on blocks of numbers, on all claims.
 
     The second sentence quotes stored studies that this run did not repeat.
     """
@@ -153,10 +152,12 @@ def _on_claims(report: Report) -> str:
     ours = [entry for entry in report if entry.verdict in _OURS]
     left = len(report) - len(papers) - len(ours)
     if not papers and not ours:
-        return f"None of the {counted(len(report), 'claim')} could be decided by what was run."
+        return f"The runs could decide none of the {counted(len(report), 'claim')}."
     of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
     parts = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
-    parts += [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} of our own came out as expected")] if ours else []
+    parts += (
+        [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} claims of this project came out as expected")] if ours else []
+    )
     return "; ".join(parts) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
 
 
@@ -168,17 +169,17 @@ def _how_many(entries: list[Entry], good: Verdict, what: str) -> str:
 
 def _on_numbers(entry: Entry | None) -> str:
     if entry is None or entry.verdict not in _DECIDED:
-        return "What quantization does to single blocks was not checked."
+        return "The effect of quantization on single blocks was not checked."
     if entry.verdict != Verdict.REPRODUCED:
-        return "Blocks under the floor rule did not do what was claimed (I1): look there first."
+        return "The error of blocks under the floor rule was not as claimed (row I1): look at this row first."
     return (
         "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
-        "element and comes out up to an eighth too small (I1); under rceil none does."
+        "element and becomes up to an eighth too small (I1); under rceil no block does."
     )
 
 
 def _on_runaways(entry: Entry | None) -> str:
     if entry is None or not entry.evidence.answer:
-        return "No training was run here that could show whether low precision makes a loss run away (I6c)."
+        return "No training was run that could show whether low precision makes a loss run away (I6c)."
     answer, yes = entry.evidence.answer.removesuffix("."), "Yes. " * (entry.verdict == Verdict.CONFIRMED)
     return f"{yes}{answer} (exact paired log-rank test, {entry.evidence.number}; row I6c)."

@@ -1,7 +1,7 @@
-"""Runs at the size of the paper of [I]: width 512, 4 layers, batches of 2048, rate 6e-4.
+"""Read runs at the size of the paper [I]: width 512, 4 layers, batches of 2048, rate 6e-4.
 
-A run takes hours of one core, so there are few. An arm with fewer than `SEEDS` seeds decides
-nothing; its runs are only reported.
+A run takes hours on one core, so there are few runs. An arm with fewer than `SEEDS` seeds decides
+nothing; the claims only report its runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def table(context: Context, file: str = FILE) -> dict[str, Any]:
 
 
 def planned(context: Context) -> dict[str, list[Course]]:
-    """Return the runs of each arm, cut at the planned steps if they were prolonged."""
+    """Return the runs of each arm, cut at the planned number of steps if they were continued."""
     found = table(context)
     return {
         name.removeprefix(PREFIX): [replace(r, horizon=arm["experiment"]["steps"]) for r in report.courses(found, name)]
@@ -47,7 +47,7 @@ def jumping(runs: list[Course]) -> int:
 
 
 def described(runs: list[Course]) -> str:
-    """Return in words how many runs rise, when, and where they end."""
+    """Return a text: how many runs have an excursion, when it starts, and how they end."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -1,4 +1,4 @@
-"""The folder of a reproduction, in which a second call continues where the first stopped.
+"""Read and write the folder of a reproduction, which a second call continues.
 
 - `report.html`, `claims.md`: the report;
 - `data/reproduction.json`: the request, seeds, versions, machine, duration;
@@ -29,7 +29,7 @@ from mxnum.output.files import remove_abandoned
 
 
 class ReportFolder:
-    """Reads and writes the parts of a folder; each file is whole or absent."""
+    """Reads and writes the files of the folder; no file is ever incomplete."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class ReportFolder:
             facts: dict[str, Any] = storage.read_json(self.diary)
             if fresh and not facts["fresh"]:
                 raise ValueError(
-                    f"Folder {str(self.folder)!r} has runs with the recorded seeds; use another for fresh ones."
+                    f"Folder {str(self.folder)!r} has runs with the recorded seeds; use another folder for fresh seeds."
                 )
             return facts
         seed = secrets.randbelow(10**6) * 100 if fresh else FIRST_SEED
@@ -61,7 +61,7 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return a claim that was checked here before by the same code and versions, or None."""
+        """Return the stored entry of a claim that the same code and versions checked, or None."""
         path = self._evidence(id)
         if not path.exists():
             return None
@@ -110,7 +110,10 @@ def evidence_from(table: Mapping[str, Any]) -> Evidence:
 
 @cache
 def code() -> str:
-    """Return a hash of the sources and data of the package. Checks run again if it changes."""
+    """Return a hash of the sources and data of the package.
+
+    A stored check runs again if this hash has changed since.
+    """
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(path for kind in ("py", "csv", "toml") for path in package.rglob(f"*.{kind}")):

@@ -1,4 +1,4 @@
-"""Run what decides the claims on this machine, and write a report folder (see `report_folder`)."""
+"""Train the runs that decide the claims, check the claims, and write the report folder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that take minutes, and those that take hours: the cheap ones first, then all
-#: that checks use.
+#: The results files that take minutes, and (`FULL`) those that take hours, the cheap ones first.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -31,13 +30,13 @@ _FIRST = (
     "language/ladder-four-bits.json", "logits/logits.json", "factorial.json", "critical-rate.json",
 )  # fmt: skip
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
-#: Studies that need the final operands of the layers.
+#: Studies whose checks need the stored operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together, small enough that processes end at about
-#: the same time.
+#: The number of seeds that one process trains together. It is small, so that all processes end at
+#: about the same time.
 STACK = 4
-#: The plan and the number of seeds of I7, on the arm "E2M1" of the study "small"; the number of
-#: seeds of B2.
+#: For claim I7, on the arm "E2M1" of the study "small": the plan and the number of seeds. For claim
+#: B2: the number of seeds.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
@@ -49,7 +48,7 @@ class Watch(Protocol):
         return
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Show how far "checks" or "training" are, and the current work."""
+        """Show the progress of "checks" or "training", and the current work."""
         return
 
 
@@ -59,7 +58,7 @@ class _Nobody(Watch):
 
 @dataclass(frozen=True)
 class Request:
-    """The claims to check, and how."""
+    """The claims to check, and the options of a call."""
 
     ids: tuple[str, ...]
     full: bool = False
@@ -72,7 +71,7 @@ class Request:
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make: for each need, the first that can be made."""
+        """Return the results files to make: the first possible alternative for each needed file."""
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -105,11 +104,11 @@ def reproduce_into(
     processes: int | None = None,
     watch: Watch | None = None,
 ) -> Reproduction:
-    """Check claims (default: all), train what they need, and write the report.
+    """Check claims (default: all), train the runs that they need, and write the report.
 
-    With `fresh` the training runs get new seeds. Ctrl-C ends the call with a report of what is
-    done; the same call with the same folder continues. Training runs on processes (default: one for
-    each core), so call it under ``if __name__ == "__main__":``.
+    With `fresh` the training runs get new seeds. After Ctrl-C the call writes a report of the
+    checks so far; the same call with the same folder continues. Training runs on processes
+    (default: one for each core), so call it under ``if __name__ == "__main__":``.
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
@@ -121,7 +120,10 @@ class _Session:
 
     def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
         self.request, self.watch, self.files = request, watch, request.files()
-        for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before training starts
+        for package in (
+            "jinja2",
+            *(("scipy", "threadpoolctl") if self.files else ()),
+        ):  # raises before training starts if a package is missing
             errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
         self.facts = self.store.open(fresh)
@@ -142,8 +144,7 @@ class _Session:
             self.watch.say(self.impossible[wanted[0]])
             self.files = [name for name in self.files if name not in wanted]
         left = [id for id in first if id not in self.entries]
-        # The checks run in a thread beside the training processes, on whatever is left of the
-        # cores.
+        # The checks run in a thread of this process, while other processes train.
         beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
         interrupted = False
         try:
@@ -156,7 +157,7 @@ class _Session:
         except KeyboardInterrupt:
             interrupted = True
             self.stop.set()
-            self.watch.say("Interrupted; the same command continues.")
+            self.watch.say("Interrupted; run the same command to continue.")
         report = self._write(interrupted)
         return Reproduction(self.store.folder, report, self.failures, self._seconds())
 
@@ -181,7 +182,7 @@ class _Session:
         self.watch.at("training", state.done, state.total, str(state))
 
     def _make(self, name: str) -> None:
-        """Make one results file, without repeating stored parts."""
+        """Make one results file, without repeating stored runs."""
         path, seed = self.store.results / name, int(self.facts["first_seed"])
         study = name.removesuffix(".json")
         count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
@@ -220,7 +221,7 @@ class _Session:
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
-            self.watch.say(f"{study.name}: without {', '.join(left)}, whose texts are not in this folder.")
+            self.watch.say(f"{study.name}: leaves out {', '.join(left)}, because their texts are not in this folder.")
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
         outcome = run_study(
@@ -242,7 +243,7 @@ class _Session:
         return float(self.facts["seconds"]) + time.monotonic() - self.begun
 
     def _write(self, interrupted: bool) -> Report:
-        """Write the report of what is done so far."""
+        """Write the report of the checks that are done so far."""
         entries = tuple(self._entry(id) for id in self.request.ids)
         report = Report(entries, machine(), interrupted)
         self.store.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
@@ -263,7 +264,7 @@ class _Session:
         return bool(claim.missing(context) if claim.needs else [name for name in taken if not context.has(name)])
 
     def _entry(self, id: str) -> Entry:
-        """Return the result of a claim's check, or why it was not run."""
+        """Return the entry of a claim: the result of its check, or why it was not run."""
         if id in self.entries:
             return self.entries[id]
         claim = CLAIMS[id]
@@ -275,17 +276,19 @@ class _Session:
         made = [name for names in claim.alternatives for name in names if name in self.files]
         if claim.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
-            remark = f"Needs more training than the quick runs: `{command}`."
+            remark = f"The claim needs more training than the quick runs: `{command}`."
             if (answer := stored.load()["answers"].get(id)) is not None:
-                remark = f"Not run here. Stored runs say: {answer} Again, in a checkout: `{claim.command}`."
+                remark = (
+                    f"Not run here. Result of stored runs: {answer} To repeat them in a checkout: `{claim.command}`."
+                )
         elif any(name in self.impossible for name in made):
             remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:
-            remark = "Every training run that it needs failed."
+            remark = "All training runs that the claim needs failed."
         else:
-            remark = "Not reached yet; the same command continues."
+            remark = "Not reached yet; run the same command to continue."
         return Entry(claim, Verdict.NOT_RUN, remark=remark)
 
 
 class _Stopped(BaseException):
-    """Raised to end the checks; not an Exception, so that no check handles it as its own error."""
+    """Raised to end the checks. It is not an Exception, so that no check catches it."""

@@ -1,4 +1,4 @@
-"""Random samples that checks quantize, and a test that kernels agree with a formula."""
+"""Draw random samples that checks quantize, and test that kernels agree with a formula."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mxnum.lab.claims.evidence import Statement, Whose
 from mxnum.memory.dtypes import Array
 
 SEED = 20260101
-#: The allowed distance of a figure from the claimed one, in standard errors. A correct sample
-#: exceeds it once in 1.7 million.
+#: The allowed distance of a number from the claimed number, in standard errors. By chance a correct
+#: kernel exceeds it once in 1.7 million samples.
 SIGMA = 5
-#: The number of equal parts of [1, 2) whose middles are tried as mantissas.
+#: The number of equal parts of [1, 2); checks use the middle of each part as a mantissa.
 PARTS = 1 << 16
 #: The numbers of blocks of 32, and of 16, in the samples.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
 #: The largest magnitude that 2**20 normal numbers usually reach, in standard deviations.
 LARGEST = 5
-#: The tensor scale of NVFP4: the largest magnitude over (largest element * largest scale), in
+#: The tensor scale of NVFP4 for this magnitude: divided by largest element * largest scale, in
 #: float32.
 TENSOR_SCALE = float(np.float32(LARGEST / 2688))
-#: The elements of the checks of blocks of 32.
+#: The formats of the checks of blocks of 32, by the names of their elements.
 FORMATS = {
     "E4M3": "mxfp8_e4m3", "E3M2": "mxfp6_e3m2", "E2M3": "mxfp6_e2m3", "E2M1": "mxfp4_e2m1", "E3M0": "mxfp4_e3m0",
 }  # fmt: skip
@@ -40,7 +40,7 @@ def mantissas() -> Array:
 
 
 def log_measure() -> Array:
-    """Return the share of each of the `PARTS` parts in the logarithm of a binade."""
+    """Return the width of each of the `PARTS` parts in log2, which sum to 1."""
     shares: Array = np.diff(np.log2(1 + np.arange(PARTS + 1) / PARTS))
     return shares
 
@@ -58,17 +58,17 @@ def by_block(fmt: str, rule: str) -> Statistics:
 
 
 def values(x: Array, fmt: str = "nvfp4", **options: Any) -> Array:
-    """Return x quantized and read back, in float64."""
+    """Return x quantized and dequantized, in float64."""
     return quantize(x, fmt, **options).dequantize("float64")
 
 
 def mean(values: Array) -> tuple[float, float]:
-    """Return the mean of independent values, and `SIGMA` of its standard errors."""
+    """Return the mean of independent values, and `SIGMA` times its standard error."""
     return float(values.mean()), SIGMA * float(values.std()) / math.sqrt(len(values))
 
 
 def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
-    """Judge if independent sample means lie within `SIGMA` standard errors of theory."""
+    """Judge if each sample mean lies within `SIGMA` standard errors of its theoretical value."""
     distances = []
     for expected, sample in samples:
         value, bar = mean(sample)

@@ -1,7 +1,7 @@
-"""The findings of stored studies on runaways, as a small table that ships with the package.
+"""Read a table that ships with the package: the results of stored studies on runaways.
 
-``python -m mxnum.lab.claims.stored docs/lab/results`` writes the table. A report marks quotes from
-it as stored, because the machine that writes the report has not run the studies.
+``python -m mxnum.lab.claims.stored docs/lab/results`` writes the table. A report marks results from
+the table as stored, because the machine that writes the report has not run these studies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from mxnum.lab.studies.excursions import Outcome
 from mxnum.lab.studies.statistics import compare
 
 PATH = Path(__file__).parent / "data" / "runaways.json"
-#: Studies that watched each jump up to twice the horizon, and the arms that the report quotes.
+#: The studies in which every run continues to twice the horizon, and the arms that the report
+#: quotes.
 STUDIES = ("recovery", "parts", "runaway-32")
 ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Count the runs of each arm and rate that jump or are lost, in its largest study."""
+    """Count, for each arm and rate, the runs that jump or are lost, in the study with most runs."""
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:
         table = storage.read_json(results / f"{study}.json")
@@ -56,11 +57,12 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return what stored studies add to the answer of the quick command, marked as stored."""
+    """Return a sentence with the results of stored studies, which says that they are stored."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (
-        f"Stored studies, which this run did not repeat, add: at this rate {lost['E2M1']} runs are lost with "
+        f"Results of stored studies, which this run did not repeat: at this learning rate {lost['E2M1']} runs are lost "
+        f"with "
         f"everything in 4 bits, {lost['LN E2M1']} with 4-bit layer norm alone, and {lost['E2M1, LN FP32']} with 4-bit "
         f"products alone; 8 bits (E4M3) raise the hazard of a jump by at most {100 * (found['hazard'][2] - 1):.0f} %."
     )

@@ -1,4 +1,7 @@
-"""Synthetic weights, activations and gradients, and their errors (M2, M3, M5, M6, M7)."""
+"""Make synthetic weights, activations and gradients, and measure their errors.
+
+Claims M2, M3, M5, M6 and M7 use them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ RULES = ("floor", "ceil", "even", "rceil")
 
 @cache
 def tensors() -> Mapping[str, Array]:
-    """Return weights, activations with per-token magnitudes, and gradients."""
+    """Return weights, activations whose size depends on the token, and gradients."""
     kinds = (synthetic.weights, synthetic.activations, synthetic.gradients)
     return {kind.__name__: kind(*SHAPE, seed=SEED) for kind in kinds}
 
@@ -25,7 +28,7 @@ def tensors() -> Mapping[str, Array]:
 def found(
     tensor: str, fmt: str, rule: str, *, block: tuple[int, int] = (1, 32), offset: str | None = None
 ) -> Statistics:
-    """Return the error statistics of one of the tensors; each is measured once."""
+    """Return the error statistics of a tensor; repeated calls do not measure again."""
     return measure(tensors()[tensor], fmt, scale_rule=rule, block_shape=block, offset=offset)
 
 
@@ -35,10 +38,10 @@ def error(tensor: str, fmt: str, rule: str, **how: Any) -> float:
 
 
 def best_rule(tensor: str, fmt: str) -> str:
-    """Return the scale rule of least error; of rules that tie, the first in `RULES`."""
+    """Return the scale rule with the least error, the first in `RULES` if several have it."""
     return min(RULES, key=lambda rule: error(tensor, fmt, rule))
 
 
 def configuration(**more: Any) -> dict[str, Any]:
-    """Return the settings with which the numbers can be repeated."""
+    """Return the settings that are needed to compute the numbers again."""
     return {"tensors": list(tensors()), "shape": SHAPE, "seed": SEED, "block": 32, "rounding": "rne", **more}

@@ -16,7 +16,8 @@ from mxnum.lab.claims.claim import CLAIMS, Claim, Context, chosen
 from mxnum.lab.claims.evidence import Evidence, Verdict, counted
 from mxnum.output.files import as_path
 
-#: A function that is called with the number of claims done, their total, and the current work.
+#: A function that is called with the number of claims done, the number of all claims, and a text
+#: about the current work.
 Progress = Callable[[int, int, str], object]
 
 
@@ -27,7 +28,7 @@ class Entry:
     claim: Claim
     verdict: Verdict
     evidence: Evidence = field(default_factory=Evidence)
-    #: What to run if nothing was run, or the error if the check failed.
+    #: The command to run if the check was not run, or the error if the check failed.
     remark: str = ""
 
 
@@ -117,7 +118,7 @@ def judge(claim: Claim, context: Context) -> Entry:
 
 
 def machine() -> dict[str, str]:
-    """Return the versions that numbers may depend on, and the kind of machine."""
+    """Return the kind of machine and the versions of packages, on which results may depend."""
     packages = {name: importlib.metadata.version(name) for name in ("numpy", "numba", "sympy")}
     python, kind = platform.python_version(), f"{platform.system()} {platform.machine()}"
     return {"mxnum": mxnum.__version__, "python": python, **packages, "machine": kind}

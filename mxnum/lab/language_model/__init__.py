@@ -3,7 +3,7 @@
     from mxnum.lab.language_model import Setting, train
     run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)
 
-``mxnum lab language-model`` runs studies of it. `import mxnum` does not load this package.
+``mxnum lab language-model`` runs studies of such models. `import mxnum` does not load this package.
 """
 
 from mxnum import errors

@@ -1,4 +1,4 @@
-"""A decoder and its training; it reads from top to bottom."""
+"""Define a small decoder, and train it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: The number of batches of the final evaluation, which are the same for all arms.
+#: The number of batches in the final evaluation. All arms use the same batches.
 BATCHES = 16
 
 
@@ -59,7 +59,7 @@ class Attention(nn.Module):
         self.register_buffer("sin", angles.sin().repeat(1, 2), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the attention of x, of shape (sequences, context, width) as x is."""
+        """Apply attention to x; x and the result have the shape (sequences, context, width)."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = self.turned(self.norm_q(q)), self.turned(self.norm_k(k))
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -162,12 +162,12 @@ class Run:
     #: and `measurements.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
-    #: The final loss on new batches, over positions that have as many previous symbols as the
-    #: source depends on.
+    #: The final loss on new batches, over the positions that have all previous symbols on which the
+    #: next symbol depends.
     evaluation: float = math.nan
     #: Bounds of the entropy of the source, if it is known.
     entropy: tuple[float, float] | None = None
-    #: For a text: losses divided by it are in nats per byte.
+    #: The mean number of bytes of a symbol of a text; a loss divided by it is in nats per byte.
     bytes_per_symbol: float | None = None
     model: Decoder | None = None
 
@@ -199,8 +199,8 @@ def train(
 
     Training on the CPU takes one thread.
 
-    Seeds are paired: the initial weights and the batches depend on the seed and on the setting's
-    source and shape, not on what is rounded.
+    Seeds are paired: the initial weights and the batches depend on the seed and on the source and
+    shape in the setting, not on the recipe.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def train(
     model = run.model = Decoder(setting, source.vocabulary, seed).to(device)
     emulation = emulated(model, setting, seed)
     measured_steps = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
-    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # an emulation counts steps from 1
+    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # the watch counts steps from 1
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(setting, parameters)
 
@@ -288,7 +288,7 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
 
 
 def gradient_of_logits(setting: Setting) -> Operand:
-    """Return the operand that says how the gradient of the logits is rounded."""
+    """Return the operand with which the gradient of the logits is rounded."""
     return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
 
 
@@ -306,7 +306,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the rate of a step: a warm-up, then constant or a cosine to `last_rate` of it."""
+    """Return the learning rate of a step: it warms up, then is constant or falls as a cosine."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising
@@ -338,7 +338,7 @@ def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
 
 
 def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
-    """Continue a run that was just made with the same setting and seed."""
+    """Restore a checkpoint of the same setting and seed into a new run."""
     assert run.model is not None
     state = torch.load(path, weights_only=True, map_location=next(run.model.parameters()).device)
     about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it

@@ -1,6 +1,6 @@
-"""Measure what rounding does during training to all operands and to the gradient of the logits.
+"""Measure rounding errors during training: of all operands, and of the gradient of the logits.
 
-`centring` is a control that subtracts the mean of the rounded gradient.
+`centring` subtracts the mean of the rounded gradient, for control arms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import mxnum as mx
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: The number of stored quantiles of the probabilities of the symbols that came.
+#: The number of stored quantiles of the probabilities that the model gives the target symbols.
 QUANTILES = 64
 
 
@@ -37,13 +37,13 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
 
 
 def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
-    """Return the measurements at one step, from the gradient that `logits` has retained.
+    """Return the measurements at one step; `logits` must have retained its gradient.
 
     probability
-        Quantiles of the probabilities that the model gave to the symbols that came.
+        Quantiles of the probabilities that the model gives the target symbols.
     gradient_bias
-        E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary, rounded to nearest
-        even where the recipe rounds stochastically.
+        E[Q]/E[A] - 1 for the targets' components A and their quantized values Q, in blocks along
+        the vocabulary. Stochastic rounding is replaced by rounding to nearest even.
     gradient_sum
         The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
     beyond_max, beyond_max_tokens
@@ -83,9 +83,8 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
     """Return the operands of a model's linear layers in a forward and a backward pass.
 
-    They are 2D arrays by kind and layer. The names are "weights/LAYER" (outputs, inputs),
-    "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs). The values are
-    those before rounding.
+    Each is a matrix. The names are "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens,
+    inputs) and "gradients/LAYER" (tokens, outputs). The values are not rounded.
     """
     found: dict[str, Any] = {}
 
@@ -110,7 +109,7 @@ def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
 
 
 def _largest(q: mx.MXArray) -> Tensor:
-    """Return the largest value that the block of each element can hold."""
+    """Return, for each element, the largest value that its block can represent."""
     codes = torch.full_like(q.codes, q.format.element.max_code)
     full = mx.MXArray.from_parts(codes, q.scales, q.format, blocks=q.blocks, tensor_scale=q.tensor_scale)
     largest: Tensor = full.dequantize(torch.float64)
@@ -125,6 +124,6 @@ def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
 
 
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
-    """Round as usual, and then subtract the mean over the last axis, which is the vocabulary."""
+    """Round a tensor, and then subtract its mean over the last axis, which is the vocabulary."""
     rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
     return rounded.sub_(rounded.mean(-1, keepdim=True))

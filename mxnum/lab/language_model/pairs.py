@@ -1,4 +1,4 @@
-"""Byte-pair encoding, learnt on the text itself: the commonest pair becomes a symbol."""
+"""Encode a text by byte pairs: repeatedly, its commonest pair becomes a new symbol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: Matches a word and the white space before it. Pairs do not cross words.
+#: Matches a word with the white space before it. No pair crosses the boundary of such a word.
 _WORD = re.compile(rb"\s*\S+|\s+")
 
 
@@ -30,8 +30,8 @@ class Encoded(NamedTuple):
 def encode(text: bytes, vocabulary: int) -> Encoded:
     """Return the text in `vocabulary` symbols, of which 256 are the bytes.
 
-    If several pairs are equally common, the one of the smallest symbols is merged first. So the
-    same text gives the same symbols everywhere.
+    If several pairs are equally common, the pair of the smallest symbols is merged first. So a text
+    gives the same symbols on every machine.
 
     >>> encode(b"abab abab cab", 258).symbols.tolist()
     [257, 32, 257, 32, 99, 256]
@@ -51,10 +51,10 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
     while len(meanings) < vocabulary:
         count, pair = heapq.heappop(heap) if heap else (0, (0, 0))
         if count == 0:
-            accepted = f"at most {len(meanings)}, the pairs that there are"
+            accepted = f"at most {len(meanings)}, because the text has no more pairs"
             raise ValueError(f"Argument 'vocabulary' must be {accepted}, not {vocabulary}.")
         if pairs[pair] != -count:
-            continue  # an outdated count; a later entry has the current one
+            continue  # an outdated count; a later entry has the current count
         new, changed = len(meanings), set()
         meanings.append(meanings[pair[0]] + meanings[pair[1]])
         for word in words_with.pop(pair):

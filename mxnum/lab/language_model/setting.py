@@ -1,4 +1,4 @@
-"""The settings of a language model and its training, stored beside every result."""
+"""Define the settings of a language model and its training, which are stored with every result."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from mxnum.recipe import Recipe
 class Setting:
     """All settings of a training run except its seed.
 
-    The default block is that of OLMo (Su et al., arXiv 2506.20752).
+    The default block (activation, norms, positions) is that of OLMo, as in Su et al. (arXiv
+    2506.20752).
     """
 
     # The source.
     source: Literal["markov", "text"] = "markov"
-    #: The text file of the source "text". A vocabulary of 256 has its bytes; a larger one adds
-    #: pairs, learnt on the text itself.
+    #: The text file of the source "text". With a vocabulary of 256 the symbols are its bytes; a
+    #: larger vocabulary adds byte pairs, which are learnt from the text.
     text: str = ""
     vocabulary: int = 64
-    #: For "markov": the number of previous symbols that a symbol depends on, the number of symbols
-    #: that may follow, and the ratio of their probabilities.
+    #: For "markov": the number of previous symbols on which a symbol depends, the number of symbols
+    #: that can follow them, and the ratio of one's probability to that of the one before.
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes of words that have the same choices: fewer classes are learnt sooner.
-    #: 0: each word has its own choices.
+    #: The number of classes; all words of a class have the same choices. A model learns few classes
+    #: in fewer steps. 0: each word has its own choices.
     classes: int = 0
     source_seed: int = 0
 
@@ -39,8 +40,8 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width over the width. SwiGLU has 2/3 of that hidden width, rounded to a multiple
-    #: of 32.
+    #: The hidden width divided by the width. SwiGLU has 2/3 of this hidden width, rounded to a
+    #: multiple of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     #: True for rotary positions; otherwise the model learns a vector for each position.
@@ -66,14 +67,14 @@ class Setting:
     weight_decay: float = 0.0
     clip: float = 1.0
     schedule: Literal["cosine", "constant"] = "cosine"
-    #: The share of the steps in which the rate rises, and the share of the rate that is left at the
-    #: end of the cosine.
+    #: The share of the steps in which the learning rate rises, and the final learning rate of the
+    #: cosine as a share of `rate`.
     warm_up: float = 0.1
     last_rate: float = 0.1
     label_smoothing: float = 0.0
 
     # Rounding.
-    #: A `Recipe`, or the name of one.
+    #: A `Recipe` or its name.
     recipe: Recipe = field(default_factory=Recipe)
     #: Where the recipe applies: to all linear and norm layers, only to the last layer, which makes
     #: the logits, to all but the last, or only to the products of attention or to the embedding.
@@ -87,12 +88,12 @@ class Setting:
     #: recipe may then round only the gradients of the last layer.
     centred: bool = False
 
-    # Two more ways to keep all logits from drifting together.
+    # Two more ways to prevent a common drift of all logits.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False
     #: The weight of the z-loss, the mean square of log sum exp of a token's logits, in the training
-    #: loss. `losses` and the final evaluation exclude it.
+    #: loss. The recorded losses do not include it.
     z_loss: float = 0.0
 
     def __post_init__(self) -> None:
@@ -143,10 +144,10 @@ class Setting:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Setting:
-        """Return a setting from plain values; fields that are left out have their defaults.
+        """Return the setting with the given field values; missing fields have their defaults.
 
         >>> Setting.from_dict(Setting(width=128).to_dict()) == Setting(width=128)
         True
         """
-        kept = {name: value for name, value in table.items() if name != "states"}  # in runs of version 0.2
+        kept = {name: value for name, value in table.items() if name != "states"}  # runs of version 0.2 have this field
         return cls(**errors.known_fields(kept, Setting, "a setting"))

@@ -1,7 +1,7 @@
-"""Sources that language models learn: of known entropy, or any file by bytes or pairs.
+"""Define the sources that language models learn: Markov chains of known entropy, and texts.
 
-A batch is int64 of shape (sequences, length), and depends only on the random generator that is
-passed.
+A batch is an int64 array of shape (sequences, length), and depends only on the given random
+generator.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ class Source(Protocol):
     """A source of batches."""
 
     vocabulary: int
-    #: The number of previous symbols that a reader needs to reach the entropy.
+    #: The number of previous symbols on which the next symbol depends.
     order: int
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """The bounds of the next symbol's entropy in nats; None if nothing is known.
+        """Bounds of the entropy of the next symbol in nats; None if it is unknown.
 
         The bounds are equal if the entropy is known exactly.
         """
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
-        """Return random sequences; with `held_out`, from the part that training does not read."""
+        """Return random sequences; with `held_out`, from the part that training does not use."""
 
 
 class Markov:
     """A Markov chain of any order, whose entropy is exact.
 
-    After each word of `order` symbols come `choices` others, by probabilities that are the same for
-    every word; which symbols these are looks random. So the entropy is that of the probabilities,
-    whatever the words' frequencies are, and the chain needs no table of words. With `classes` above
-    0 the choices of a word depend on its class alone; with vocabulary / choices classes, each
-    symbol is a choice of one class.
+    A *word* is a sequence of `order` symbols. One of `choices` symbols follows it, with
+    probabilities that are the same for every word; a hash of the word selects these symbols. So the
+    entropy is that of the probabilities, whatever the frequencies of words are, and the chain
+    stores no table of words. If `classes` is above 0, the choices depend only on the class of the
+    word. With exactly vocabulary / choices classes, the choices of different classes do not
+    overlap.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices
-        #: from the position of the word.
+        #: The vocabulary in shuffled order, and the offsets of a word's choices from the position
+        #: of the word in this order.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:
@@ -76,7 +77,7 @@ class Markov:
         """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
-            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the last step of splitmix64
                 mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
         positions = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._positions)).astype(np.int64)
         found: Array = self._symbols[(positions[..., None] + self._apart) % self.vocabulary]
@@ -107,7 +108,7 @@ class Text:
         text = as_path(path).read_bytes()
         symbols, self.meanings = _encoded(text, vocabulary)
         self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
-        #: A loss in nats per symbol is divided by this to compare vocabularies.
+        #: The mean number of bytes of a symbol. Divide a loss by it to compare vocabularies.
         self.bytes_per_symbol = len(text) / max(len(symbols), 1)
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -121,7 +122,7 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """Return the encoded text, cached since all runs of a study read the same text."""
+    """Return the encoded text; it is cached, because all runs of a study read the same text."""
     return pairs.encode(text, vocabulary)
 
 
@@ -135,10 +136,10 @@ def source_of(setting: Setting) -> Source:
     return Markov(setting.vocabulary, *chain)
 
 
-#: Purposes of the random streams of a run.
+#: The purposes of a run's random streams.
 START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return a run's random generator for one purpose, so that it can resume at any step."""
+    """Return a run's random generator for one purpose (and step), so that runs can resume."""
     return np.random.default_rng([seed, *what])

@@ -1,4 +1,4 @@
-"""Train a residual MLP in low precision, to see what diverges and why.
+"""Train a residual MLP in low precision, to study which runs diverge and why.
 
     from mxnum.lab.mlp import Experiment, train, uniform_precision
     runs = train(Experiment(precision=uniform_precision("mxfp4_e2m1")), seeds=(1, 2, 3))

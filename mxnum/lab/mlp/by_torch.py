@@ -1,9 +1,9 @@
-"""The student in PyTorch, on the CPU or a GPU, with gradients by autograd.
+"""Train the MLP (the student) with PyTorch, on the CPU or a GPU.
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
-operands, and is trained by the same loop. Sums run in another order and the activations are
-PyTorch's, so losses differ in their last bits, and trajectories in the end. Errors of gamma and
-beta that `mxnum.torch` cannot make raise ValueError.
+operands, and is trained by the same loop. Sums run in another order and PyTorch computes the
+activations, so losses differ in their last bits, and trajectories diverge in the end. Kinds of
+errors of gamma and beta that `mxnum.torch` does not support raise ValueError.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ Array = Any
 
 
 class TorchNetwork:
-    """The student of several runs, one after the other, with numpy parameters and gradients."""
+    """The networks of several runs, trained one after another; parameters are numpy arrays."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:
             operand = getattr(experiment.precision, name)
             is_known = operand is None or (operand.error == "quantize" and not operand.matched)
             is_known &= operand is None or operand.scale_rule != "released_bump"
-            errors.require(is_known, name, "one that mxnum.torch rounds; train on 'cpu'", operand)
+            errors.require(is_known, name, "an operand that mxnum.torch supports; or train on 'cpu'", operand)
         rounds = experiment.precision.round_activation
-        errors.require(rounds, "round_activation", "True where PyTorch trains, whose layers round", rounds)
+        errors.require(
+            rounds, "round_activation", "True, because the layers of mxnum.torch round the activation", rounds
+        )
         self.experiment, self.seeds, self.device = experiment, seeds, device
         self.parameters = Parameters(experiment, len(seeds))
         self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
@@ -100,7 +102,7 @@ class TorchNetwork:
 
 
 class _Rounded(torch.autograd.Function):
-    """Rounding to bfloat16 in the forward and in the backward pass."""
+    """Rounds to bfloat16 in the forward and in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, operand: Operand) -> Tensor:

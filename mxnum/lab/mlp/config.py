@@ -1,4 +1,4 @@
-"""The settings of an experiment: frozen, comparable, and stored beside every result."""
+"""Define the settings of an experiment, which are stored with every result."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Injection:
 
     mean: float = 0.0
     deviation: float = 0.0
-    #: Which gradients have the noise: those of all parameters, of layer norm, or of all others.
+    #: Which gradients get the noise: those of all parameters, only of layer norm's, or of all but
+    #: layer norm's.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
-    #: True for one n for all elements of a step, as in a quadratic of one dimension.
+    #: True if all elements of a step share one number n, as in a quadratic of one dimension.
     common: bool = False
 
     def __post_init__(self) -> None:
@@ -33,15 +34,15 @@ class Injection:
 class Experiment:
     """All settings of a training run except its seed.
 
-    Names follow Su et al. (arXiv 2506.20752) where the paper has one.
+    Fields have the names of Su et al. (arXiv 2506.20752) if the paper names them.
     """
 
     width: int = 64
     layers: int = 4
     batch: int = 256
     activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    #: The hidden width over the width. SwiGLU ignores it: its hidden width is 8/3 of the width,
-    #: rounded to a multiple of 32.
+    #: The hidden width divided by the width. SwiGLU ignores this: its hidden width is 8/3 of the
+    #: width, rounded to a multiple of 32.
     expansion: int = 4
     layer_norm: bool = True
     initialization: Literal["uniform", "xavier"] = "uniform"
@@ -61,13 +62,13 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The released code does so, since
-    #: it patches the linear layer globally.
+    #: True to quantize the teacher's products like the student's. The released code does so,
+    #: because it patches the linear layer globally.
     quantized_teacher: bool = False
-    #: Number of the independent draw of the label noise.
+    #: The number of the random stream of label noise; another number gives independent noise.
     noise_draw: int = 0
     injection: Injection | None = None
-    #: Factors of the rates of W1 and of beta, and of the initial values of W1.
+    #: Factors on the learning rates of W1 and of beta, and on the initial values of W1.
     w1_rate: float = 1.0
     beta_rate: float = 1.0
     w1_start: float = 1.0
@@ -87,7 +88,7 @@ class Experiment:
         for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
-        errors.require(not turned, "precision", "a recipe without transforms, which mxnum.torch has", turned)
+        errors.require(not turned, "precision", "a recipe without transforms, which only mxnum.torch supports", turned)
         for name in OPERANDS:
             operand = getattr(self.precision, name)
             if operand is not None and operand.is_mx:
@@ -95,11 +96,15 @@ class Experiment:
                 errors.require(fmt.scale.power_of_two, name, "in a format with E8M0 scales", fmt.name)
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
-                errors.require(is_plain, name, "quantized: other errors are for gamma and beta", str(operand))
+                errors.require(
+                    is_plain, name, "quantized, because other errors are only for gamma and beta", str(operand)
+                )
         stepwise = self.precision.vector_steps
-        errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
+        errors.require(
+            not stepwise, "precision", "a recipe without vector_steps, which only mxnum.torch supports", stepwise
+        )
         draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
-        accepted = "False where weights or activations are rounded stochastically"
+        accepted = "False if weights or activations are rounded stochastically"
         errors.require(not (self.quantized_teacher and draws), "quantized_teacher", accepted, True)
         for stored in (self.moments, self.masters):
             Operand(stored)
@@ -118,7 +123,7 @@ class Experiment:
     def but(self, **changes: Any) -> Experiment:
         """Return a copy with other values.
 
-        Fields of `Recipe` may be named directly; ``uniform`` sets all its operands.
+        Keywords may also be fields of `Recipe`; ``uniform`` sets all operands of the recipe.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'
@@ -138,7 +143,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Experiment:
-        """Return an experiment from plain values; fields that are left out have their defaults.
+        """Return the experiment with the given field values; missing fields have their defaults.
 
         >>> Experiment.from_dict(Experiment(rate=0.5).to_dict()) == Experiment(rate=0.5)
         True
@@ -152,8 +157,8 @@ class Experiment:
 def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
     """Return a recipe with one format for weights, activations and gradients, forward and backward.
 
-    Vector operations are in bfloat16. `layer_norm` rounds gamma and beta; without it they are in
-    the format too.
+    Vector operations are in bfloat16. `layer_norm` is the operand for gamma and beta, which are in
+    the format too by default.
     """
     return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
 
@@ -162,8 +167,8 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 
 
 def vector_code(precision: Recipe) -> int:
-    """Return how the kernels round vector operations.
+    """Return the code by which the kernels know the rounding of vector operations.
 
-    The code is 0 for not at all, 1 for nearest even, 2 for ties away from zero.
+    It is 0 for no rounding, 1 for nearest even, 2 for ties away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

@@ -1,4 +1,4 @@
-"""Inputs that never repeat, and the teacher that labels them."""
+"""Draw inputs that never repeat, and label them by a teacher network."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from mxnum.lab.mlp.config import Experiment
 
 Array = Any
 
-#: Purposes of the random streams of a run: the first number after the seed.
+#: The purposes of a run's random streams. A stream is keyed by seed and purpose.
 INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return a seed's random generator for one purpose (and step), independent of others."""
+    """Return the random generator of a seed for one purpose (and step)."""
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
     """Write the activation of u to `out`, and prepare the backward pass.
 
-    u is rounded in place, and `slope` receives what the backward pass needs.
+    u is rounded in place. `slope` gets the derivative (or another value) that the backward pass
+    needs.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
@@ -36,7 +37,7 @@ def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array,
 
 
 class Teacher:
-    """A plain network of `layers` times (linear, activation, linear), without biases."""
+    """A network of `layers` times (linear, activation, linear), without biases."""
 
     def __init__(self, experiment: Experiment, seed: int):
         self.experiment = experiment.but(gelu="exact")
@@ -62,7 +63,7 @@ class Teacher:
 
 
 class Batches:
-    """The batches of several runs, each from its own seed; any batch can come first."""
+    """The batches of several runs, each with its own seed; batches can be made in any order."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
         self.experiment, self.seeds = experiment, seeds

@@ -1,9 +1,9 @@
-"""Detect a divergence: 20 losses in a row above 100 times the least, or one not finite.
+"""Detect a divergence: 20 losses in a row above 100 times the least, or a loss not finite.
 
 A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
 `critical` to judge a rate. It does not show whether the loss comes back; `excursions` decides that
-afterwards. Studies that were stored before excursions existed ended their runs at the divergence.
-`is_near_spike` decides where to measure more often.
+after the run. Runs of older stored studies ended at the divergence. `is_near_spike` decides when to
+measure more often.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 
 Array = Any
 FACTOR, IN_A_ROW = 100.0, 20
-#: The number of recent losses, the last included, that decide whether it is near a spike.
+#: The number of recent losses, the last included, with which `is_near_spike` compares the last
+#: loss.
 NEAR = 500
 
 
 class Watch:
-    """Detects divergence: `first[run]` is its first step, or -1 without one."""
+    """Detects divergence: `first[run]` is the first step of the divergence, or -1."""
 
     def __init__(self, runs: int):
         self.least = np.full(runs, np.inf)
@@ -39,8 +40,8 @@ class Watch:
 def is_near_spike(losses: list[float], above: float) -> bool:
     """Return True if the last loss is over `above` times the least of the last 500.
 
-    NaN counts as infinity. On a plateau of 500 losses the answer is False, however high the plateau
-    is.
+    NaN counts as infinity. After 500 losses at the same level the answer is False, however high
+    this level is.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)
@@ -51,7 +52,7 @@ def is_near_spike(losses: list[float], above: float) -> bool:
 
 
 def first_divergence(losses: Array) -> int | None:
-    """Return the step at which a whole history of losses diverged, or None.
+    """Return the step at which a history of losses diverged, or None.
 
     >>> first_divergence([1.0] * 5 + [101.0] * 20), first_divergence([1.0] * 5 + [101.0] * 19)
     (5, None)

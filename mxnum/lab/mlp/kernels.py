@@ -1,10 +1,10 @@
-"""The vector operations of the network and the optimizers, as loops that numba compiles.
+"""Compute the vector operations of the network and the optimizers, in loops compiled by numba.
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
-activations have the shape (runs, samples, features), and parameters have a leading axis of runs. So
-a run computes the same bits alone and beside others. Sums use sixteen lanes that are added in a
-fixed order, and no loop is compiled with `fastmath`. So the bits depend neither on the number of
-threads nor on the vector width of the machine.
+activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
+run gives the same bits alone and in a stack. Sums use sixteen lanes that are added in a fixed
+order, and no loop is compiled with `fastmath`. So the bits depend neither on the number of threads
+nor on the vector width of the machine.
 
 `bf16` is 0 (results stay float32), 1 (they are rounded to bfloat16, ties to even) or 2 (ties away
 from zero).
@@ -38,7 +38,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 def _rounded(bits, bf16):
     """Return a float32's bits rounded to bfloat16.
 
-    A NaN stays NaN, as its quiet bit is in the upper half.
+    A NaN stays NaN, because its quiet bit is in the upper half.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
@@ -56,7 +56,7 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset; NaN counts as largest.
+    """Write the bits of the largest magnitude at each offset; a NaN counts as the largest.
 
     `bits` has the shape (rows, blocks, offsets).
     """
@@ -84,7 +84,8 @@ def take_where(x, other, where):
 def round_in_place(x, bf16):
     """Round a flat x in place.
 
-    With two arguments for one array, the compiler would guard against partial overlap.
+    A loop with two arguments for the same array would be slower, because the compiler adds checks
+    for overlap.
     """
     if bf16 != 0:
         bits = x.view(np.int32)
@@ -303,7 +304,7 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """Write each run's mean squared error (float64) to `loss`, and its gradient."""
+    """Write each run's mean squared error (float64) to `loss`, and the gradient of this error."""
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -338,7 +339,7 @@ def round_and_sum(x, out, total, bf16):
 def adam(parameter, gradient, moments, rate, betas, corrections, epsilon):
     """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place.
 
-    `moments`, `betas` and `corrections` are pairs: of the first and of the second moment.
+    `moments`, `betas` and `corrections` are pairs, for the first and the second moment.
     """
     (first, second), (beta1, beta2), (correction1, correction2) = moments, betas, corrections
     for i in range(parameter.size):

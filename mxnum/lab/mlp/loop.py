@@ -1,4 +1,4 @@
-"""The training loop of all experiments; it reads top to bottom."""
+"""Train the MLP: the loop of all experiments, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Run:
 
 
 class Training:
-    """Several seeds of one experiment, with everything that a step depends on."""
+    """The training of several seeds of one experiment, with all its state."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
@@ -91,7 +91,7 @@ class Training:
 
     def advance(self, measure: bool = False) -> Array:
         """Run one step (batch, loss and gradients, update) and return the losses."""
-        with np.errstate(all="ignore"):  # a diverging run overflows, and that is a result
+        with np.errstate(all="ignore"):  # overflow in a diverging run is a result, not an error
             return self._advance(measure)
 
     def _advance(self, measure: bool) -> Array:
@@ -102,7 +102,9 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if name not in run.measured:  # NaN where an older checkpoint lacks it
+                    if (
+                        name not in run.measured
+                    ):  # NaN for the steps before an older checkpoint, which lack this measurement
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -119,7 +121,7 @@ class Training:
     def _moments_measured(self) -> dict[str, Array]:
         """Return the minimum and first percentile of Adam's second moments.
 
-        Small moments make large steps.
+        Adam makes large steps if second moments are small.
         """
         if self.experiment.optimizer != "adam":
             return {}
@@ -159,7 +161,7 @@ class Training:
         self._store()
 
     def _rates(self) -> list[tuple[float, slice]]:
-        """Return the rate factor and the slice of each part of the parameters."""
+        """Return a factor on the learning rate and a slice, for each part of the parameters."""
         e, start, parts = self.experiment, 0, []
         if e.w1_rate == e.beta_rate == 1:
             return [(1.0, slice(None))]
@@ -181,7 +183,7 @@ class Training:
             weights *= np.where(norms > cap, cap / norms, 1)[..., None, None].astype(np.float32)
 
     def _store(self) -> None:
-        """Round the parameters and moments that are stored between steps in another format."""
+        """Round parameters and moments to the formats in which they are stored between steps."""
         e, network = self.experiment, self.network
         if e.masters is not None:
             _rounded_in_place(network.parameters, e.masters)
@@ -196,14 +198,14 @@ class Training:
     # Checkpoints.
 
     def state(self) -> dict[str, Array]:
-        """Return what the next step depends on, one row for each run."""
+        """Return the state on which the next step depends, with one row for each run."""
         flat = {"parameters": self.network.parameters.flat, "first": self.first, "second": self.second}
         rows = {name: self._each_run(values) for name, values in flat.items()}
         rows["caps"] = np.moveaxis(self.caps, -1, 0)
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
 
     def _each_run(self, flat: Array) -> Array:
-        """Return a vector in the parameters' layout as one row for each run."""
+        """Return a vector, which has the layout of the parameters, as one row for each run."""
         holder = self.network.gradients
         kept = holder.flat.copy()
         holder.flat[...] = flat
@@ -212,7 +214,7 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds, perhaps of another experiment."""
+        """Continue from a `state` of the same seeds; it may be that of another experiment."""
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -250,31 +252,31 @@ def train(
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
-    """Train every seed to `experiment.steps`, and return the histories.
+    """Train every seed for `experiment.steps` steps, and return the histories.
 
-    No run stops early, whatever its loss does.
+    No run stops early because of its loss.
 
     Parameters
     ----------
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0: never.
     measure_above
-        Make them also at every step after a loss of any seed above this times the least of the
-        last 500.
+        Make the measurements also at every step after a loss, of any seed, above this number times
+        the least of the last 500 losses.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
         interruption, and to continue from if it exists. The trajectory is the same bit for bit. The
         file is deleted at the end, or with `keep_checkpoint` written once more, so that a call with
         more steps continues.
     state
-        Begin from this `Training.state` of the same seeds, perhaps of another experiment. The
-        histories begin there.
+        Begin from this `Training.state` of the same seeds; it may be that of another experiment.
+        The histories begin at this state.
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch
-        on the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between
-        machines, and so trajectories differ in the end.
+        "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for
+        PyTorch on the CPU or on the current GPU (`by_torch`). Losses differ in their last bits
+        between machines, so trajectories diverge in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -320,7 +322,7 @@ def _rounded_in_place(parameters: Parameters, format: str) -> None:
 
 
 def save(training: Training, path: Path) -> None:
-    """Write everything that `load` needs to resume: state, histories, experiment, seeds."""
+    """Write the state, histories, experiment and seeds, from which `load` continues."""
     about = {"experiment": training.experiment.to_dict(), "seeds": [run.seed for run in training.runs]}
     about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
@@ -351,9 +353,9 @@ def load(training: Training, path: Path) -> None:
 
 
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
-    """Return a checkpoint's experiment, and its seeds and environment.
+    """Return the experiment of a checkpoint, and a dictionary with its seeds and environment.
 
-    Version 0.1 lacks them, which gives (None, {}).
+    For a checkpoint of version 0.1, which lacks both, return (None, {}).
     """
     if "about" not in arrays:
         return None, {}
@@ -364,7 +366,8 @@ def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]
 def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
     """Return the history of a run in a checkpoint.
 
-    It has the losses, measured steps, the first step of a divergence, and the measurements.
+    The history has the losses, the steps of measurements, the first step of a divergence, and the
+    measurements.
     """
     prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
     measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}

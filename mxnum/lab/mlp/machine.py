@@ -1,11 +1,11 @@
-"""Machines that train a network: numpy and compiled loops, or PyTorch on CPU or GPU.
+"""Define the machines that can train a network: numpy with compiled loops, or PyTorch.
 
-"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). They multiply
-operands that bfloat16 holds exactly, as it holds those of all MX formats. Sums are in float32 as in
-BLAS, in another order. Such a product takes at most a third of the time, and products are most of a
-step. "avx512_bf16" is a CPU with the instructions of that name (AMD's from Zen 4 on). PyTorch
-returns their results in bfloat16 alone, so they compute only the products whose results the network
-rounds to bfloat16 anyway, in half of the time.
+"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). The units multiply
+bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. Sums are in
+float32 as in BLAS, but in another order. Such a product takes at most a third of the time, and
+products take most of a step. "avx512_bf16" is a CPU with the instructions of that name (AMD's from
+Zen 4 on). PyTorch returns the results of these instructions only in bfloat16. So they compute only
+products whose results the network rounds to bfloat16 anyway, in half of the time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from mxnum.lab.torch_threads import one_thread
 from mxnum.recipe import Operand
 
 Array = Any
-#: CPUs with special units or instructions for operands that bfloat16 holds.
+#: CPUs with special units or instructions for bfloat16 operands.
 NARROW = ("amx", "avx512_bf16")
 MACHINES = ("cpu", *NARROW, "torch", "cuda")
-#: Takes (left, right, out): matrices, or stacks of matrices.
+#: A function of (left, right, out), which are matrices or stacks of matrices.
 Product = Callable[[Array, Array, Array], Any]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how products are computed."""
+    """The processor and library that compute products."""
 
-    #: Versions and devices on which results depend besides the host.
+    #: Versions and devices, beside those of the host, on which results depend.
     about: Mapping[str, str] = field(default_factory=dict)
-    #: A faster product for operands that bfloat16 holds, or None.
+    #: A faster product for bfloat16 operands, or None.
     narrow_product: Product | None = None
     #: True if `narrow_product` rounds its results to bfloat16, ties to even.
     rounds: bool = False
@@ -43,10 +43,10 @@ class Machine:
     device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
-        """Return `multiply(left, right, out)` for matrices that were quantized as these operands.
+        """Return `multiply(left, right, out)` for matrices that are quantized as `operands` say.
 
-        `bf16` says how the network rounds the results. Elements of at most eight bits times a power
-        of two are bfloat16 numbers.
+        `bf16` says how the network rounds the results. The faster product applies because elements
+        of at most eight bits times a power of two are bfloat16 numbers.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
@@ -71,17 +71,19 @@ def _avx512_bf16() -> Machine:
     torch = errors.package("torch", "torch")
     ask = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     if ask is None or not ask():
-        raise ValueError("Products by AVX512-BF16 need a processor that has it, and a torch that knows of it.")
+        raise ValueError(
+            "Products by AVX512-BF16 need a processor with these instructions, and a version of torch that uses them."
+        )
 
     def multiply(left: Any, right: Any, out: Any) -> None:
-        for index in np.ndindex(*out.shape[:-2]):  # faster than one call: torch is slow on stacks
+        for index in np.ndindex(*out.shape[:-2]):  # faster than one call for the stack, for which torch is slow
             out[index] = torch.mm(left[index].bfloat16(), right[index].bfloat16())
 
     return _by_torch(multiply, rounds=True)
 
 
 def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) -> Machine:
-    """Return a one-thread CPU on which PyTorch multiplies operands that bfloat16 holds."""
+    """Return a CPU machine on which PyTorch multiplies bfloat16 operands with one thread."""
     import torch
 
     def product(left: Array, right: Array, out: Array) -> None:
@@ -106,6 +108,6 @@ def machine(name: str) -> Machine:
 
 
 def check(name: str, here: bool = True) -> None:
-    """Raise an error unless `name` is a machine, and with `here` one that this process can use."""
+    """Raise an error unless `name` is a machine, and (with `here`) this process can use it."""
     if errors.choose("machine", name, MACHINES) != "cpu" and here:
         machine(name)

@@ -1,10 +1,10 @@
-"""The student: a residual MLP with layer norm, and a backward pass written by hand.
+"""Define the trained network (the student), a residual MLP, with a backward pass in numpy.
 
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
-Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie
-in one array of shape (layers, runs, ...). All kinds lie in one flat vector, so that an optimizer
-step is one loop.
+Several runs with different seeds are computed together; see `kernels`. The parameters of one kind
+are an array of shape (layers, runs, ...). These arrays are views of one flat vector, so that an
+optimizer step is one loop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Parameters:
         return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
 
     def set_run(self, index: int, vector: Array) -> None:
-        """Write one run's parameters from a vector as `run` returns it."""
+        """Set one run's parameters from a vector in the order that `run` returns."""
         start = 0
         for kind in KINDS:
             part = getattr(self, kind)[:, index]
@@ -72,7 +72,7 @@ class Parameters:
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
     """Draw initial parameters as PyTorch does: uniform in +-1/sqrt(fan in), biases too.
 
-    With "xavier" they are Xavier normal of gain 0.5 with zero biases.
+    With "xavier" the weights are Xavier normal with gain 0.5, and biases are zero.
     """
     parameters = Parameters(experiment, len(seeds))
     for run, seed in enumerate(seeds):
@@ -94,7 +94,7 @@ def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parame
 
 @dataclass
 class _Layer:
-    """What the backward pass needs from a layer."""
+    """The arrays of a layer that the backward pass needs."""
 
     normalized: Array
     inverse_deviation: Array
@@ -137,7 +137,7 @@ class _Pass:
         self.for_weights = precision.gradients_for_weights or precision.gradients
 
     def forward(self, x: Array) -> tuple[list[_Layer], Array]:
-        """Return what the backward pass needs of each layer, and the residual stream at the end."""
+        """Return the arrays that the backward pass needs, and the final residual stream."""
         e, p, bf16, make = self.experiment, self.precision, self.bf16, self.make
         multiply = self.network.machine.product(p.activations, p.weights, bf16=bf16)
         w1, w2 = (self._of_layers(kind, p.weights, -1, kind) for kind in ("w1", "w2"))
@@ -159,7 +159,7 @@ class _Pass:
         return saved, stream
 
     def backward(self, saved: list[_Layer], d_stream: Array) -> None:
-        """Write the gradients of the network, from that of the residual stream at the end."""
+        """Write the gradients of the network, given the gradient of the final residual stream."""
         e, p, bf16, make, g = self.experiment, self.precision, self.bf16, self.make, self.network.gradients
         of_weights = self.network.machine.product(self.for_weights, p.activations_backward, bf16=bf16)
         of_inputs = self.network.machine.product(p.gradients, p.weights_backward, bf16=bf16)
@@ -211,9 +211,9 @@ class _Pass:
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
         """Return `weight(k)`, which gives the quantized weight of layer k.
 
-        Each layer is quantized just before its product, so that it is still in the cache.
-        Stochastic rounding quantizes all layers at once, since its random bits are numbered through
-        all layers.
+        Each layer is quantized just before its product, so that it is still in the cache. With
+        stochastic rounding all layers are quantized at once, because the random bits of an element
+        depend on its index among all layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)
@@ -254,8 +254,8 @@ _STREAMS = {
         start=2,
     )
 }
-#: The buffer of each operand. A layer uses each operand once, so operands on the same side share a
-#: buffer, which stays in the cache.
+#: The buffer of each operand. A layer uses each operand once, so operands on the same side of
+#: products share a buffer, which stays in the cache.
 _BUFFERS = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
 _BUFFERS |= dict.fromkeys(("d_out", "du"), "left of the second")
 _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
@@ -264,7 +264,7 @@ _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 bac
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
     """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
 
-    Return None if the precision quantizes neither. A quantized teacher uses it.
+    Return None if the precision quantizes neither. A quantized teacher uses this function.
     """
     times = machine.product(precision.activations, precision.weights, bf16=bf16)
 

@@ -49,9 +49,9 @@ class Buffers(dict[Any, Array]):
 
 
 def is_repeatable(operand: Operand) -> bool:
-    """Return True if the numbers alone decide the rounding.
+    """Return True if the rounding depends only on the numbers, not on seed or step.
 
-    `Buffers.quantized` can then prepare the quantizer.
+    `Buffers.quantized` can then prepare the quantizer once.
     """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
@@ -69,9 +69,9 @@ def rounded(
 ) -> Array:
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if nothing rounds.
 
-    Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on
-    their neighbours; the axis before the last two must then be the one of `seeds`. The function
-    uses one thread, as BLAS does here, because several processes compute runs at the same time.
+    In stochastic rounding the random bits of each run come from its own seed, so that a run does
+    not depend on the others in its stack; the axis before the last two is then that of `seeds`. The
+    function uses one thread, because several processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -91,11 +91,11 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round with the bump of the released code, which depends on offsets within blocks.
+    """Round by the scale rule of the released code, which takes maxima over the wrong axis.
 
-    An element's exponent is one more if the largest magnitude *at its offset*, over all blocks of
-    its row, has a mantissa above that of the format's maximum. So neighbours in a block may differ
-    in scale.
+    The rule raises the exponent of an element by one if the largest magnitude *at the element's
+    offset within its block*, over all blocks of the row, has a mantissa above that of the format's
+    maximum. So neighbours in a block may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -115,7 +115,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
 
 def _ratio(fmt: mx.MXFormat) -> float:
-    """Return the largest element over the power of two below it: 1.75 for E4M3."""
+    """Return the largest element divided by the power of two below it: 1.75 for E4M3."""
     return float(fmt.element.max) / 2.0**fmt.element.emax
 
 
@@ -156,7 +156,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error as large as floor scales and nearest make."""
+    """Return gamma or beta with an error of the size that the floor rule, to nearest, has."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -173,11 +173,12 @@ def _size(error: Array) -> Array:
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Return where to clip each row so that its error has this root mean square.
+    """Return the threshold at which clipping each row has an error of the given root mean square.
 
-    The threshold is 0 if even clipping all is not enough. If the k largest magnitudes are clipped
-    at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and S2 sum the k largest
-    and their squares. The cut is the root that lies below all k and above the next magnitude.
+    The threshold is 0 if even clipping all numbers to 0 gives a smaller error. If the k largest
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and
+    S2 sum the k largest and their squares. The threshold is the root c that lies below these k
+    magnitudes and above the next one.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -193,18 +194,18 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Limit x to values that do not saturate: the scale rule's clamping without rounding."""
+    """Clip x to the values that do not saturate, without rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return True for each element that its block's floor scale clamps."""
+    """Return True for each element that is clamped under the floor scale of its block."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 
 def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
-    """Return the largest magnitude that the block of each element can hold."""
+    """Return, for each element, the largest magnitude that its block can represent."""
     fmt = operand.mx_format
     block = operand.block_size or fmt.block
     scales = mx.shared_scale(x, fmt, scale_rule=scale_rule, block_size=block)

@@ -1,9 +1,10 @@
-"""Measure the preconditioned sharpness of a training by Lanczos, and the mode that has it.
+"""Measure the preconditioned sharpness of a training run by Lanczos, and its eigenvector.
 
 With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
-P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Times the rate, Adam's
-limit for it is 38 (`mxnum.lab.theory.stability_limit`). Products with H are differences of
-gradients. All runs of a stack are measured together; the training does not change.
+P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if this
+sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). Products with H
+are computed as differences of gradients. All runs of a stack are measured together, and the
+measurement does not change the training.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ ITERATIONS, LENGTH = 16, 1e-3
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The largest eigenvalue times the rate, and its mode's inverse participation ratio."""
+    """The largest eigenvalue times the learning rate, and the participation of its eigenvector."""
 
     rate_times_curvature: Array
     participation: Array
-    #: The share of the mode that lies in each kind of parameter, as the sum of its squares.
+    #: The share of the eigenvector in each kind of parameter, as a sum of squares.
     shares: dict[str, Array]
 
 
@@ -74,7 +75,7 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: The names of the arms in `followed`, all in the small setting.
+#: The names of the arms in `followed`, which are arms of the study `small`.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 
@@ -95,7 +96,7 @@ def followed() -> dict[str, Experiment]:
 def follow(
     arms: Mapping[str, Experiment], seeds: tuple[int, ...], every: int = 100, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Return a table for JSON: the sharpness of each arm every `every` steps, beside its losses."""
+    """Return a table with the losses of each arm, and its sharpness every `every` steps."""
     table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
     for name, experiment in arms.items():
         training, evaluations = Training(experiment, seeds), []
@@ -126,8 +127,8 @@ def _short(values: list[Any]) -> list[float | None]:
 def lanczos(product: Any, shape: tuple[int, int], iterations: int) -> tuple[Array, Array]:
     """Return the largest eigenvalue and vector of each of several symmetric operators.
 
-    The iteration reorthogonalizes fully, which is cheap because it stores a few dozen vectors at
-    most.
+    The iteration orthogonalizes each vector against all previous ones, which is cheap because there
+    are at most a few dozen.
     """
     iterations = min(iterations, shape[1])
     start = np.random.default_rng(0).standard_normal(shape)

@@ -258,7 +258,7 @@ class RunsFailedError(RuntimeError):
     """Raised if some runs ended with an exception."""
 
     def __init__(self, failures: list[Failure]) -> None:
-        super().__init__("; ".join(map(str, failures)) + "; the same command tries again.")
+        super().__init__("; ".join(map(str, failures)) + "; run the same command to try again.")
         self.failures = failures
 
 

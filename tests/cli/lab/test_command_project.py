@@ -7,7 +7,7 @@ from mxnum.lab.theory import Recipe, project
 
 def test_usual_recipes(run):
     printed = run("lab", "project")
-    assert "linear layers are 95.5% of the products, the MLPs 82.1% of those" in printed
+    assert "linear layers have 95.5% of the FLOPs, the MLPs 82.1% of those" in printed
     for recipe, parts in {"fp4": ("fp4",), "fp8/bf16": ("fp8", "bf16"), "fp6/fp4": ("fp6", "fp4")}.items():
         (line,) = [line for line in printed.splitlines() if line.split()[:1] == [recipe]]
         assert line.split()[1] == f"{project('llama-3-405b', Recipe.of(*parts)).speed_up:.2f}"

@@ -40,7 +40,9 @@ def test_a_broken_check_is_status_1(run, tmp_path, monkeypatch):
     from mxnum.lab.claims import CLAIMS
 
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: 1 / 0)
-    assert "Broken check of M9: ZeroDivisionError" in run("reproduce", "--only", "M9", "-o", tmp_path / "r", status=1)
+    assert "The check of M9 raised an error: ZeroDivisionError" in run(
+        "reproduce", "--only", "M9", "-o", tmp_path / "r", status=1
+    )
 
 
 def test_mistakes(run, tmp_path):
@@ -65,6 +67,6 @@ def test_a_kill_loses_nothing(run, tmp_path):
     assert process.returncode == 130, told
     assert "Traceback" not in told
     (claim,) = json.loads(printed)["claims"]
-    assert (claim["verdict"], claim["remark"]) == ("not run", "Not reached yet; the same command continues.")
+    assert (claim["verdict"], claim["remark"]) == ("not run", "Not reached yet; run the same command to continue.")
     assert "not complete" in (tmp_path / "r" / "report.html").read_text()
     assert not list(tmp_path.rglob("*.partial"))

@@ -28,7 +28,7 @@ def test_runs_continues_and_compares(run, tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(GOOD)
     printed = run("lab", "sweep", "mine.toml", "--processes", 1)
     assert "Runs and tables: mine" in printed
-    assert "Loss at the end, median of the seeds: plain " in printed
+    assert "Final loss, median over seeds: plain " in printed
     assert next(line for line in printed.splitlines() if "of 2" in line).split()[:4] == ["plain", "0", "of", "2"]
     assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == ["mine.json", "mine.md", "runs"]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("seed-*")}
@@ -52,7 +52,7 @@ def test_a_failure_is_isolated_and_named(run, tmp_path):
     out = tmp_path / "o"
     printed = run("lab", "sweep", tmp_path / "mine.toml", "--out", out, "--processes", 2, status=1)
     assert "Failed: broken, seed 39304300: ValueError: " in printed
-    assert "2 failed; the same command tries them again." in printed
+    assert "2 runs failed; run the same command to try again." in printed
     assert "0 of 2" in printed
     assert len(list(out.rglob("seed-*.json"))) == 4
     assert len(list(out.rglob("failed-*.txt"))) == 2

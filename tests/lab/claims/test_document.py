@@ -68,7 +68,7 @@ def test_everything_is_there_and_safe(tmp_path):
         "a &lt;b&gt; &amp; c",
         "(3 &lt; 4)", "who knows", "<td>0.5</td><td>0.75</td><td>±0.01</td>", "see <code>x</code>",
         "Needs more: <code>mxnum reproduce --full</code>.", "<b>2</b>differs</li>", "<b>1</b>not run</li>",
-        "1 of 2 statements hold, 1 cannot be told", "seeds 1, 2", 'name="viewport"', "prefers-color-scheme: dark",
+        "1 of 2 statements hold, 1 undecided", "seeds 1, 2", 'name="viewport"', "prefers-color-scheme: dark",
         "mxnum reproduce --quick --only M11", "sympy 1.14", "2 min of work",
     ):  # fmt: skip
         assert piece in text, piece
@@ -112,7 +112,7 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     first, added, numbers, counts = re.findall("^<p>(.*)</p>$", top, re.MULTILINE)
     assert first == "Yes. E2M1 runs away sooner (exact paired log-rank test, p = 0.001; row I6c)."
     assert added == stored.sentence()
-    assert added.startswith("Stored studies, which this run did not repeat, add: ")
+    assert added.startswith("Results of stored studies, which this run did not repeat: ")
     assert numbers.startswith("In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75")
     assert counts == (
         "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 of our own came out as "

@@ -89,7 +89,7 @@ def test_nan_never_agrees():
 def test_text_gives_both_numbers():
     assert str(AGREES) == "x: 1.004 = 1 (±0.005)"
     assert str(DIFFERS) == "x: 1.006 against 1 (±0.005)"
-    assert str(OPEN) == "it is so: cannot be told"
+    assert str(OPEN) == "it is so: undecided"
     assert str(Statement("it is so", False, "3 of 4")) == "it is so: no (3 of 4)"
 
 
@@ -97,8 +97,8 @@ def test_in_brief():
     comparisons = tuple(Comparison(f"f{i}", 1, found, 0.1) for i, found in enumerate((1, 2, 3, 4)))
     statements = (Statement("s", True), Statement("t", False, "so"), Statement("u", None))
     assert Evidence(comparisons, statements).brief() == (
-        "1 of 2 statements hold, 1 of 4 figures agree, 1 cannot be told. "
-        "Not so: t: no (so); f1: 2 against 1 (±0.1); and 2 more."
+        "1 of 2 statements hold, 1 of 4 figures agree, 1 undecided. "
+        "Not confirmed: t: no (so); f1: 2 against 1 (±0.1); and 2 more."
     )
     assert Evidence(statements=statements[:1]).brief() == "1 of 1 statements hold."
     assert Evidence().brief() == ""

@@ -73,7 +73,7 @@ def test_everything_that_weighs_is_shown():
     entry = Entry(CLAIMS["M5"], evidence.verdict, evidence)
     text = markdown(Report((entry,), {"mxnum": "1"}))
     for piece in (
-        "- rate: 0.75 against 0.5 (±0.01)", "- it falls: cannot be told (1 of 2)", "A note.", "shape 2x3; seeds 1, 2",
+        "- rate: 0.75 against 0.5 (±0.01)", "- it falls: undecided (1 of 2)", "A note.", "shape 2x3; seeds 1, 2",
         "**differs**. It is so.", "| differs | It is so. | 3 nats |",
         CLAIMS["M5"].scale, "Made with mxnum 1. Verdicts: 1 differs.",
     ):  # fmt: skip

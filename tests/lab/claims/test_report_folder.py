@@ -31,7 +31,7 @@ def test_evidence_comes_back_until_the_code_changes(tmp_path, monkeypatch):
 def test_a_folder_keeps_its_seeds(tmp_path):
     store = ReportFolder(tmp_path)
     assert store.open()["first_seed"] == FIRST_SEED
-    with pytest.raises(ValueError, match="use another for fresh ones"):
+    with pytest.raises(ValueError, match="use another folder for fresh seeds"):
         store.open(fresh=True)
     other = ReportFolder(tmp_path / "fresh")
     first = other.open(fresh=True)

@@ -102,8 +102,8 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6c"].remark == "Not reached yet; the same command continues."
-    assert told.said[-1] == "Interrupted; the same command continues."
+    assert found.report["I6c"].remark == "Not reached yet; run the same command to continue."
+    assert told.said[-1] == "Interrupted; run the same command to continue."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
@@ -205,7 +205,7 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
-    assert "organisation: without text, whose texts are not in this folder." in told.said
+    assert "organisation: leaves out text, because their texts are not in this folder." in told.said
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 

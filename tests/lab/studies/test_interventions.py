@@ -197,6 +197,6 @@ def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path):
 def test_what_fails_is_named(tmp_path):
     broken = SOON.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     study = Study("toy", "?", {"broken": broken}, 1, "broken")
-    with pytest.raises(RunsFailedError, match=r"broken, seed 2: .*; the same command tries again") as caught:
+    with pytest.raises(RunsFailedError, match=r"broken, seed 2: .*; run the same command to try again") as caught:
         gather(study, "broken", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
     assert [failure.seed for failure in caught.value.failures] == [2]

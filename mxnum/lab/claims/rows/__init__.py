@@ -1,7 +1,7 @@
-"""One file for each claim: who states what, how it is checked here, and its figures.
+"""Declare the claims, one file each: the statement, its source, its check and its figures.
 
-Importing this package imports every file. The rows of a paper come in the order of their files, and
-the papers in the order of `SOURCES`.
+Importing this package imports every file. The ledger lists the claims of a paper in the order of
+their files, and the papers in the order of `SOURCES`.
 """
 
 import importlib

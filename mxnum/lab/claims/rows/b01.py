@@ -19,9 +19,9 @@ CLAIM = Claim(
     "Bias and variance of clustered blocks in closed form",
     "For a block of k clustered values, the bias and variance of Q for every format, scale rule and block size. "
     "Averaged log-uniformly over a binade, E[Q/x]-1 and E[Q]/E[x]-1 in percent: E4M3 floor -1.294, -1.660; even "
-    "-0.712, -0.866; ceil and rceil -0.070, -0.033; E2M1 floor -6.225, -7.185, the others -1.072, -0.509; the "
-    "clamp term alone of E4M3 floor is -1.231.",
-    "The closed forms and the expectations over clusters of `mxnum.analysis`, matched by the real kernels.",
+    "-0.712, -0.866; ceil and rceil -0.070, -0.033; E2M1 floor -6.225, -7.185, the others -1.072, -0.509; the part of "
+    "E4M3 floor that comes from clamping is -1.231.",
+    "`mxnum.analysis` gives closed forms and expectations over clusters; the kernels must match them.",
     whose=Whose.OURS,
 )
 #: E[Q/x]-1 and E[Q]/E[x]-1 in percent, averaged log-uniformly over a binade, by format and scale
@@ -34,7 +34,8 @@ AVERAGES = {
         "floor": (-6.225, -7.185), "even": (-1.072, -0.509), "ceil": (-1.072, -0.509), "rceil": (-1.072, -0.509),
     },
 }  # fmt: skip
-#: (mean, standard deviation) of the clusters sampled: clamped, straddling a binade, and neither.
+#: (mean, standard deviation) of the sampled clusters: one is clamped, one straddles a binade, one
+#: does neither.
 CLUSTERS = ((0.93, 0.01), (0.99, 0.02), (0.6, 0.05))
 BLOCKS = 1 << 13
 
@@ -51,11 +52,11 @@ def _check(context: Context) -> Evidence:
                 comparisons.append(Comparison(f"{fmt} {rule}: {name}, %", want, 100 * value, 5e-4))
             distances += [abs(a - b) for a, b in zip(exact, _by_kernels(fmt, rule), strict=True)]
     clamp = float(binade_average("mxfp8_e4m3").overflow_bias)
-    comparisons.append(Comparison("mxfp8_e4m3 floor: the clamp term alone, %", -1.231, 100 * clamp, 5e-4))
+    comparisons.append(Comparison("mxfp8_e4m3 floor: the part from clamping, %", -1.231, 100 * clamp, 5e-4))
     grid = Statement(
         "the kernels agree with the closed forms over 65536 mantissas within 1e-6",
         max(distances) < 1e-6,
-        f"the farthest {max(distances):.1e} away",
+        f"the largest difference is {max(distances):.1e}",
     )
     samples = []
     for i, (mu, sigma) in enumerate(CLUSTERS):
@@ -67,13 +68,11 @@ def _check(context: Context) -> Evidence:
                 expected = gamma_bias(fmt, mu, sigma, scale_rule=rule)
                 samples.append((float(expected.bias), zeta.mean(axis=1)))
                 samples.append((float(expected.variance), ((zeta - expected.bias) ** 2).mean(axis=1)))
-    note = (
-        "The clusters are of 32 normal numbers; blocks are independent, numbers in a block are not after quantization."
-    )
+    note = "Clusters have 32 normal numbers. Blocks are independent; the quantized numbers of a block are not."
     clusters = {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"}
     answer = (
-        f"The closed forms give all figures and the kernels agree: over a binade E4M3 under floor is off by "
-        f"{comparisons[0].found:.2f} % on average, of which clamping makes {100 * clamp:.2f} %."
+        f"The closed forms give all claimed numbers, and the kernels agree: the error of E4M3 under floor is "
+        f"{comparisons[0].found:.2f} % on average over a binade, of which {100 * clamp:.2f} % come from clamping."
     )
     return answered(Evidence(comparisons, [grid, kernels_agree(samples)], note, clusters), answer)
 
@@ -92,7 +91,7 @@ def sample(mu: float, sigma: float, key: int) -> Array:
 
 
 def quantized(x: Array, fmt: str, rule: str, **layout: Any) -> Array:
-    """Return x quantized and read back, in float64."""
+    """Return x quantized and dequantized, in float64."""
     return fake_quantize(x, fmt, scale_rule=rule, **layout).astype(np.float64)
 
 
@@ -105,4 +104,4 @@ def _draw(ax: Any, context: Context) -> str:
             ax.plot(means, biases, line, color=palette.colour(rule), lw=1.2, label=f"{rule}, deviation {deviation:g}")
     ax.set(xlabel="mean of the cluster", ylabel="bias, %")
     ax.legend(fontsize=8)
-    return "The expected relative error of an E4M3 block of 32 numbers clustered around a mean, by the closed form."
+    return "The expected relative error of an E4M3 block of 32 numbers around a mean, by the closed form."

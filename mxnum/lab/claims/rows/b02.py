@@ -17,14 +17,14 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B2",
     "Stability under multiplicative noise",
-    "SGD on a quadratic is stable iff the rate times the curvature is below 2(1+b)/((1+b)^2+s^2), for 1+b > 0: a "
-    "clamp bias raises the limit.",
-    "Derived in `mxnum.analysis`, and matched by simulation.",
+    "SGD on a quadratic is stable iff learning rate times curvature is below 2(1+b)/((1+b)^2+s^2), for 1+b > 0. So "
+    "the bias of clamping raises the limit.",
+    "The formula is derived in `mxnum.lab.theory`; simulations must match it.",
     whose=Whose.OURS,
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A measured limit that is uncertain by more than this factor decides nothing.
+#: If the confidence limits of a measured limit differ by more than this factor, it decides nothing.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -38,14 +38,14 @@ def _check(context: Context) -> Evidence:
     ]
     statements = [_on_the_mlp(row) for row in table["rows"]]
     note = (
-        "The formula is of one dimension, where one zeta multiplies the whole gradient; noise that is drawn for each "
-        "element spreads over all directions and destabilises less. A bias alone is a change of the rate, so that "
-        f"those rows agree by construction. {len(table['seeds'])} seeds: limits by Student's t of the logarithms."
+        "The formula is for one dimension, in which one zeta multiplies the whole gradient. Independent noise for each "
+        "element spreads over all directions and destabilises less. A bias alone acts like another learning rate, so "
+        f"those statements hold by construction. {len(table['seeds'])} seeds; limits by Student's t of the logarithms."
     )
     settings = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {"seeds": table["seeds"]}
     groups: dict[str, list[Statement]] = {}
     for row, statement in zip(table["rows"], statements, strict=True):
-        noise = "noise common to all elements" if row["common"] else "noise drawn for each element"
+        noise = "noise common to all elements" if row["common"] else "independent noise for each element"
         groups.setdefault(noise if row["deviation"] else "a bias", []).append(statement)
     by_answer: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for kind, members in groups.items():
@@ -59,16 +59,18 @@ def _check(context: Context) -> Evidence:
 
 
 def _on_the_mlp(row: dict[str, Any]) -> Statement:
-    what = f"residual MLP: limit with zeta of {critical.describe(row)}"
+    what = f"residual MLP: the limit with zeta of {critical.describe(row)}"
     limits = mean_interval([math.log(ratio) for ratio in row["ratios"]])
     centre, low, high = (math.exp(v) for v in limits) if limits is not None else (math.nan,) * 3
     predicted = row["predicted"]
-    numbers = f"{centre:.3f} (95 %: {low:.3f} to {high:.3f}) of that without, predicted {predicted:.3f}"
+    numbers = f"{centre:.3f} (95 %: {low:.3f} to {high:.3f}) of the limit without zeta, predicted {predicted:.3f}"
     if row["deviation"] and not row["common"]:
         above = decided(low > predicted, high < predicted)
-        return Statement(f"{what}: lies above the quadratic's in one dimension", above, numbers)
+        return Statement(f"{what} lies above that of the quadratic in one dimension", above, numbers)
     close = low / 1.02 <= predicted <= high * 1.02  # bisection stops within 2 %
-    return Statement(f"{what}: is the quadratic's", close if high / low < WIDEST or not close else None, numbers)
+    return Statement(
+        f"{what} equals that of the quadratic", close if high / low < WIDEST or not close else None, numbers
+    )
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
@@ -103,6 +105,7 @@ def _draw(ax: Any, context: Context) -> str | None:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("{x:g}")
     return (
-        "The largest stable rate of SGD under noise in the gradient, relative to none; circles: noise common to all "
-        "elements, or none; squares: drawn for each element. On the line they agree."
+        "The largest stable learning rate of SGD under noise in the gradient, relative to no noise. Circles: noise "
+        "common "
+        "to all elements, or none; squares: independent for each element. On the line, measurement and formula agree."
     )

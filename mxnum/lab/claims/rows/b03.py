@@ -18,18 +18,18 @@ from mxnum.recipe import Operand, Recipe
 CLAIM = Claim(
     "B3",
     "The dead zone of a clamped block",
-    "The straight-through gradient keeps pushing a clamped block while the loss does not respond; when its "
-    "largest value crosses the binade the whole block jumps by up to 1/7.",
-    "Period and jump derived in `mxnum.analysis`; shown in a run of `mxnum.lab.mlp`.",
+    "The straight-through gradient keeps moving the weights of a clamped block while the loss does not change. When "
+    "the largest weight crosses a power of two, the whole block jumps by up to 1/7.",
+    "`mxnum.lab.theory` derives period and jump; a run of `mxnum.lab.mlp` must show them.",
     whose=Whose.OURS,
 )
 RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block": "layer 0, 32 to 63"}
 
 
 def clamped_block() -> dict[str, Any]:
-    """Train with a gamma that starts in E4M3's clamped range, and return a block that leaves it.
+    """Train with gamma initialized in E4M3's clamped range; return a block that leaves this range.
 
-    The arrays are the master weights and their quantized values, step by step.
+    The result has the master weights of the block and their quantized values at each step.
     """
     steps, rate, seed = 260, RUN["rate"], RUN["seed"]
     e4m3 = Operand("mxfp8_e4m3")
@@ -64,31 +64,33 @@ def _check(context: Context) -> Evidence:
     least, largest = dwell(float(master[0].max()), 1.0, run["rate"]), float(zone.largest_jump)
     statements = [
         Statement(
-            "while its largest weight is below 1 the block reads 0.875 throughout, although its weights keep moving",
+            "while the largest weight of a block is below 1, all its values are 0.875, although its weights keep "
+            "moving",
             (value[:crossing] == 0.875).all(),
             f"{crossing} steps; weights moved by up to {moved:.1g} a step",
         ),
         Statement(
-            "it takes at least (1 - largest) / rate steps, the dwell of Adam with a gradient of constant sign",
+            "the block stays there for at least (1 - largest weight) / rate steps, the time derived for Adam with a "
+            "gradient of constant sign",
             crossing >= least,
             f"{crossing} against {least}",
         ),
         Statement(
-            "at the crossing every element takes the predicted value",
+            "when the largest weight crosses 1, every element gets the predicted value",
             np.array_equal(after, predicted.astype(np.float32)),
-            f"the block's mean jumps by {jump:.1%} in one step in which no weight moved by more than {drift:.1g}",
+            f"the mean of the block jumps by {jump:.1%} in a step in which no weight moves by more than {drift:.1g}",
         ),
         Statement("no element jumps by more than 1/7", (after / before - 1).max() <= largest + 1e-6),
     ]
     answer = (
-        f"A clamped block reads 0.875 for {crossing} steps while its weights keep moving, and then jumps by "
+        f"All values of a clamped block are 0.875 for {crossing} steps while its weights move; then the block jumps by "
         f"{100 * jump:.1f} % in one step, as derived."
     )
     return answered(Evidence((), statements, "", RUN), answer, f"{100 * jump:.1f} % in one step")
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return an element's value just above a block maximum of 1, by the table of jumps."""
+    """Return the value of an element just after the block maximum passes 1, from the jumps."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 
@@ -103,6 +105,7 @@ def _draw(ax: Any, context: Context) -> str | None:
     ax.axhline(1, color=palette.COLOURS[6], lw=0.6)
     ax.set(xlabel="step", ylabel="gamma")
     return (
-        "A block of 32 layer-norm weights in a real run. Blue: the weights that the optimizer moves. Red: the mean of "
-        "what E4M3 makes of them, which stays at 0.875 until the largest weight crosses 1."
+        "A block of 32 layer-norm weights in a training run. Blue: the weights that the optimizer moves. Red: the mean "
+        "of "
+        "their quantized values, which stays at 0.875 until the largest weight crosses 1."
     )

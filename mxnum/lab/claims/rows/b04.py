@@ -1,4 +1,4 @@
-"""B4: which difference between the text of the paper and its released code causes the effect."""
+"""B4: which difference between the paper's text and its released code causes the divergence."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mxnum.lab.studies.statistics import Arm, compare, holm, sign_flip
 
 CLAIM = Claim(
     "B4",
-    "Which code-text difference carries the effect",
-    "Of the six differences between the text of the paper and its released code, some carry the effect of I6a and I7.",
+    "Which difference between code and text causes the divergence",
+    "Some of the six differences between the paper's text and its released code cause the divergence of I6a and I7.",
     BY_TRAINING,
     "A factorial of the six switches, at least eight seeds, at the size of I6a.",
     whose=Whose.OURS,
     needs=("factorial.json",),
     command=command("factorial"),
 )
-#: The arm of `runaway-switches` whose six switches all follow the code.
+#: The arm of `runaway-switches` in which all six switches follow the code.
 SHIPPED = "released code, E2M1"
 
 
@@ -32,8 +32,8 @@ SHIPPED = "released code, E2M1"
 def _check(context: Context) -> Evidence:
     """Measure how six switches delay the rise of the loss, in a resolution-IV fraction.
 
-    The differences are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the
-    level is 5 %, after Holm.
+    The delays are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the level of
+    significance is 5 %, after Holm's correction.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
@@ -45,7 +45,7 @@ def _check(context: Context) -> Evidence:
             [arms[n] for n, row in zip(names, signs, strict=True) if row[index] == way and n in arms] for way in (1, -1)
         )
         effects[difference] = [_mean_time(code, seed) - _mean_time(by_text, seed) for seed in seeds]
-        counts[difference] = f"{_rises(code)} the code's way, {_rises(by_text)} the text's"
+        counts[difference] = f"{_rises(code)} runs rise as in the code, {_rises(by_text)} as in the text"
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)
     evidence = {
@@ -59,24 +59,28 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" As shipped {_rises([shipped])} runs rise, by the text {_rises([text])}."
-        what = "the released code, as shipped, shows the effect in E2M1"
-        numbers = (
-            f"{_rises([shipped])} runs as shipped, {_rises([text])} as the text has it, {compare([(shipped, text)])}"
-        )
+        shown = f" With the code as released {_rises([shipped])} runs rise, with the text's settings {_rises([text])}."
+        what = "with all six switches as in the released code, runs in E2M1 rise more often or sooner"
+        numbers = f"{_rises([shipped])} runs as released, {_rises([text])} as in the text, {compare([(shipped, text)])}"
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
     carrying = "; ".join(evidence[name] for name in acting)
     at_size = released_code(context)
-    statements += [Statement("some change when the loss rises", True if acting else None, carrying), at_size]
+    statements += [
+        Statement("some of the six differences change when the loss rises", True if acting else None, carrying),
+        at_size,
+    ]
     answer = (
         f"Of {len(p)} differences {len(acting)} change when the loss rises in E2M1 (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3 at the paper's size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (
-        f"The code's way the rise comes later with: {later}; sooner with: {sooner}. Decided at {LEVEL:.0%} after "
-        f"Holm's correction over the six; not shown of: {others}. In E2M1, by the first rise; main effects, which this "
-        f"fraction confounds with interactions of three and more switches.{_on_fresh_seeds(context)}"
+        f"Set as in the code, these switches make the rise later: {later}; sooner: {sooner}. Significant at "
+        f"{LEVEL:.0%} "
+        f"after Holm's correction over six; no effect is shown of: {others}. All runs are in E2M1, by "
+        f"the first rise. The "
+        f"main effects are confounded with interactions of three and more "
+        f"switches.{_on_fresh_seeds(context)}"
     )
     return Evidence((), statements, note, settings(table), answer, f"{len(acting)} of {len(p)} differences")
 
@@ -95,13 +99,15 @@ def _on_fresh_seeds(context: Context) -> str:
     if SHIPPED not in again["arms"]:
         return ""
     steps = again["arms"][SHIPPED]["experiment"]["steps"]
-    return f" As shipped, on fresh seeds to {steps:,} steps: {report.outcomes_text(again, SHIPPED)} with an excursion."
+    return (
+        f" As released, on fresh seeds for {steps:,} steps: {report.outcomes_text(again, SHIPPED)} with an excursion."
+    )
 
 
 def released_code(context: Context) -> Statement:
-    """Judge whether the released code diverges at the paper's size in E4M3 where FP32 does not."""
+    """Judge if the released code diverges in E4M3, and not FP32, at the paper's size."""
     table, control = paper_size.table(context), paper_size.CONTROL
-    what = f"the released code diverges where FP32 does not, {paper_size.WHERE}"
+    what = f"the released code diverges on seeds on which FP32 does not, {paper_size.WHERE}"
     name = next((arm for arm in table["arms"] if arm.startswith(f"{paper_size.PREFIX}released code")), None)
     if name is None:
         return Statement(what, None, "not run")
@@ -112,9 +118,10 @@ def released_code(context: Context) -> Statement:
 
 
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
-    """Judge each seed against FP32 of the same seed.
+    """Judge if runs diverge on seeds on which FP32 does not.
 
-    Return None if seeds disagree, are too few, or are calm but not `whole`.
+    Return None if seeds disagree, if they are too few, or if no run diverges but runs are not
+    `whole`.
     """
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]

@@ -31,9 +31,9 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B6",
     "Critical learning rate",
-    "The probability of divergence against the rate, for FP32 beside each MX format and scale rule.",
+    "How the probability of divergence depends on the learning rate, in FP32 and in each MX format and scale rule.",
     BY_TRAINING,
-    "Many seeds at each of several rates.",
+    "Many seeds at each of several learning rates.",
     whose=Whose.OURS,
     needs=("critical-rate.json",),
     takes=tuple(f"language/{name}.json" for name in ("rates", "lost", "lost-again", "lost-elsewhere", "two-layers")),
@@ -72,8 +72,10 @@ def _check(context: Context) -> Evidence:
             statements += judged(stored)
     note = (
         f"Exact log-rank tests within seeds, stratified by rate, at {LEVEL:.0%} after Holm's correction: 8 seeds "
-        "cannot give a p-value below 1 / 128. In the table of rates an excursion is the first rise, where these runs "
-        f"ended; runaways, which did not come back while training went on, are counted apart. {ONE_SOURCE}"
+        "cannot give a p-value below 1 / 128. In `critical-rate` an excursion is the first rise of the loss, at which "
+        "these runs "
+        f"ended. Runaways, which did not come back while training continued, are counted separately. "
+        f"{ONE_SOURCE}"
     )
     first = tests.get("E2M1")
     number = "" if first is None or first.corrected_p is None else f"E2M1: p {first.corrected_p:.2g} after Holm"
@@ -90,10 +92,10 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 
 
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
-    """Compare each low precision with FP32 by the starts of runaways, over the rates.
+    """Compare the start of runaways in each low precision with FP32, over all learning rates.
 
-    One test was named before these runs: E2M1 at width 32, at the level of 1 %. The other
-    comparisons are descriptive.
+    One test was fixed before these runs: E2M1 at width 32, at the level of 1 %. The other
+    comparisons only describe the runs.
     """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
     for kind in _kinds(table):
@@ -110,7 +112,7 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Compare the rates at which each kind rises with those of FP32 on the same seeds."""
+    """Compare the learning rates at which the loss rises with those of FP32 on the same seeds."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -130,9 +132,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge if all these runs and no FP32 run rise at the lowest rate with a rise.
+    """Judge if, at the lowest rate with a rise, all low-precision runs and no FP32 run rise.
 
-    None if the runs do not decide it.
+    Return None if the runs do not decide it.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -150,13 +152,13 @@ def lost_runs(table: Table) -> Iterator[Statement]:
             counts.append(f"{rate}: {sum(ours.values())} and {sum(theirs.values())} of {len(ours)}")
             pairs += [float(ours[seed]) - theirs[seed] for seed in ours]
         p = sign_flip(pairs)
-        what = f"a small language model, {kind}: more runs are lost than in float32 at the same rate"
-        numbers = f"lost, that is, above {limit_of(table):.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
+        what = f"a small language model, {kind}: more runs are lost than in float32 at the same learning rate"
+        numbers = f"runs that end above {limit_of(table):.3f}, by rate: {'; '.join(counts)}; p {p:.2g}"
         yield Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers)
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return in words which formats lose runs at the highest rate; "" without runs."""
+    """Return a text that says which formats lose runs at the highest rate; "" without runs."""
     parts = []
     for name, arm, label in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
@@ -170,7 +172,7 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge what loses the runs of E4M3: one part alone, and the drift."""
+    """Judge why E4M3 loses runs: because of one operand, and because of the drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
@@ -187,23 +189,24 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     again, never = counts[even][-1] >= runs - 1, sum(counts[f"{even}, centred"])
     return [
         Statement(
-            "what E4M3 loses at the highest rate it loses by the gradient of the logits alone",
+            "at the highest rate, E4M3 loses runs because of the gradient of the logits alone",
             decided(first, counts[logits][-1] <= 1),
-            f"{at}: that alone {listed[logits]}, all but the last layer {listed[others]}, float32 {listed[PLAIN]}, "
+            f"{at}: only this gradient {listed[logits]}, all but the last layer {listed[others]}, float32 "
+            f"{listed[PLAIN]}, "
             f"E4M3 everywhere {listed['E4M3']}",
         ),
         Statement(
-            "centring that gradient saves every run",
+            "with a centred gradient of the logits, E4M3 loses no run",
             decided(without == 0 and p < LEVEL, 0 < plain <= 2 * without),
             f"{at}: {listed[f'{logits}, centred']}, p {p:.2g}",
         ),
         Statement(
-            "so do the rule rceil, and a factor of 2^(2/8) on the loss",
+            "with the rule rceil, or with a factor of 2^(2/8) on the loss, E4M3 loses no run",
             decided(mended == 0 < plain, 0 < plain <= 2 * mended),
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with even, which drifts for another reason, is lost the same way, and saved by centring",
+            "E2M1 with even, which drifts for another reason, loses runs too, and none with a centred gradient",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
@@ -211,7 +214,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
 
 
 def cost_of_the_drift(table: Table) -> list[Statement]:
-    """Judge what E4M3 and its parts cost at a high rate, by the final loss."""
+    """Judge how much E4M3 and its parts raise the final loss at a high learning rate."""
     everywhere, others, alone, *ways = (
         f"{name}, rate 0.192"
         for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in WAYS))
@@ -221,25 +224,26 @@ def cost_of_the_drift(table: Table) -> list[Statement]:
     costs = p["alone"] < LEVEL and sum(of_logits) > 0 and below(of_others, 0.05) is True
     made = [
         Statement(
-            "at a rate of 0.192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
+            "at a learning rate of 0.192, rounding only the gradient of the logits to E4M3 raises the loss, and "
+            "rounding all other layers does not",
             decided(costs, below(of_logits) is not False or below(of_others, 0.1) is False),
-            f"{words(of_logits)} nats, p {p['alone']:.2g} after Holm; all others {words(of_others)}",
+            f"{words(of_logits)} nats, p {p['alone']:.2g} after Holm; all other layers {words(of_others)}",
         ),
         Statement(
-            "E4M3 everywhere costs more than that",
+            "E4M3 everywhere raises the loss more than E4M3 in the gradient of the logits",
             sum(more) > 0 if p["more"] < LEVEL else None,
             f"{words(gaps(table, everywhere))} nats, p {p['more']:.2g} after Holm",
         ),
     ]
     for way, arm in zip(WAYS.values(), ways, strict=True):
         left, half = (below(gaps(table, arm, share=share, of=alone)) for share in (0.2, 0.5))
-        what = f"{way} leaves less than a fifth of it"
+        what = f"{way} leaves less than a fifth of the gap of E4M3 in the gradient of the logits"
         made.append(Statement(what, decided(left is True, half is False), words(gaps(table, arm))))
     return made
 
 
 def four_bits_in_two_layers(table: Table) -> list[Statement]:
-    """Judge how E2M1 with the floor rule diverges where no other recipe does, and why."""
+    """Judge why E2M1 with the floor rule diverges in two layers, and no other recipe does."""
     whole, alone = "E2M1", "E2M1, logits"
 
     def shares(arm: str, of: str = whole) -> list[float]:
@@ -258,34 +262,34 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
     rows = {arm: mean_row(table, arm) for arm in table["arms"] if arm != PLAIN}
     return [
         Statement(
-            "two layers, E2M1 floor with layer norm in float32: it ends worse than knowing nothing",
+            "a model of two layers in E2M1 floor, layer norm in float32, ends above the loss of a uniform guess",
             decided(min(ends) > nothing, max(ends) < 3.5),
-            f"{listed(ends)} nats, knowing nothing {nothing:.2f}, float32 {listed(plain)}",
+            f"{listed(ends)} nats, a uniform guess {nothing:.2f}, float32 {listed(plain)}",
         ),
         Statement(
-            "there it is the gradient of the logits: that alone has more than half of the gap, all other layers less "
+            "two layers: the gradient of the logits alone causes more than half of the gap, all other layers less "
             "than a fifth",
             decided(of_alone > 0.5 and of_others < 0.2, of_alone < 0.2),
             f"{of_alone:.2f} and {of_others:.2f}",
         ),
         Statement(
-            "there it is the drift: centring leaves less than a fifth of what that gradient costs",
+            "two layers: centring the gradient of the logits leaves less than a fifth of the gap that it causes",
             decided(max(centred) < 0.2, min(centred) > 0.5),
-            f"{listed(centred)} of it",
+            f"{listed(centred)} of the gap",
         ),
         Statement(
-            "there even with stochastic gradients leaves less than a third",
+            "two layers: the rule even with stochastic gradients leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),
         Statement(
-            "there it is the backward pass: forward only leaves less than a third, gradients alone more than two "
-            "thirds",
+            "two layers: rounding only the forward pass leaves less than a third of the gap, rounding only the "
+            "gradients more than two thirds",
             decided(max(forward) < 1 / 3 and min(backward) > 2 / 3, min(forward) > 2 / 3 and max(backward) < 1 / 3),
             f"{listed(forward)} and {listed(backward)} of the gap",
         ),
         Statement(
-            "there the mean row of the last layer goes with what is lost",
+            "two layers: the mean row of the last layer is above 0.5 exactly in arms with a gap above 0.5 nats",
             all((row > 0.5) == (mean_gap(table, arm) > 0.5) for arm, row in rows.items()),
             "; ".join(f"{arm} {row:.2f}" for arm, row in rows.items()),
         ),
@@ -293,7 +297,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
-    """Judge other models and sources at a rate at which E4M3 is lost."""
+    """Judge other models and sources at a learning rate at which E4M3 loses runs."""
     for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
         plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
         learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")
@@ -302,8 +306,9 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         }
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         yield Statement(
-            f"at a rate of 0.192, {model}: E4M3 with floor ends more than half a nat above float32 on every seed, "
-            "with rceil less than 0.1",
+            f"at a learning rate of 0.192, {model}: on every seed E4M3 with floor ends more than half a nat above "
+            f"float32, "
+            "and E4M3 with rceil less than 0.1",
             min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1 if learns else None,
             listed if learns else f"float32 does not learn there; {listed}",
         )
@@ -328,4 +333,4 @@ def _draw(ax: Any, context: Context) -> str | None:
         ax.plot(rates, diverged, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=kind, color=colour)
     ax.set(xlabel="rate", ylabel="share that diverged", xscale="log")
     ax.legend(fontsize=8)
-    return "How many of the runs diverge at each learning rate."
+    return "The share of runs that diverge at each learning rate."

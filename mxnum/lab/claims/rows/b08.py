@@ -15,18 +15,20 @@ from mxnum.lab.claims.samples import BLOCKS_OF_16, LARGEST, OF_NVFP4, kernels_ag
 CLAIM = Claim(
     "B8",
     "Block sizes under E4M3 scales",
-    "Smaller blocks can raise the error with E4M3 scales on narrow tensors, and UE5M3 scales mend it "
-    "(arXiv 2601.19026); the contrary: underflow and a naive choice of scale cause it (2605.08565).",
+    "One paper claims that smaller blocks with E4M3 scales can raise the error of narrow tensors, and that UE5M3 "
+    "scales "
+    "prevent this (arXiv 2601.19026). Another claims that underflow and a naive choice of scale cause it "
+    "(2605.08565).",
     "The exact expectation from `mxnum.analysis` for blocks of 8 to 128 and seventeen standard deviations, and "
     "samples.",
 )
-#: Block sizes, and binary logarithms of the standard deviations.
+#: Block sizes, and the standard deviations of the tensors as powers of two.
 SIZES, WIDTHS = (8, 16, 32, 64, 128), tuple(range(-16, 1))
 FORMATS = {"E4M3": "e2m1:scale=e4m3", "UE5M3": "e2m1:scale=ue5m3", "E4M3 and a tensor scale": "nvfp4"}
 
 
 def relative_errors(fmt: str, sigma: float) -> list[float]:
-    """Return the mean squared error over sigma**2 for each block size, by formula."""
+    """Return the mean squared error divided by sigma**2, for each block size, by formula."""
     given = {"tensor_scale": float(np.float32(LARGEST * sigma / 2688))} if fmt == "nvfp4" else {}
     return [float(block_error(fmt, sigma=sigma, block_size=k, **given).mse) / sigma**2 for k in SIZES]  # type: ignore[arg-type]
 
@@ -37,7 +39,7 @@ def _check(context: Context) -> Evidence:
     for name, fmt in FORMATS.items():
         context.tell(name)
         found[name] = {e: relative_errors(fmt, 2.0**e) for e in WIDTHS}
-    # The widths at which a smaller block has a larger error.
+    # The standard deviations at which a smaller block has a larger error.
     e4m3, ue5m3, with_tensor_scale = (
         [e for e in WIDTHS if any(a > b for a, b in pairwise(errors[e]))] for errors in found.values()
     )
@@ -57,33 +59,37 @@ def _check(context: Context) -> Evidence:
     statements = [
         kernels_agree(samples),
         Statement(
-            "with E4M3 scales alone, smaller blocks have larger errors on some narrow tensors",
+            "with E4M3 scales and no tensor scale, smaller blocks have larger errors on some narrow tensors",
             bool(e4m3),
-            f"sigma = 2^{most} and below; at 2^-8 {worst:.3f} sigma^2 for 8, {least:.4f} for 128",
+            f"for sigma = 2^{most} and below; at 2^-8 the error is {worst:.3f} sigma^2 for blocks of 8, {least:.4f} "
+            f"for 128",
         ),
         Statement(
-            "never where fewer than one block in 1000 has a subnormal scale: underflow is the cause",
+            "this never happens if fewer than one block in 1000 has a subnormal scale, so underflow is the cause",
             not set(e4m3) & set(usual),
             f"sigma = 2^{min(usual)} and above",
         ),
         Statement(
-            "with a tensor scale they never have",
+            "with a tensor scale, smaller blocks never have larger errors",
             not with_tensor_scale,
-            f"{scaled[0]:.5f} sigma^2 for 8, {scaled[1]:.5f} for 16, {scaled[4]:.5f} for 128, whatever sigma is",
+            f"{scaled[0]:.5f} sigma^2 for blocks of 8, {scaled[1]:.5f} for 16, {scaled[4]:.5f} for 128, whatever sigma "
+            f"is",
         ),
         Statement(
-            "with UE5M3 scales they have 8 binades lower, where tensors are seldom found",
+            "with UE5M3 scales, smaller blocks have larger errors only at sigma 2^-8 times as large",
             bool(ue5m3) and max(ue5m3) == most - 8,
             f"sigma = 2^{max(ue5m3)} and below",
         ),
     ]
     note = (
-        "So both are right: the effect exists, its cause is underflow, and a tensor scale ends it. UE5M3 moves it to "
-        "where it does not matter."
+        "So both papers are right: the effect exists, underflow causes it, and a tensor scale removes it. With UE5M3 "
+        "it "
+        "needs tensors so narrow that they hardly occur."
     )
     answer = (
-        f"With E4M3 scales alone smaller blocks have larger errors at sigma 2^{most} and "
-        "below, by underflow of the scale; a tensor scale ends it, and UE5M3 moves it 8 binades down."
+        f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and "
+        "below, because the scale underflows. A tensor scale removes this, and with UE5M3 it needs a sigma 2^-8 times "
+        "as large."
     )
     evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
     return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

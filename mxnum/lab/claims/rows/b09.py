@@ -1,4 +1,4 @@
-"""B9: four over six, the better one of two scales."""
+"""B9: four over six, which takes the better of two scales."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from mxnum.lab.claims.samples import (
 CLAIM = Claim(
     "B9",
     "Four over six",
-    "Of two scales, which make 6 or 4 of a block's largest number, NVFP4 takes the better one: the mean squared "
-    "error of N(0, 1) falls from 0.00904 to 0.00756, and 45 % of blocks take 4 (arXiv 2512.02010).",
-    "The first figure by formula, the others from normal numbers through the real kernels.",
+    "Four over six tries two scales, which map a block's largest number to 6 or to 4, and takes the better one. The "
+    "mean squared error of N(0, 1) in NVFP4 falls from 0.00904 to 0.00756, and 45 % of blocks take 4 (arXiv "
+    "2512.02010).",
+    "A formula gives the first number; normal numbers quantized by the kernels give the others.",
 )
 
 
@@ -52,12 +53,12 @@ def _check(context: Context) -> Evidence:
         Comparison("% of blocks that take 4", 45, 100 * share, 0.5 + 100 * share_bar),
     ]
     better = Statement(
-        "the squared error chooses better than the absolute one",
+        "choosing by the squared error gives a smaller mean squared error than choosing by the absolute error",
         gained < absolute,
-        f"{exact + absolute:.5f} by absolute error, {100 * absolute_share:.1f}% of blocks take 4",
+        f"by absolute error {exact + absolute:.5f}, and {100 * absolute_share:.1f}% of blocks take 4",
     )
     note = (
-        f"What is gained over one scale is a sample's, the same under both rules; its bar are {SIGMA} standard errors."
+        f"The gain over one scale comes from a sample, the same for both rules; its error is {SIGMA} standard errors."
     )
     answer = (
         f"Taking the better of two scales lowers the mean squared error of NVFP4 from {exact:.5f} to "

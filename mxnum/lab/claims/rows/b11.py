@@ -1,7 +1,7 @@
 """B11: the gradient of the logits overflows, in a small language model.
 
-The tests and their limits are those of `docs/lab/results/logits/README.md`, written before the
-study was run; the tests of the last layer are in `last_layer`.
+`docs/lab/results/logits/README.md` stated the tests and their limits before the study was run. The
+tests of the last layer are in `last_layer`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: The excess below which float32 counts as at the entropy.
+#: float32 counts as at the entropy if its loss exceeds the entropy by less than this.
 AT_THE_ENTROPY = 0.02
-#: Studies that train until float32 is near the entropy, and the excess that counts as near, as the
-#: README says.
+#: Studies that train until float32 is near the entropy, and the excess that counts as near, which
+#: the README fixed.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
@@ -37,15 +37,17 @@ FURTHER = (
 CLAIM = Claim(
     "B11",
     "The gradient of the logits overflows",
-    "The target's component, (1 - p)/N with N a power of two, lies just below a power of two while p is small, so "
-    "that the floor rule shrinks it in its block and nothing else: what E4M3 costs a small language model comes "
-    "from this one operand, goes with a factor on the loss, and has the size that the analysis says.",
-    "A decoder on a Markov source: arms, limits and tests fixed before six seeds were trained; one seed of four "
-    "arms, half as long, where the stored study is not at hand.",
+    "The target's component of the gradient of the logits is (1 - p)/N, with N a power of two. While p is small, it "
+    "lies just below a power of two, and the floor rule shrinks it and no other number of its block. So the gap of "
+    "E4M3 "
+    "in a small language model comes from this operand; a factor on the loss removes it, and the analysis gives its "
+    "size.",
+    "A decoder is trained on a Markov source; arms, limits and tests were fixed before six seeds were trained. Without "
+    "the stored study, one seed of four arms is trained half as long.",
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
-#: The arms that are trained if the stored study is missing: one seed, half of the steps.
+#: The arms that are trained if the stored study is missing, on one seed for half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
     "last x 1": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}},
@@ -53,8 +55,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "last x 1, rceil": {"where": "last", "recipe": {"gradients": {"format": "mxfp8_e4m3", "scale_rule": "rceil"}}},
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
-#: Pairs of limits from the README: within the first a statement holds, beyond the second it is
-#: refuted.
+#: Pairs of limits that the README fixed: a statement holds if the error is within the first limit,
+#: and is refuted if it is beyond the second.
 SIZE, BIAS, ALIKE = (0.015, 0.03), (0.005, 0.02), (0.01, 0.02)
 NEAR_ENOUGH = 0.05
 
@@ -72,7 +74,7 @@ def _check(context: Context) -> Evidence:
         return replace(found, statements=statements, answer=_answer(context, statements))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
-        return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
+        return Evidence(note=f"To train this study here, install {missing[0]} (extras torch and experiments).")
     return _of_one_seed(_trained(context))
 
 
@@ -82,7 +84,7 @@ def within(off: float, limits: tuple[float, float], times: float = 1) -> bool | 
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
-    """Judge the remaining share of a gap: less than a fifth holds, more than a half refutes."""
+    """Judge if a remedy leaves less than a fifth of a gap; more than half refutes the statement."""
     share = float(np.mean(left) / np.mean(whole))
     holds = decided(share < 0.2, share > 0.5)
     p = f", p {sign_flip(list(np.subtract(whole, left))):.2g} on {len(left)} seeds" if len(left) > 1 else ", one seed"
@@ -95,22 +97,32 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
     kept = mean_gap(table, "last x 1, stochastic") / float(np.mean(one))
     everywhere = gaps(table, "all")
     return [
-        leaves("it is overflow: factors from 2^(2/8) to 2^(7/8) take it away", _mended(table), one),
+        leaves("the gap is overflow: factors from 2^(2/8) to 2^(7/8) remove it", _mended(table), one),
         Statement(
-            "the drift hurts: centring the rounded gradient ends lower on every seed",
+            "the drift raises the loss: with a centred gradient every seed ends lower",
             all(a > b for a, b in zip(one, centred, strict=True)),
             f"{np.mean(centred):+.4f} against {np.mean(one):+.4f} nats",
         ),
-        Statement("it is not rounding: stochastic rounding keeps at least half", kept >= 0.5, f"{kept:.0%}"),
-        leaves("the rule rceil takes it away", gaps(table, "last x 1, rceil"), one),
-        leaves("a batch that is no power of two takes it away", gaps(table, f"last x 1, {sequences} sequences"), one),
-        leaves("it is the last layer: E4M3 in all others has none of it", gaps(table, "all but last"), everywhere),
-        leaves("E4M3 everywhere with rceil has none of it", gaps(table, "all, rceil"), everywhere),
+        Statement(
+            "the gap is not rounding to nearest: stochastic rounding leaves at least half of it",
+            kept >= 0.5,
+            f"{kept:.0%}",
+        ),
+        leaves("the rule rceil removes the gap", gaps(table, "last x 1, rceil"), one),
+        leaves(
+            "a batch size that is not a power of two removes the gap",
+            gaps(table, f"last x 1, {sequences} sequences"),
+            one,
+        ),
+        leaves(
+            "the gap is that of the last layer: E4M3 in all others has no gap", gaps(table, "all but last"), everywhere
+        ),
+        leaves("E4M3 everywhere with rceil has no gap", gaps(table, "all, rceil"), everywhere),
     ]
 
 
 def _mended(table: Table) -> list[float]:
-    """Return the gaps under factors that should remove the overflow, averaged over the factors."""
+    """Return each seed's gap, averaged over the factors that should remove the overflow."""
     found: list[float] = np.mean([gaps(table, f"last x 2^({k}/8)") for k in range(2, 8)], axis=0).tolist()
     return found
 
@@ -119,14 +131,14 @@ def _of_the_study(table: Table) -> Evidence:
     comparisons = [
         Comparison(what, table["arms"][arm]["at_rest"], mean_gap(table, arm), SIZE[0])
         for what, arm in (
-            ("gap at rest, where nothing drifts, in nats", "last x 1, centred"),
-            ("the same at 2^(1/8)", "last x 2^(1/8)"),
+            ("gap with a centred gradient (no drift), nats", "last x 1, centred"),
+            ("gap with a factor of 2^(1/8), nats", "last x 2^(1/8)"),
         )
     ]
     note = (
-        f"Where it fails: E2M1 costs {mean_gap(table, 'last x 1, E2M1'):.2f} nats and NVFP4 "
-        f"{mean_gap(table, 'last x 1, NVFP4'):.3f}, as their other "
-        f"components are not right on average, which the derivation assumes. One model, one source, one N. {ONE_SOURCE}"
+        f"The derivation fails for E2M1, whose gap is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, and for NVFP4 "
+        f"({mean_gap(table, 'last x 1, NVFP4'):.3f}): it assumes that the other "
+        f"components are right on average, and in 4 bits they are not. One model, one source, one N. {ONE_SOURCE}"
     )
     configuration, number = (
         {"study": "logits", "seeds": len(gaps(table, "all"))},
@@ -137,7 +149,7 @@ def _of_the_study(table: Table) -> Evidence:
 
 
 def _biases(table: Table) -> list[Statement]:
-    """Compare the change of the targets' pull with the analysis, at the run's probabilities."""
+    """Compare the measured shrinking of the targets' components with the analysis."""
     groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
     for arm, found in table["arms"].items():
         runs = [run for run in found["runs"] if run["predicted_bias"] and "gradient_bias" in run["measured"]]
@@ -146,7 +158,7 @@ def _biases(table: Table) -> list[Statement]:
             groups["in NVFP4" if "NVFP4" in arm else "in E4M3 and E2M1"].append(float(abs(np.mean(off))))
     return [
         Statement(
-            f"the analysis gives the bias {formats} to within {BIAS[0]}",
+            f"the analysis gives the bias of the target's component {formats} to within {BIAS[0]}",
             within(max(off), BIAS),
             f"off by {max(off):.4f} at most",
         )
@@ -155,10 +167,10 @@ def _biases(table: Table) -> list[Statement]:
 
 
 def _answer(context: Context, statements: Sequence[Statement]) -> str:
-    """Return in words what overflow costs, and how far the size predicted by the kernels is off."""
+    """Return a text: the gap that overflow causes, and the error of the kernels' prediction."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
-    if not unanimous(s for s in statements if "it is overflow" in s.what):
+    if not unanimous(s for s in statements if "the gap is overflow" in s.what):
         return ""
     off: dict[str, list[float]] = {"near": [], "farther from it": [], "in 4 bits": []}
     for each in map(context.json, filter(context.has, (STUDY, *FURTHER))):
@@ -170,23 +182,26 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
                 off[kind].append(abs(mean_gap(each, arm) - found["sampled_rest"]))
     sizes = {kind: f"{max(values):.3f}" for kind, values in off.items() if values}
     answer = (
-        f"Under floor the target's gradient overflows: E4M3 loses {one:.2f} nats, of which rceil leaves {left:.4f}."
+        f"Under floor the target's component overflows: the gap of E4M3 is {one:.2f} nats, of which rceil leaves "
+        f"{left:.4f}."
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"With float32 near the entropy the size that the kernels predict is met to {sizes.pop('near')} in 8 bits"
-    return f"{answer} {met}. Not met: {', '.join(f'{kind} ({size} off)' for kind, size in sizes.items())}."
+    met = f"In 8 bits, with float32 near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
+    return (
+        f"{answer} {met}. They do not otherwise: {', '.join(f'{kind} ({size} off)' for kind, size in sizes.items())}."
+    )
 
 
 def _above(table: Table, control: str = "float32") -> float:
-    """Return how far float32 ends above the entropy."""
+    """Return the final loss of float32 minus the entropy."""
     return float(np.mean([run["evaluation"] - run["entropy"][1] for run in table["arms"][control]["runs"]]))
 
 
 def _sized(
     table: Table, what: str, arms: Iterable[str], limits: tuple[float, float] = SIZE, times: float = 1
 ) -> Statement:
-    """Judge whether gaps have the sizes that the analysis predicts at rest."""
+    """Judge if gaps have the sizes that the analysis predicts for logits at rest."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["at_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     numbers = (f"{arm} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -196,16 +211,17 @@ def _sized(
 def of_other_settings(table: Table) -> list[Statement]:
     """Judge the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
-    what = "it is the largest mantissa of a format: E5M2 and E3M2 are at rest where E4M3 is, E2M3 has no gap"
+    what = "the largest mantissa of a format decides: E5M2 and E3M2 have the predicted gap of E4M3, E2M3 has no gap"
     larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
     made = [_sized(table, what, ("E5M2, centred", "E3M2, centred", "E2M3"))]
     made += [
-        leaves(f"labels smoothed by {s} take it away", gaps(table, f"E4M3, smoothing {s}"), one) for s in (0.1, 0.2)
+        leaves(f"labels smoothed by {s} remove the gap of E4M3", gaps(table, f"E4M3, smoothing {s}"), one)
+        for s in (0.1, 0.2)
     ]
-    made.append(_sized(table, "in larger vocabularies it is at rest where it should be", larger))
+    made.append(_sized(table, "in larger vocabularies the gap has the size predicted at rest", larger))
     for size, centred in zip(sizes, larger, strict=True):
         left = gaps(table, f"E4M3, rceil, vocabulary {size}")
-        what = f"with a vocabulary of {size} the rule rceil takes away what is predicted"
+        what = f"with a vocabulary of {size} the rule rceil removes the predicted gap"
         made.append(leaves(what, left, [table["arms"][centred]["at_rest"]] * len(left)))
     return made
 
@@ -213,11 +229,13 @@ def of_other_settings(table: Table) -> list[Statement]:
 def of_many_symbols(table: Table) -> list[Statement]:
     """Judge the tests of `logits-4096`."""
     rceil = gaps(table, "E4M3, rceil")
-    found = _sized(table, "with 4,096 symbols, after 1,600 steps, it is at rest where it should be", ("E4M3, centred",))
+    found = _sized(
+        table, "with 4,096 symbols, after 1,600 steps, the gap has the size predicted at rest", ("E4M3, centred",)
+    )
     rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
     return [
-        replace(found, numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy and not at rest"),
-        leaves("with 4,096 symbols the rule rceil takes away what is predicted", rceil, rest),
+        replace(found, numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy, so not at rest"),
+        leaves("with 4,096 symbols the rule rceil removes the predicted gap", rceil, rest),
     ]
 
 
@@ -227,7 +245,7 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
     trained = f"with {setting['vocabulary']:,} symbols{of_classes} and {tokens / 1e6:.1f} million tokens"
-    found = _sized(table, f"{trained} it is at rest where it should be", (arm,))
+    found = _sized(table, f"{trained} the gap has the size predicted at rest", (arm,))
     sampled = table["arms"][arm].get("sampled_rest")
     by_kernels = "" if sampled is None else f" ({sampled:.4f} by the kernels)"
     seeds = f"{len(gaps(table, arm))} seeds; float32 is {above:.3f} above the entropy"
@@ -241,16 +259,18 @@ def to_the_end(table: Table) -> list[Statement]:
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
-    what = "centring leaves what was derived where other components are not right on average"
+    what = "in 4 bits, where other components are not right on average, centring leaves the derived gap"
     centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
     lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
     repair = f"; NVFP4 not centred {np.mean(plain):+.4f}, lower on {lower} of {len(plain)} seeds"
     found = [
-        _sized(table, "it has the size that was derived", size),
+        _sized(table, "the gap has the derived size", size),
         *_what_decides(table, 24),
-        leaves("labels smoothed by 0.1 take it away", gaps(table, "E4M3, smoothing 0.1"), gaps(table, "last x 1")),
+        leaves(
+            "labels smoothed by 0.1 remove the gap of E4M3", gaps(table, "E4M3, smoothing 0.1"), gaps(table, "last x 1")
+        ),
         Statement(
-            "where a factor takes it away, it ends where float32 does",
+            "with a factor that removes the overflow, the final loss is float32's",
             within(abs(below), BIAS),
             f"{below:+.4f} nats, below float32 on {sum(gap < 0 for gap in mended)} of {len(mended)} seeds",
         ),
@@ -261,14 +281,14 @@ def to_the_end(table: Table) -> list[Statement]:
 
 
 def without_adam(table: Table, adam: Table) -> list[Statement]:
-    """Judge the tests of `logits-sgd`, beside the same seeds with Adam."""
+    """Judge the tests of `logits-sgd`, which compare SGD with Adam on the same seeds."""
     arm = "last x 1, centred"
     more = [a - b for a, b in zip(gaps(table, arm), gaps(adam, arm), strict=False)]
     apart = float(np.mean(more))
     return [
-        _sized(table, "with SGD instead of Adam it is at rest where it should be", (arm,), (BIAS[0], SIZE[0])),
+        _sized(table, "with SGD instead of Adam the gap has the size predicted at rest", (arm,), (BIAS[0], SIZE[0])),
         Statement(
-            "it is Adam that rests below what was derived: SGD ends above it on every seed",
+            "on every seed the gap is larger under SGD than under Adam, which ends below the derived size",
             decided(min(more) > 0, apart < 0),
             f"{apart:+.4f} nats on {len(more)} seeds",
         ),
@@ -277,7 +297,7 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
 
 def far_from_a_power_of_two(table: Table) -> list[Statement]:
     """Judge the test of `logits-24`."""
-    what = "with 24 choices, where nothing but targets overflows, it is at rest where it should be"
+    what = "with 24 choices, where only targets overflow, the gap has the size predicted at rest"
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
     numbers = f"{found.numbers}; float32 is {above[0]:.3f} and {above[1]:.3f} above the entropy"
@@ -285,7 +305,7 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge the test of `logits-1024-classes`, whose prediction needs float32's own excess."""
+    """Judge the test of `logits-1024-classes`, whose prediction depends on float32's excess."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
@@ -294,7 +314,14 @@ def just_below_one(table: Table) -> list[Statement]:
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
-    return [Statement(f"with {symbols} it is at rest where pushes that overflow put it", holds, numbers)]
+    return [
+        Statement(
+            f"with {symbols} the gap has the size predicted by the kernels, with overflowing components of other "
+            f"symbols",
+            holds,
+            numbers,
+        )
+    ]
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
@@ -319,24 +346,24 @@ def of_factors(table: Table) -> list[Statement]:
     return [
         _by_the_kernels(
             table,
-            "a factor leaves what the kernels say in formats of 6 and 8 bits",
+            "in formats of 6 and 8 bits with a factor, the gap has the size predicted by the kernels",
             [arm for arm in plain if arm not in in_e2m1],
         ),
         Statement(
-            "where nothing overflows, what is left is rounding to nearest: stochastic rounding leaves less than a "
-            "fifth, and rceil does not help",
+            "without overflow, the remaining gap is rounding to nearest: stochastic rounding leaves less than a "
+            "fifth of it, and rceil does not reduce it",
             decided(left < 0.2 and apart <= ALIKE[0], left > 0.5 or apart > ALIKE[1]),
             f"E5M2 at 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic {gap[f'{half}, stochastic, centred']:+.4f}; "
-            f"rceil is off by {apart:.4f} at most",
+            f"rceil changes it by {apart:.4f} at most",
         ),
         _by_the_kernels(
             table,
-            "a factor leaves what the kernels say in E2M1",
+            "in E2M1 with a factor, the gap has the size predicted by the kernels",
             [*in_e2m1, "E2M1 x 2^(4/8), rceil, centred"],
             2 * SIZE[0],
         ),
         Statement(
-            "rounding to nearest averages out where probabilities are spread",
+            "the error of rounding to nearest averages out if probabilities are spread",
             decided(gap[spread] < ALIKE[0] and off <= SIZE[0], gap[spread] > ALIKE[1] or off > SIZE[1]),
             f"E5M2 at 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted {predicted:.4f}",
         ),
@@ -347,7 +374,7 @@ def without_notice(factors: Table, converged: Table) -> list[Statement]:
     """Judge the fifth test of `logits-factors`: NVFP4's tensor scale cancels the factor."""
     with_factor, without = mean_gap(factors, "NVFP4 x 2^(4/8), centred"), mean_gap(converged, "NVFP4, centred")
     numbers = f"{with_factor:+.4f} nats with a factor of 2^(4/8), {without:+.4f} without"
-    return [Statement("NVFP4 does not notice a factor", within(abs(with_factor - without), ALIKE), numbers)]
+    return [Statement("a factor does not change the gap of NVFP4", within(abs(with_factor - without), ALIKE), numbers)]
 
 
 #: The functions that judge further studies, each with the results files that it needs.
@@ -380,14 +407,16 @@ def _trained(context: Context) -> Table:
 def _of_one_seed(table: Table) -> Evidence:
     one, rceil = gaps(table, "last x 1"), gaps(table, "last x 1, rceil")
     statements = [
-        Statement("E4M3 in the gradient of the logits alone costs something", one[0] > 0, f"{one[0]:+.4f} nats"),
-        leaves("it is overflow: the factor 2^(2/8) takes it away", gaps(table, "last x 2^(2/8)"), one),
-        leaves("the rule rceil takes it away", rceil, one),
-        Statement("the other tests", None, "`mxnum lab language-model logits` makes them"),
+        Statement("E4M3 in the gradient of the logits alone raises the loss", one[0] > 0, f"{one[0]:+.4f} nats"),
+        leaves("the gap is overflow: the factor 2^(2/8) removes it", gaps(table, "last x 2^(2/8)"), one),
+        leaves("the rule rceil removes the gap", rceil, one),
+        Statement("the other tests", None, "`mxnum lab language-model logits` trains the runs that they need"),
     ]
     note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
     answer = (
-        f"On one seed E4M3 in the gradient of the logits {'costs' if one[0] > 0 else 'gains'} {abs(one[0]):.3f} nats, "
-        f"of which rceil leaves {rceil[0]:.3f}. Undecided: the derived size, which the study of six seeds measures."
+        f"On one seed E4M3 in the gradient of the logits {'raises' if one[0] > 0 else 'lowers'} the loss by "
+        f"{abs(one[0]):.3f} nats, of which rceil leaves {rceil[0]:.3f}. Undecided: the derived size, which the study "
+        f"of "
+        "six seeds measures."
     )
     return Evidence((), statements, note, {"seed": QUICK_SEED, "steps": QUICK_STEPS}, answer, f"{one[0]:.2f} nats")

@@ -12,20 +12,20 @@ from mxnum.lab.studies.statistics import Comparison, compare, corrected
 
 CLAIM = Claim(
     "B12",
-    "Which part of a 4-bit recipe does what",
-    "Expected after a rate of .024: 4-bit layer norm alone brings the jump of the loss sooner and comes back; 4-bit "
-    "products alone delay the jump; only both together run away.",
-    "The recipe and its parts at two more rates, by tests fixed before 24 fresh seeds; and single operands, scale "
-    "rules and roundings at the first rate.",
+    "What each part of a 4-bit recipe does",
+    "Results at a learning rate of .024 suggest that 4-bit layer norm alone makes the loss jump sooner, and the loss "
+    "comes back; that 4-bit products alone delay the jump; and that only both together make runs run away.",
+    "The recipe and its parts are trained at two more learning rates, on 24 fresh seeds, with tests fixed before. "
+    "Single operands, scale rules and roundings are trained at .024.",
     whose=Whose.OURS,
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of `parts` that belong together: arm, control, event, and whether it is expected
-#: sooner.
+#: The tests of `parts`, corrected together. Each has an arm, its control, an event, and True if the
+#: event is expected sooner.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
-    "4-bit layer norm alone brings the jump sooner": ("LN E2M1", "FP32", "first", True),
+    "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),
     "4-bit layer norm alone runs away later than everything in 4 bits": ("LN E2M1", "E2M1", "away", False),
     "4-bit products alone run away later than everything in 4 bits": ("E2M1, LN FP32", "E2M1", "away", False),
 }
@@ -42,7 +42,7 @@ def _check(context: Context) -> Evidence:
         *of_parts(table),
         Statement("at rate 0.024 4-bit products alone delay the jump", later["products"] or None, counts["products"]),
         Statement(
-            "there one operand in 4 bits is enough to delay it",
+            "at rate 0.024 a single operand in 4 bits is enough to delay the jump",
             any(later[name] for name in SINGLE) or None,
             "; ".join(f"{name} {counts[name]}" for name in SINGLE),
         ),
@@ -53,14 +53,16 @@ def _check(context: Context) -> Evidence:
     ]
     away, runs = [sum(arm.events for arm in each) for each in arms], sum(arm.runs for arm in arms[0])
     answer = (
-        f"At .034 and .048, of {runs} runs each, {away[0]} are lost with everything in 4 bits, {away[1]} with products "
-        f"alone, {away[2]} with layer norm alone, {away[3]} in FP32."
-        + " At .024 4-bit products delay the jump." * later["products"]
-        + " Undecided: whether they do at higher rates." * (statements[0].holds is None)
+        f"At rates of .034 and .048, {runs} runs of each arm: {away[0]} are lost with everything in 4 bits, {away[1]} "
+        f"with "
+        f"4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
+        + " At .024, 4-bit products delay the jump." * later["products"]
+        + " Undecided: whether 4-bit products delay the jump at higher rates." * (statements[0].holds is None)
     )
     delaying = ", ".join(name for name in later if later[name]) or "none"
     note = (
-        f"At rate 0.024 the jump comes later than in FP32 with: {delaying} (exact test, 1 % after Holm's correction "
+        f"At rate 0.024 the jump comes later than in FP32 in these arms: {delaying} (exact test, 1 % after Holm's "
+        f"correction "
         f"over {len(first)}). All arms: {'; '.join(f'{name} {counts[name]}' for name in first)}."
     )
     return Evidence((), statements, note, settings(table), answer, ", ".join(map(str, away)) + f" of {runs}")
@@ -68,11 +70,11 @@ def _check(context: Context) -> Evidence:
 
 def _jumps_text(table: dict[str, Any], name: str, test: Comparison) -> str:
     ours, theirs = report.arm_of(table, name), report.arm_of(table, "FP32")
-    return f"{ours.events} of {ours.runs} jump, of FP32 {theirs.events} of {theirs.runs} ({test})"
+    return f"{ours.events} of {ours.runs} runs jump, {theirs.events} of {theirs.runs} in FP32 ({test})"
 
 
 def of_parts(table: dict[str, Any]) -> list[Statement]:
-    """Judge the hypotheses `PARTS` together, over all rates of the table."""
+    """Judge the hypotheses in `PARTS`, over all learning rates of the table."""
     pairs = {what: over_rates(table, arm, control, event) for what, (arm, control, event, _) in PARTS.items()}
     statements = []
     for what, test in corrected({what: compare(of) for what, of in pairs.items()}).items():

@@ -15,10 +15,12 @@ from mxnum.lab.claims.samples import PARTS, mantissas
 CLAIM = Claim(
     "I1",
     "Floor-scaled blocks clamp",
-    "Under the floor rule a block whose largest mantissa is above max/2^emax clamps; in E4M3 the layer-norm "
-    "weights 0.897, 0.896, 0.884, 0.885 and 0.904 become 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, "
-    "and all of them 448.",
-    "The five weights, and blocks with every mantissa on a grid, through the real kernels.",
+    "Under the floor rule, a block is clamped if its largest mantissa is above max/2^emax. In E4M3 the layer-norm "
+    ""
+    "weights 0.897, 0.896, 0.884, 0.885 and 0.904 are 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, and all "
+    ""
+    "become 448.",
+    "The kernels quantize the five weights, and blocks with every mantissa on a grid.",
 )
 
 
@@ -45,12 +47,13 @@ def _check(context: Context) -> Evidence:
         statements.append(Statement(what, np.array_equal(beyond, f > threshold)))
     clamped = measure(weights, "mxfp8_e4m3").clamped
     note = (
-        f"All five lie below 464, where rounding alone gives 448: {clamped} of them is clamped in the sense that an "
-        "unbounded exponent would round higher. Weights in (0.90625, 1) are."
+        f"All five lie below 464, so rounding alone gives 448; {clamped} of them are clamped in the sense that an "
+        f""
+        "unbounded exponent would give a larger value. Weights in (0.90625, 1) are clamped in this sense."
     )
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (
-        f"All {weights.size} weights become 448, though rounding alone would give 448 {by_rounding}. In "
+        f"All {weights.size} weights become 448, although rounding alone would give 448 {by_rounding}. In "
         f"{len(statements)} formats a block overflows exactly above the mantissa max/2^emax."
     )
     return answered(Evidence(comparisons, statements, note, {"mantissas": PARTS, "format": "OCP formats"}), answer)
@@ -61,6 +64,7 @@ def _draw(ax: Any, context: Context) -> str:
     plots.sawtooth("mxfp8_e4m3", binades=1, ax=ax)
     ax.set_title("")
     return (
-        "Error of an E4M3 block whose elements all have one value, under each scale rule. Above the mantissa 1.75 the "
-        "floor rule lets them overflow: every value becomes 1.75."
+        "The error of an E4M3 block whose elements all have the same value, under each scale rule. If the mantissa is "
+        "above "
+        "1.75, the elements overflow under the floor rule, and every value becomes 1.75."
     )

@@ -16,8 +16,9 @@ from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, answered
 CLAIM = Claim(
     "I3",
     "The gaps of E4M3",
-    "E4M3 has 126 positive codes; the relative gap falls from 12.5 % to 6.7 % inside a binade, and is 100, 50, "
-    "33.3, 25, 20, 16.7 and 14.3 % over the subnormals.",
+    "E4M3 has 126 positive codes. The relative gap between neighbouring values falls from 12.5 % to 6.7 % within a "
+    ""
+    "binade, and is 100, 50, 33.3, 25, 20, 16.7 and 14.3 % above the subnormal values.",
     "All codes decoded.",
 )
 
@@ -36,16 +37,16 @@ def _check(context: Context) -> Evidence:
     claimed = (100, 50, 33.3, 25, 20, 16.7, 14.3)
     comparisons = [
         Comparison("positive codes", 126, len(values), 0),
-        *(Comparison(f"gap {i + 1} over the subnormals, %", claimed[i], gaps[i], 0.05) for i in range(len(claimed))),
+        *(Comparison(f"gap above subnormal {i + 1}, %", claimed[i], gaps[i], 0.05) for i in range(len(claimed))),
         Comparison("first gap of a binade, %", 12.5, binade[0], 0.05),
         Comparison("last gap of a binade, %", 6.7, binade[-1], 0.05),
     ]
     statements = [
-        Statement("the gap falls inside a binade", all(a > b for a, b in pairwise(binade))),
-        Statement("all gaps are the derived ones", np.allclose(gaps, derived(), rtol=1e-12, atol=0)),
+        Statement("the gap falls within a binade", all(a > b for a, b in pairwise(binade))),
+        Statement("all gaps equal the derived gaps", np.allclose(gaps, derived(), rtol=1e-12, atol=0)),
     ]
     answer = (
-        f"E4M3 has {len(values)} positive codes, and inside a binade the relative gap falls from {binade[0]:.1f} to "
+        f"E4M3 has {len(values)} positive codes, and within a binade the relative gap falls from {binade[0]:.1f} to "
         f"{binade[-1]:.1f} %."
     )
     return answered(Evidence(comparisons, statements), answer)

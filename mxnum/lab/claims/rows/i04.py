@@ -1,4 +1,4 @@
-"""I4: quantized layer-norm weights bias the gradient multiplicatively."""
+"""I4: quantized layer-norm weights multiply the gradient by a biased factor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from mxnum.lab.claims.evidence import Evidence, Statement, answered
 
 CLAIM = Claim(
     "I4",
-    "Quantized layer-norm weights bias the gradient multiplicatively",
-    "The gradient becomes (I + zeta) times itself, with zeta of one sign across a clamped block, unlike rounding, "
-    "whose errors cancel.",
-    "The gradient through a layer norm whose weights are quantized, against (I + zeta) times the exact one, for "
+    "Quantized layer-norm weights multiply the gradient by a biased factor",
+    "The gradient is multiplied by (I + zeta). Clamping gives zeta one sign in the whole block; the errors of rounding "
+    ""
+    "cancel.",
+    "The gradient through a layer norm with quantized weights is compared with (I + zeta) times the exact gradient, "
+    "for "
     "weights clustered in the clamped range and elsewhere.",
 )
 
@@ -30,27 +32,32 @@ def _check(context: Context) -> Evidence:
         exact = gamma.astype(np.float64)
         zeta = quantized / exact - 1
         identity = np.allclose(upstream * quantized, (1 + zeta) * (upstream * exact), rtol=1e-12, atol=0)
-        statements.append(Statement(f"{where}: the changed gradient is (I + zeta) times the exact one", identity))
+        statements.append(Statement(f"{where}: the gradient is (I + zeta) times the exact gradient", identity))
         by_block = zeta.reshape(blocks, width)
         same_sign[where] = float(np.mean(np.all(by_block < 0, axis=1) | np.all(by_block > 0, axis=1)))
         leftover[where] = float(abs(zeta.mean()) / np.abs(zeta).mean())
     (one, other), (left, cancels) = same_sign.values(), leftover.values()
     statements += [
         Statement("clamped: zeta has one sign across each block", one == 1.0, f"{one:.1%} of the blocks"),
-        Statement("not clamped: it has not", other == 0.0, f"{other:.1%} of the blocks have one sign"),
         Statement(
-            "not clamped: rounding errors cancel in the mean, clamping errors do not",
+            "not clamped: zeta does not have one sign across each block",
+            other == 0.0,
+            f"{other:.1%} of the blocks have one sign",
+        ),
+        Statement(
+            "rounding errors cancel in the mean, clamping errors do not",
             left > 0.99 and cancels < 0.5,
-            f"|mean zeta| / mean |zeta| is {left:.3f} clamped, {cancels:.3f} not",
+            f"|mean zeta| / mean |zeta| is {left:.3f} for clamped blocks, {cancels:.3f} for others",
         ),
     ]
     evidence = Evidence(
         statements=statements,
-        note="The gradient that reaches the normalized input of a layer norm, on the same upstream gradient.",
+        note="The gradient is that of the normalized input of a layer norm, for the same gradient of its output.",
         configuration={"seed": seed, "weights": width * blocks, "deviation": 0.01, "centres": [0.95, 0.6]},
     )
     answer = (
-        "The gradient becomes I + zeta times itself; clamping gives zeta one sign in every block, while rounding "
-        f"errors cancel down to {cancels:.2f} of their mean size."
+        "The gradient is multiplied by I + zeta. Clamping gives zeta one sign in every block; rounding errors "
+        ""
+        f"cancel to {cancels:.2f} of their mean size."
     )
     return answered(evidence, answer, f"mean of zeta / its size: {left:.2f}")

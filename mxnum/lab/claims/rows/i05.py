@@ -1,4 +1,4 @@
-"""I5: the size of zeta is measurable and grows."""
+"""I5: zeta, the relative error of the gradient, can be measured and grows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from mxnum.output import palette
 
 CLAIM = Claim(
     "I5",
-    "The size of zeta is measurable and grows",
-    "The norm of zeta is at least the relative change of the gradient on the same parameters; it grows during "
-    "training, and divergence follows when it is of order 2.",
+    "The size of zeta can be measured, and grows",
+    "The norm of zeta is at least the relative change of the gradient on the same parameters. It grows during "
+    ""
+    "training, and the run diverges when it is of order 2.",
     BY_TRAINING,
-    "Runs that diverge, with the bound logged at each step, at the paper's size (d = 512, 4 layers).",
+    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the bound at each step.",
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
-#: The paper's arm; statements about the others are this project's.
+#: The paper's arm; statements about other arms are this project's.
 OF_THE_PAPER = "E4M3"
-#: The number of evaluations that are averaged, early and late, and the steps between regular
-#: evaluations (there are more where a loss is high).
+#: The number of evaluations that are averaged at the beginning and at the end, and the steps
+#: between regular evaluations. (There are more evaluations while a loss is high.)
 EVALUATIONS, EVERY = 10, 50
 Growth = tuple[bool | None, float, float]
 
@@ -36,9 +37,9 @@ Growth = tuple[bool | None, float, float]
 def _check(context: Context) -> Evidence:
     """Compare zeta early and late in each run, and just before the loss rises.
 
-    zeta grows if the exact sign-flip test of the logarithms, run by run, is significant at `LEVEL`.
-    It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not if they
-    lie outside.
+    zeta grows if the exact sign-flip test of its logarithmic growth in each run is significant at
+    `LEVEL`. It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not
+    of order 2 if they lie outside.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []
@@ -50,21 +51,28 @@ def _check(context: Context) -> Evidence:
         p, mean = sign_flip(growth), math.exp(np.mean(growth))
         grown[arm] = mean > 1 if p < LEVEL else None, mean, p
         whose = Whose.PAPER if arm == OF_THE_PAPER else Whose.OURS
-        numbers = f"by the factor {mean:.2f}, in {sum(g > 0 for g in growth)} of {len(growth)} runs, exact p {p:.2g}"
+        numbers = (
+            f"by a factor of {mean:.2f} on average; it grows in {sum(g > 0 for g in growth)} of {len(growth)} runs, "
+            f"exact p {p:.2g}"
+        )
         statements.append(Statement(f"{arm}: zeta grows during training", grown[arm][0], numbers, whose))
         if (limits := mean_interval(last)) is not None:
             centre, low, high = (math.exp(v) for v in limits)
             statements.append(
                 Statement(
-                    f"{arm}: before the loss rises zeta is of order 2 (here: between 1 and 4)",
+                    f"{arm}: before the loss rises, zeta is of order 2 (between 1 and 4)",
                     decided(low >= 1 and high <= 4, high < 1 or low > 4),
                     f"geometric mean {centre:.2f} (95 %: {low:.2f} to {high:.2f}) over {len(last)} runs at their last "
-                    "look before it, one in 250 steps",
+                    f""
+                    "evaluation before the rise; evaluations are 250 steps apart",
                     whose,
                 )
             )
     statements += at_the_size_of_the_paper(context)
-    note = "zeta is the lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs its square."
+    note = (
+        "zeta stands for its lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs the "
+        "square."
+    )
     answer, number = _answer(grown, statements) if grown else ("", "")
     return Evidence((), statements, note, settings(table), answer, number)
 
@@ -83,7 +91,7 @@ def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return which formats zeta grows in, in words, and the number of the paper's format."""
+    """Return a text that says in which formats zeta grows, and the factor of the paper's format."""
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
@@ -92,14 +100,14 @@ def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str,
     undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
     arm = OF_THE_PAPER if OF_THE_PAPER in grown else next(iter(grown))
     answer = (
-        f"In the toy zeta, the relative error of the gradient, {', '.join(topics)}."
+        f"In the small MLP, zeta, the relative error of the gradient, {', '.join(topics)}."
         + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
     )
     return answer, f"{arm}: factor {grown[arm][1]:.2f}, p {grown[arm][2]:.2g}"
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Describe zeta early, late and at most, before any run rises."""
+    """Describe zeta at the beginning, at the end and at most, before the loss of a run rises."""
     found = []
     for name, arm in paper_size.table(context)["arms"].items():
         zeta = [_calm_zetas(run) for run in arm["runs"]]
@@ -107,12 +115,13 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
             continue
         early, late = (np.mean([z[part] for z in zeta]) for part in (slice(EVALUATIONS), slice(-EVALUATIONS, None)))
         numbers = (
-            f"before any excursion, one look in {EVERY} steps: on average {early:.2f} over the first ten and "
-            f"{late:.2f} over the last ten; {max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
+            f"before any excursion, evaluated every {EVERY} steps: {early:.2f} on average over the first ten, "
+            f"{late:.2f} over the last ten, {max(map(max, zeta)):.2f} at most; "
+            f"{counted(len(zeta), 'run')}"
         )
         what = f"{name.removeprefix(paper_size.PREFIX)}: zeta grows during training, {paper_size.WHERE}"
         found.append(Statement(what, None, numbers))
-    return found or [Statement(f"the same {paper_size.WHERE}", None, "not run")]
+    return found or [Statement(f"zeta grows during training {paper_size.WHERE}", None, "not run")]
 
 
 def _calm_zetas(run: dict[str, Any]) -> list[float]:
@@ -138,6 +147,7 @@ def _draw(ax: Any, context: Context) -> str | None:
     ax.set(xlabel="step", ylabel="zeta", yscale="log")
     ax.legend(fontsize=8)
     return (
-        "zeta, the change of the gradient by quantization relative to its size, on the parameters and batch of the "
-        "run; one line for each seed, until it diverges or ends."
+        "zeta, the change of the gradient by quantization divided by the gradient's size, on the parameters and batch "
+        "of "
+        "the run. Each seed has one line, until the run diverges or ends."
     )

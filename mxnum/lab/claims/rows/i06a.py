@@ -11,10 +11,11 @@ from mxnum.lab.studies.excursions import Course
 CLAIM = Claim(
     "I6a",
     "E4M3 diverges at the paper's size",
-    "A residual MLP that is stable in FP32 diverges in MXFP8 E4M3 from the same seed, initialization and batches.",
+    "A residual MLP that is stable in FP32 diverges in MXFP8 E4M3 with the same seed, initial weights and batches.",
     BY_TRAINING,
-    "Fresh pairs of runs at d = 512, 4 layers, batch 2048, rate 6e-4, to 12,000 steps: two hours of a core each. "
-    "They decide how often it happens.",
+    "Fresh pairs of runs at d = 512, 4 layers, batch 2048, rate 6e-4, for 12,000 steps, each of two hours on one core, "
+    ""
+    "would decide how often E4M3 diverges.",
     needs=(paper_size.FILE,),
     command=command("paper-scale"),
 )
@@ -27,16 +28,19 @@ def _check(context: Context) -> Evidence:
     beside = sum(run.first is not None and _is_calm_to(controls.get(run.seed), run.first) for run in runs)
     jump, of_fp32, steps = paper_size.jumping(runs), paper_size.jumping(fp32), max((r.horizon for r in runs), default=0)
     first = Statement(
-        f"a run in E4M3 jumps where FP32 on the same seed does not, {paper_size.WHERE}",
+        f"the loss of a run in E4M3 jumps, and that of FP32 on the same seed does not, {paper_size.WHERE}",
         True if beside else None if jump else False,
         f"{beside} of {len(runs)} runs in E4M3 and its variants, within {steps:,} steps",
     )
     always = paper_size.jumping(e2m1) == len(e2m1) >= paper_size.SEEDS and bool(fp32) and not of_fp32
     counts = f"{paper_size.described(e2m1)}; FP32: {paper_size.described(fp32)}" if e2m1 else "not run"
-    second = Statement(f"E2M1 jumps there on every seed, FP32 on none, {paper_size.WHERE}", always or None, counts)
+    second = Statement(
+        f"the loss jumps in E2M1 on every seed and in FP32 on none, {paper_size.WHERE}", always or None, counts
+    )
     answer = (
-        f"It happens: in {beside} of {len(runs)} planned runs in E4M3 the loss jumps where FP32 stays "
-        f"calm; how often, and whether E4M3 causes it, {counted(len(fp32), 'run')} of FP32 cannot tell."
+        f"E4M3 can diverge: in {beside} of {len(runs)} planned runs in E4M3 the loss jumps, on seeds on which FP32's "
+        f"does not. With {counted(len(fp32), 'run')} of FP32 it is open how often this happens and whether E4M3 causes "
+        f"it."
     )
     by_arm = "; ".join(
         f"{name} {paper_size.described(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1")

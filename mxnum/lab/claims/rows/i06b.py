@@ -14,9 +14,9 @@ from mxnum.lab.studies.statistics import compare
 CLAIM = Claim(
     "I6b",
     "E4M3 makes divergence more likely",
-    "Quantization to MXFP8 E4M3 makes a run diverge that would not in FP32: the hazard of a jump is higher.",
+    "Quantization to MXFP8 E4M3 makes runs diverge that would not diverge in FP32: the hazard of a jump is higher.",
     BY_TRAINING,
-    "About 19 pairs of runs at the paper's size decide it there.",
+    "About 19 pairs of runs at the paper's size would decide it at that size.",
     needs=("hazard.json",),
     command="mxnum lab sweep hazard --out hazard",
 )
@@ -28,28 +28,32 @@ def _check(context: Context) -> Evidence:
     statements = [hazard_of_e4m3(table)]
     if context.has("recovery.json"):
         never, numbers = none_away(context.json("recovery.json"), "E4M3")
-        statements.append(Statement("E4M3 runs away in the toy, at rate 0.024", False if never else None, numbers))
+        statements.append(
+            Statement("E4M3 runs away in the small MLP, at rate 0.024", False if never else None, numbers)
+        )
     runs, fp32 = paper_size.in_e4m3(context)
     if runs:
         jump, of_fp32 = paper_size.jumping(runs), paper_size.jumping(fp32)
-        # Steps before a jump. If both kinds have the same hazard, the probability that a jump is
-        # one of E4M3 is E4M3's share of these steps.
+        # The steps before a jump. If both formats have the same hazard, a jump is E4M3's with a
+        # probability equal to E4M3's share of these steps.
         ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
         theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (
-            f"{jump} of {len(runs)} runs against {of_fp32} of {len(fp32)}; if both had one hazard, all jumps "
-            f"would fall to E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
+            f"{jump} of {len(runs)} runs against {of_fp32} of {len(fp32)}; if both had the same hazard, all jumps "
+            f""
+            f"would be in E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
         )
         statements.append(Statement(f"E4M3 jumps more often than FP32, {paper_size.WHERE}", None, numbers))
     ratio = compare(over_rates(table, "E4M3")).ratio
     answer, number = "", ""
     if ratio is not None and statements[0].holds is False:
         answer = (
-            f"In the toy E4M3 does not raise the hazard of a jump by more than {100 * (ratio[2] - 1):.0f} % (upper "
-            "95 % limit, three rates pooled); at the paper's size it is undecided."
+            f"In the small MLP E4M3 does not raise the hazard of a jump by more than {100 * (ratio[2] - 1):.0f} % "
+            f"(upper "
+            "95 % limit, three learning rates pooled). At the paper's size the claim is undecided."
         )
         number = "hazard ratio {:.2f} ({:.2f} to {:.2f})".format(*ratio)
-    note = f"The ratio pools rates that differ: {_by_rate(table)}."
+    note = f"The hazard ratio is pooled over learning rates at which it differs: {_by_rate(table)}."
     return Evidence((), statements, note, settings(table), answer, number)
 
 

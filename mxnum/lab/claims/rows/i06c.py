@@ -23,9 +23,10 @@ CLAIM = Claim(
     needs=("quick.json",),
     command="mxnum reproduce --quick --only I6c",
 )
-#: The number of runaways beyond those of FP32 that the rule written before `recovery` requires.
+#: The rule that was fixed before the study `recovery` requires this many more runaways than in
+#: FP32.
 ENOUGH = 5
-#: The rate at which the confirmatory tests were fixed.
+#: The learning rate of the confirmatory tests, which were fixed before the runs.
 RATE = "rate 0.034"
 
 
@@ -33,9 +34,9 @@ RATE = "rate 0.034"
 def _check(context: Context) -> Evidence:
     """Compare runaways in E2M1 with those of FP32 on the same seeds.
 
-    The confirmatory test is on the seeds of `quick`: the step at which a runaway begins, by the
-    exact paired log-rank test, two-sided, at `LEVEL`. Stored studies add the same test on other
-    seeds, and the rule that was written before `recovery`.
+    The confirmatory test uses the seeds of `quick`. It is the exact paired log-rank test of the
+    steps at which runaways begin, two-sided, at `LEVEL`. Stored studies add the same test on other
+    seeds, and the rule that was fixed before `recovery`.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -47,11 +48,11 @@ def _check(context: Context) -> Evidence:
     if context.has("recovery.json"):
         recovery = context.json("recovery.json")
         never, numbers = none_away(recovery, "LN E2M1")
-        what = "4-bit layer norm alone does not run away, at rate 0.024"
+        what = "with 4-bit layer norm alone no run is lost, at rate 0.024"
         statements += [_by_the_first_rule(recovery), Statement(what, True if never else None, numbers)]
     words = {
-        True: "4 bits run away sooner than FP32",
-        False: "4 bits run away later than FP32",
+        True: "Runs in 4 bits run away sooner than in FP32",
+        False: "Runs in 4 bits run away later than in FP32",
         None: "No difference between 4 bits and FP32 is shown",
     }
     answer = (
@@ -60,14 +61,15 @@ def _check(context: Context) -> Evidence:
     )
     note = (
         "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. LN E2M1 is "
-        "bfloat16 with only gamma and beta in E2M1. FP32 runs away too, later and at higher rates."
+        ""
+        "bfloat16 with only gamma and beta in E2M1. FP32 runs are lost too, but later and at higher learning rates."
     )
     number = f"p = {'-' if test.p is None else f'{test.p:.2g}'}"
     return Evidence((), statements, note, settings(table), answer, number)
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return both arms by when their runaways begin, and the exact paired log-rank test."""
+    """Return both arms with the starts of runaways, and the exact paired log-rank test."""
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 
@@ -80,15 +82,15 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Judge the rule written before `recovery`.
+    """Judge the rule that was fixed before `recovery`.
 
-    It asks for `ENOUGH` more runaways than FP32, and for the test of their times.
+    The rule requires `ENOUGH` more runaways than in FP32, and a significant test of their times.
     """
     others = [name for name in table["arms"] if name != "FP32"]  # Holm's correction counts all arms of the table
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]
     count, control = (report.outcomes(table, name)[Outcome.RUNAWAY] for name in ("E2M1", "FP32"))
     holds = test.comes_sooner if count - control >= ENOUGH and is_sure(test) else None
-    what = f"with everything in E2M1 at least {ENOUGH} runs more are lost than in FP32, at rate 0.024"
+    what = f"with everything in E2M1 at least {ENOUGH} more runs are lost than in FP32, at rate 0.024"
     return Statement(what, holds, f"{count} against {control}; {test}")
 
 
@@ -99,8 +101,10 @@ def _draw_losses(ax: Any, context: Context) -> str | None:
         return None
     report.loss_figure(table, ["FP32", "E2M1"], axes=ax, colour=palette.colour, medians=True)
     return (
-        "The loss of every run in FP32 and with everything in E2M1, from the same weights on the same inputs; thick: "
-        "the median over runs. A run is lost if its loss jumps before step 4,000 and is not back at step 8,000."
+        "The loss of every run in FP32 and with everything in E2M1, with the same initial weights and inputs; thick "
+        "lines: "
+        "the median over runs. A run is lost if its loss jumps before step 4,000 and is not back at step "
+        "8,000."
     )
 
 
@@ -110,6 +114,7 @@ def _draw_survival(ax: Any, context: Context) -> str | None:
         return None
     report.survival_figure(context.json("quick.json"), axes=ax, colour=palette.colour)
     return (
-        "The share of runs without a jump by a step (Kaplan-Meier, with 95 % confidence), for each precision; in "
-        "brackets how many jumped, and how many of these were lost (dashed)."
+        "The share of runs that have not jumped by each step (Kaplan-Meier, with 95 % confidence), for each precision. "
+        "In "
+        "brackets: how many runs jumped, and how many of these were lost (dashed)."
     )

@@ -13,10 +13,11 @@ from mxnum.output import palette
 CLAIM = Claim(
     "I7",
     "Interventions avert or delay the divergence",
-    "Shortly before the divergence, higher precision in layer norm or activations, no backward quantization and "
-    "other changes, everything else identical, avert or delay it.",
+    "If a run is changed shortly before it diverges, higher precision in layer norm or activations, no quantization in "
+    ""
+    "the backward pass and other changes avert or delay the divergence.",
     BY_TRAINING,
-    "The run of I6a, restarted from its checkpoints, with unperturbed and perturbed controls.",
+    "The run of I6a, restarted from its checkpoints with each change, and with unperturbed and perturbed controls.",
     needs=("interventions.json",),
     command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/lab/results",
@@ -28,11 +29,10 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge each action at a checkpoint beside controls with slightly changed parameters.
+    """Judge each action at a checkpoint against controls with slightly changed parameters.
 
-    The parameters of the controls were changed by one part in a million. The exact sign-flip test
-    of the delays, seed by seed, decides after Holm's correction over all actions, from `FEWEST`
-    seeds on.
+    The parameters of the controls were changed by one part in a million. With at least `FEWEST`
+    seeds, the exact sign-flip test of the delays decides, after Holm's correction over all actions.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -40,21 +40,27 @@ def _check(context: Context) -> Evidence:
         if row.name in CLAIMED and row.p is not None and row.delay is not None:
             delays.append((row.delay[0], row.name, row.p))
             sure = row.arm.runs >= FEWEST and row.p < LEVEL
-            what = f"{row.name}: averts or delays the rise of the loss"
+            what = f"{row.name} averts or delays the rise of the loss"
             statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
     statements.append(at_the_size_of_the_paper(context))
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
-        f"Decided from {FEWEST} seeds on, by the exact sign-flip test of the delays at the level of {LEVEL:.0%} "
-        f"after Holm's correction over all actions; {len(seeds)} seeds were acted on, two of them added after a look. "
-        "Runs were watched for a while only: whether an action averts a rise that would have come back by itself, or "
-        "one that would not, is not known. A switch of precision in the middle of a run is a shock of its own."
+        f"With at least {FEWEST} seeds, the exact sign-flip test of the delays decides, at a level of {LEVEL:.0%} "
+        f"after "
+        f"Holm's correction over all actions. {len(seeds)} seeds were used; two of them were added after the "
+        f"first results "
+        "were seen. Runs continue only for a while, so it is not known whether an averted "
+        "rise would have come back by "
+        "itself. A switch of precision during a run is "
+        "itself a disturbance."
     )
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
     delay, name, p = max(delays, default=(0.0, "", 1.0))
     answer = (
-        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were tried ({FEWEST} are "
-        f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after Holm)."
+        f"Undecided in the small MLP and at the paper's size: {len(seeds)} seeds of the small MLP were tried ({FEWEST} "
+        f"are "
+        f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after "
+        f"Holm)."
     )
     open_ = bool(delays) and all(s.holds is None for s in statements)
     number = f"{name}: p {p:.2g}" if delays else ""
@@ -62,21 +68,23 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Describe what a jump does after each action; one seed decides nothing."""
+    """Describe how many runs jump after each action; one seed decides nothing."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         listed = "; ".join(map(_acted, interventions.rows(acted)))
         numbers = (
-            f"{counted(len(acted['seeds']), 'seed')}; how many rose within {acted['plan']['watch']} steps: {listed}"
+            f"{counted(len(acted['seeds']), 'seed')}; runs that rose within {acted['plan']['watch']} steps: {listed}"
         )
         return Statement(
-            f"the same in {acted['base'].removeprefix(paper_size.PREFIX)} {paper_size.WHERE}", None, numbers
+            f"actions avert or delay the rise in {acted['base'].removeprefix(paper_size.PREFIX)} {paper_size.WHERE}",
+            None,
+            numbers,
         )
     table = paper_size.table(context)
     runs = [run for name in table["arms"] if name != paper_size.CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
-    numbers = f"nothing to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
-    return Statement(f"the same {paper_size.WHERE}", None, numbers)
+    numbers = f"no rise to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
+    return Statement(f"actions avert or delay the rise {paper_size.WHERE}", None, numbers)
 
 
 def _acted(row: interventions.Row) -> str:
@@ -91,6 +99,8 @@ def _draw(ax: Any, context: Context) -> str | None:
     rows = interventions.rows(context.json("interventions.json"))[::-1]
     colours = [palette.COLOURS[6 if row.reading == "control" else 0] for row in rows]
     ax.barh([row.name for row in rows], [row.arm.events / row.arm.runs for row in rows], color=colours, height=0.6)
-    ax.set(xlim=(0, 1), xlabel="share that rose while watched")
+    ax.set(xlim=(0, 1), xlabel="share of runs that rose")
     ax.tick_params(axis="y", labelsize=8)
-    return "What was changed shortly before a rise, and how many runs rose all the same; black: the controls."
+    return (
+        "The change that was made shortly before a rise, and the share of runs that rose nevertheless; black: controls."
+    )

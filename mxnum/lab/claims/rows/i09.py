@@ -1,4 +1,4 @@
-"""I9: what keeps language models stable, from the losses that the authors of [I] published."""
+"""I9: what keeps language models stable, by the losses that the authors of [I] published."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ CLAIM = Claim(
     "What keeps language models stable",
     "In language models of 2e17 to 4.8e19 FLOP, MX weights with bf16 activations and layer norm, or forward-only "
     "quantization, are stable for all FP8 formats, and E4M3 with bf16 matches bf16. The forward pass is a third of the "
-    "work: at most 33 % of the time is saved, and the speed-up is 1.2 times at twice the rate.",
-    "The losses that the authors published, later deleted from their repository: which runs end above their own "
-    "least loss, by compute, and the gap to bf16 at the same parameters and tokens; the arithmetic by "
-    "`mxnum.lab.theory.project_shares`.",
+    ""
+    "work, so at most 33 % of the time is saved, and FP8 at twice the rate makes training 1.2 times as fast.",
+    "The losses that the authors published, and later deleted from their repository, show which runs end above their "
+    "own "
+    "least loss, and the gap to bf16 at the same parameters and tokens. `mxnum.lab.theory.project_shares` "
+    "computes the "
+    "speed-up.",
     "Runs of E4M3 with bf16, and of forward-only quantization, at 4.8e19 FLOP.",
     takes=language_models.RECIPE_FILES,
 )
@@ -47,7 +50,7 @@ def _check(context: Context) -> Evidence:
     published = [*(_stable(what, arm, hazards) for what, arm in MITIGATED.items()), _matches()]
     furthest = {what: max(run.budget for run in losses.arm(arm)) for what, arm in MITIGATED.items()}
     at_most = ", ".join(f"{what} up to {budget:.2g}" for what, budget in furthest.items())
-    reach = Statement("all of it up to 4.8e19 FLOP", None, f"the published losses reach: {at_most} FLOP")
+    reach = Statement("the claim holds up to 4.8e19 FLOP", None, f"the published losses include {at_most} FLOP")
     doubled, unlimited = (
         project_shares({"mlp": 1.0}, Recipe.of("fp8", "bf16"), rates={"fp8": rate}).speed_up for rate in (2.0, math.inf)
     )
@@ -59,8 +62,10 @@ def _check(context: Context) -> Evidence:
     gap, most = mean_interval(losses.gaps(BF16_ACTIVATIONS["E4M3"]).values())[0], max(furthest.values())
     short = [what for what, budget in furthest.items() if budget < most]
     answer = (
-        f"Of {runs} runs with a mitigation none goes astray where bf16 does not, and E4M3 with bf16 ends {gap:+.4f} "
-        f"from bf16. Undecided: {most:.2g} FLOP, to which {len(short)} of {len(furthest)} arms were not run."
+        f"None of {runs} runs with a mitigation goes astray at a size at which bf16 does not, and the loss of E4M3 "
+        f"with bf16 "
+        f"minus bf16's is {gap:+.4f}. Undecided: {most:.2g} FLOP, at which {len(short)} of "
+        f"{len(furthest)} arms have no runs."
     )
     return Evidence(
         comparisons,
@@ -73,7 +78,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_budget(runs: Iterable[Run]) -> str:
-    """Return in words how many of the runs at each compute went astray."""
+    """Return a text that says how many of the runs at each compute went astray."""
     counts: dict[float, list[bool]] = {}
     for run in runs:
         counts.setdefault(run.budget, []).append(run.astray)
@@ -87,20 +92,20 @@ def _astray(name: str) -> list[Run]:
 def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
     runs, gone = losses.arm(arm), _astray(arm)
     elsewhere = [run for run in gone if run.cell not in hazards]
-    numbers = f"{len(gone)} of {len(runs)} do: {_by_budget(runs)} FLOP"
+    numbers = f"{len(gone)} of {len(runs)} runs do: {_by_budget(runs)} FLOP"
     if gone:
-        numbers += f"; {len(gone) - len(elsewhere)} where bf16 does"
+        numbers += f"; {len(gone) - len(elsewhere)} at sizes at which bf16 does too"
     unfinished = sum(not run.finished for run in runs)
     if unfinished:
         numbers += f"; {unfinished} of them did not finish"
     missing = len({run.cell for run in losses.arm(BF16)} - {run.cell for run in runs})
-    numbers += f"; {missing} of bf16's {len(losses.arm(BF16))} sizes are missing"
-    sentence = f"{what}: no run ends more than {ASTRAY} above its least loss, except where bf16 does"
+    numbers += f"; runs at {missing} of bf16's {len(losses.arm(BF16))} sizes are missing"
+    sentence = f"{what}: no run ends more than {ASTRAY} above its least loss, except at sizes at which bf16 does"
     return Statement(sentence, not elsewhere, numbers)
 
 
 def _matches() -> Statement:
-    """Compare E4M3 with bf16, to within half a step of the recorded losses' grid."""
+    """Judge if E4M3 equals bf16 to within half a step of the grid of recorded losses."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())
@@ -108,10 +113,12 @@ def _matches() -> Statement:
     others = {what: mean_interval(losses.gaps(arm).values()) for what, arm in (MITIGATED | THROUGHOUT | MIXED).items()}
     rest = "; ".join(f"{what} {m:+.4f} ({a:+.4f} to {b:+.4f})" for what, (m, a, b) in others.items())
     return Statement(
-        f"E4M3 weights with bf16 activations match bf16: the gap in least loss is within {GRID / 2}, half the grid of "
-        "the losses",
+        f"E4M3 weights with bf16 activations match bf16: the gap in least loss is within {GRID / 2}, half a step of "
+        f"the grid "
+        "of recorded losses",
         low > -GRID / 2 and high < GRID / 2,
-        f"over {len(found)} sizes {mean:+.4f}, {losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}; in final loss, "
+        f"mean over {len(found)} sizes {mean:+.4f}, {losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}; in final "
+        f"loss, "
         f"without the sizes where a run goes astray, {by_final[0]:+.4f} ({by_final[1]:+.4f} to {by_final[2]:+.4f}). "
         f"All arms: {rest}",
     )
@@ -131,13 +138,20 @@ def _note(hazards: set[tuple[int, int]]) -> str:
     gone = [run for run in there if run.astray]
     ours = next(run for run in there if run.arm == BF16)
     return (
-        f"Without a mitigation: {without}. The size N = {worst[0]:,}, D = {worst[1]:,} goes astray in {len(gone)} of "
-        f"the {len(there)} arms that ran it and recorded both losses ({len(arms)} arms in all), bf16 among them "
-        f"({ours.final:.3f} at the end, {ours.least:.3f} at least): all runs share one seed, so it looks like a hazard "
-        "of the batch and the rate there, not of a format. E4M3 throughout never goes astray by this measure either: "
-        "it has few runs at large compute, and what it loses is its gap, which the mitigations close. "
-        f"{len(twice)} sizes of E5M2 with bf16 were run twice from the same seed: {apart.count(0)} end alike to "
-        f"{GRID}, the others up to {max(apart):.2g} apart."
+        f"Runs without a mitigation that go astray: {without}. At the size N = {worst[0]:,}, D = {worst[1]:,} runs go "
+        f"astray "
+        f"in {len(gone)} of the {len(there)} arms that have it and recorded both losses ({len(arms)} arms "
+        f"in all), also in "
+        f"bf16 (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs share "
+        f"one seed, so this looks like a hazard of "
+        "that batch and learning rate, "
+        "not of a format. E4M3 throughout "
+        "never goes astray by this "
+        "measure, but it has few "
+        "runs at large compute; its loss is above bf16's by a gap, which the mitigations close. "
+        f"{len(twice)} sizes of E5M2 with bf16 were run twice from the same seed: {apart.count(0)} end with the same "
+        f"loss to "
+        f"{GRID}, the others with losses up to {max(apart):.2g} apart."
     )
 
 
@@ -150,7 +164,7 @@ def of_our_own(context: Context) -> list[Statement]:
             if arm not in table["arms"]:
                 continue
             half, values = gaps(table, arm, share=0.5, of=kind), gaps(table, arm)
-            what = f"{model}, {arm}: leaves less than half of {kind}'s gap"
+            what = f"{model}, {arm}: the gap is less than half of that of {kind}"
             made.append(Statement(what, below(half), f"{words(values)}; {kind} {words(gaps(table, kind))}"))
     return ours(*made)
 
@@ -167,6 +181,7 @@ def _draw(ax: Any, context: Context) -> str:
     ax.set(xlabel="FLOP", ylabel="share that ends above its least loss", xscale="log")
     ax.legend(fontsize=8)
     return (
-        f"How many of the language models end more than {ASTRAY} above their own least loss, by their compute; "
-        "the arms that are not shown have none."
+        f"The share of language models that end more than {ASTRAY} above their own least loss, by compute. "
+        f""
+        "In the arms that are not shown, no model does."
     )

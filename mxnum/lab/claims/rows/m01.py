@@ -11,9 +11,9 @@ from mxnum.lab.studies.statistics import holm, sign_flip
 CLAIM = Claim(
     "M1",
     "Rounding: nearest forward, stochastic for gradients",
-    "Elements are best rounded to nearest even for weights and activations and stochastically for gradients.",
+    "Weights and activations are best rounded to nearest even, and gradients stochastically.",
     BY_TRAINING,
-    "Training runs with each rounding for each operand, several seeds; language models for the paper's figures.",
+    "Training runs with each rounding for each operand, on several seeds; language models for the paper's numbers.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -33,12 +33,14 @@ def _check(context: Context) -> Evidence:
             what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
             statements.append(Statement(what, *mlp_runs.below(mlp_runs.gaps(table, names[1], names[0]))))
     statements += of_language_models(context)
-    note = f"Losses are means of the last {mlp_runs.LAST_BINS} of 40 looks, compared on the same seeds. {ONE_SOURCE}"
+    note = (
+        f"Losses are means of the last {mlp_runs.LAST_BINS} of 40 evaluations, compared on the same seeds. {ONE_SOURCE}"
+    )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge gradients rounded to nearest and stochastically, in E2M1 under three scale rules."""
+    """Judge if stochastic gradients lower the loss, in E2M1 under three scale rules."""
     made = []
     for model, table in of_recipes(context):
         pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}
@@ -48,11 +50,11 @@ def of_language_models(context: Context) -> list[Statement]:
             what = f"{model}, E2M1 {rule}: stochastic gradients reach a lower loss"
             whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have this rule
             made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
-    return made or [Statement("the same for language models", None, "not run")]
+    return made or [Statement("stochastic rounding of gradients helps language models", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return under which rules stochastic gradients help language models, and how much."""
+    """Return a text: under which rules stochastic gradients help language models, and how much."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
@@ -61,7 +63,7 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
         of_rule = [s for s in statements if f"E2M1 {rule}: stochastic gradients" in s.what]
         more = mean_gap(tables[-1], f"{arm}, SR gradients", arm)
         made[unanimous(of_rule)].append(f"{rule} ({more:+.2f})")
-    verbs = {True: "lower the loss under", False: "raise it under", None: "are undecided under"}
+    verbs = {True: "lower the loss under", False: "raise the loss under", None: "are undecided under"}
     effects = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
     undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
     answer = (

@@ -14,9 +14,10 @@ from mxnum.output import palette
 CLAIM = Claim(
     "M2",
     "Which scale rule",
-    "floor clamps; ceil never overflows but underflows more; even balances. E2M1 is best with even, E3M0 usable "
-    "only with ceil, INT4 best with ceil, and E2M1 beats INT4.",
-    "R-MSE, overflow and underflow on synthetic weights, activations and gradients, all rules.",
+    "The rule floor clamps; ceil never overflows but underflows more; even is a compromise. E2M1 is best with even, "
+    "E3M0 "
+    "is usable only with ceil, INT4 is best with ceil, and E2M1 has a smaller error than INT4.",
+    "R-MSE, overflow and underflow are measured on synthetic weights, activations and gradients, with all rules.",
 )
 E2M1, E3M0, INT4 = FORMATS = ("mxfp4_e2m1", "mxfp4_e3m0", "mxint4")
 
@@ -42,8 +43,9 @@ def _check(context: Context) -> Evidence:
             Statement(f"{tensor}: E2M1 at its best beats INT4 at its best", least[E2M1] < least[INT4]),
         ]
     note = (
-        "By R-MSE on these tensors; the paper judges by training loss as well. `rceil`, which the paper does not have, "
-        "never overflows either."
+        "The criterion is R-MSE on these tensors; the paper also uses the training loss. `rceil`, which the paper does "
+        "not "
+        "have, never overflows either."
     )
     rules = dict.fromkeys((best_rule("weights", INT4), "ceil"))
     number = "INT4 weights: " + ", ".join(f"{rule} {error('weights', INT4, rule):.3f}" for rule in rules)
@@ -54,7 +56,7 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
     each = [found(tensor, fmt, rule) for rule in ("floor", "even", "ceil")]
     over, under = [s.beyond_max_rate for s in each], [s.underflow_rate for s in each]
     return Statement(
-        f"{tensor}, {fmt}: floor overflows most, ceil never and underflows most, even lies between",
+        f"{tensor}, {fmt}: floor overflows most, ceil never overflows and underflows most, even lies between",
         over[0] > over[1] > over[2] == 0 and under[2] > under[1] > under[0],
         "overflow {:.2%}, {:.2%}, {:.2%}; underflow {:.1%}, {:.1%}, {:.1%} under floor, even, ceil".format(
             *over, *under
@@ -63,7 +65,7 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
 
 
 def answer(statements: list[Statement]) -> str:
-    """Return in words what holds on all tensors, on none, and on some."""
+    """Return a text: which statements hold on all tensors, on none, and on some."""
     best = " or ".join(dict.fromkeys(best_rule(tensor, INT4) for tensor in tensors()))
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {
@@ -75,7 +77,7 @@ def answer(statements: list[Statement]) -> str:
     }
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
     parts = {is_so: [topic for topic in so if so[topic] is is_so] for is_so in (True, False, None)}
-    words = {True: "On our tensors", False: "Refuted:", None: "On some tensors:"}
+    words = {True: "On all synthetic tensors", False: "Refuted:", None: "On some tensors:"}
     return " ".join(f"{words[is_so]} {', '.join(topics)}." for is_so, topics in parts.items() if topics)
 
 
@@ -89,4 +91,4 @@ def _draw(ax: Any, context: Context) -> str:
     ax.invert_yaxis()
     ax.set(xlabel="R-MSE / root mean square of the tensor")
     ax.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1), handletextpad=0, columnspacing=0.8)
-    return "Error of the 4-bit formats under each scale rule, on synthetic weights, activations and gradients."
+    return "The error of the 4-bit formats under each scale rule, on synthetic weights, activations and gradients."

@@ -9,9 +9,9 @@ from mxnum.lab.claims.tensors import configuration, error, tensors
 CLAIM = Claim(
     "M5",
     "Asymmetric scaling",
-    "A float16 offset for each block helps INT4 much (up to 1.36 times over symmetric) and E2M1 little.",
-    "R-MSE with and without an offset on synthetic weights, activations and gradients.",
-    "The paper's own tensors decide its factor.",
+    "A float16 offset for each block lowers the error of INT4 by a factor of up to 1.36, and that of E2M1 little.",
+    "R-MSE is measured with and without an offset on synthetic weights, activations and gradients.",
+    "The paper's own tensors would decide its factor.",
 )
 
 
@@ -27,13 +27,14 @@ def _check(context: Context) -> Evidence:
         factors[tensor] = of_int4
         numbers = f"the error falls by the factor {of_int4:.3f} for INT4 and {of_e2m1:.3f} for E2M1"
         statements.append(Statement(f"{tensor}: an offset helps INT4 with ceil", of_int4 > 1, numbers))
-        statements.append(Statement(f"{tensor}: it helps E2M1 with even less", of_e2m1 < of_int4))
+        statements.append(Statement(f"{tensor}: an offset helps E2M1 with even less than INT4", of_e2m1 < of_int4))
     largest = max(factors.values())
-    numbers = f"here at most {largest:.3f}, on ours"
+    numbers = f"at most {largest:.3f} on the synthetic tensors"
     statements.append(Statement("the factor reaches 1.36 on the paper's tensors", None, numbers))
     note = (
-        "An offset moves zero off the grid, so tensors with many small values lose by it. An element costs half a bit "
-        "more with it."
+        "An offset moves zero off the grid, so it raises the error of tensors with many small values. An offset costs "
+        "half a "
+        "bit per element."
     )
     helped, hurt = (" and ".join(t for t, factor in factors.items() if (factor > 1) is so) for so in (True, False))
     answer = (

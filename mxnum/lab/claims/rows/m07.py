@@ -14,11 +14,13 @@ from mxnum.lab.claims.tensors import configuration, error, tensors
 CLAIM = Claim(
     "M7",
     "Block organisation",
-    "Of 1x16, 16x1 and 4x4, columns help activations with per-token structure, not weights or gradients; tiles "
-    "are a compromise.",
-    "R-MSE of each organisation on synthetic weights, gradients, and activations with per-token or per-channel "
-    "magnitudes.",
-    "Activations of a language model.",
+    "Of blocks of 1x16, 16x1 and 4x4, columns help activations whose size depends on the token, but not weights or "
+    ""
+    "gradients; tiles are a compromise.",
+    "R-MSE is measured for each organisation on synthetic weights, gradients, and activations whose size depends on "
+    "the "
+    "token or on the channel.",
+    "Activations of a large language model would decide it.",
     takes=("language/organisation.json",),
 )
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
@@ -33,21 +35,28 @@ def _check(context: Context) -> Evidence:
         errors = {name: error(tensor, FORMAT, RULE, block=block) for name, block in ORGANISATIONS.items()}
         found[tensor] = row, column, tile = tuple(errors.values())
         if tensor == "activations":
-            what = "activations: blocks inside a token (rows here) beat blocks across tokens (columns here)"
+            what = (
+                "activations: blocks within a token (rows here) have a smaller error than blocks across tokens "
+                "(columns here)"
+            )
             statements.append(Statement(what, row < 0.95 * column, _listed(errors)))
-            statements.append(Statement("activations: tiles lie between", row < tile < column))
+            statements.append(Statement("activations: the error of tiles lies between", row < tile < column))
         else:
             what = f"{tensor}: the organisation changes the error by less than 1 %"
             statements.append(Statement(what, max(errors.values()) / min(errors.values()) - 1 < 0.01, _listed(errors)))
-    words = "its words: activations for a given token are stored in a column"
-    statements.append(Statement("the paper's columns lie inside a token, as rows do here", True, words))
+    words = "the paper says that activations for a given token are stored in a column"
+    statements.append(Statement("the paper's columns lie within a token, as rows do here", True, words))
     of_models = list(of_language_models(context))
-    note = "The rule behind it: a block should run along the direction in which the magnitude is constant."
+    note = "Explanation: a block should lie along the direction in which magnitudes vary least."
     row, column, _ = found["activations"]
     inside = [s.holds for s in of_models if s.what.startswith("activations")]
-    of_ours = f"; they are best in {sum(map(bool, inside))} of {len(inside)} small language models" if inside else ""
+    of_ours = (
+        f"; blocks within a token are best in {sum(map(bool, inside))} of {len(inside)} small language models"
+        if inside
+        else ""
+    )
     answer = (
-        f"On synthetic activations blocks inside a token have {100 * abs(1 - row / column):.0f} % "
+        f"On synthetic activations, blocks within a token have {100 * abs(1 - row / column):.0f} % "
         f"{'less' if row < column else 'more'} error than blocks across tokens{of_ours}. Large models are open."
     )
     number, how = f"R-MSE {row:.3f} against {column:.3f}", configuration(format=FORMAT, scale_rule=RULE)
@@ -59,7 +68,7 @@ def _listed(errors: dict[str, float]) -> str:
 
 
 def of_language_models(context: Context) -> Iterator[Statement]:
-    """Judge blocks along a token, across tokens, and tiles, on the tensors of trained models."""
+    """Judge blocks within a token, across tokens, and tiles, on the tensors of trained models."""
     table = language_models.study(context, "organisation") or {"arms": {}}
     for arm, found in table["arms"].items():
         kept = [run["organisations"] for run in found["runs"]]
@@ -67,7 +76,7 @@ def of_language_models(context: Context) -> Iterator[Statement]:
             mean = {each: float(np.mean([run[kind][each] for run in kept])) for each in kept[0][kind]}
             least = min(mean.values())
             if kind == "activations":
-                what, holds = "inside a token is best", mean["row"] == least
+                what, holds = "blocks within a token are best", mean["row"] == least
             else:
-                what, holds = "no two differ by 1 %", max(mean.values()) < 1.01 * least
+                what, holds = "no two organisations differ by 1 %", max(mean.values()) < 1.01 * least
             yield Statement(f"{kind} of a small language model ({arm}): {what}", holds, _listed(mean))

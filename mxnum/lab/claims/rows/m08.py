@@ -1,4 +1,4 @@
-"""M8: the error of tensors predicts the loss of training."""
+"""M8: the rounding error of tensors predicts the training loss."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mxnum.lab.studies.statistics import rank_correlation
 CLAIM = Claim(
     "M8",
     "R-MSE predicts the loss",
-    "Normalized R-MSE correlates with the gap in training loss.",
+    "The normalized R-MSE of tensors correlates with the gap in training loss.",
     BY_TRAINING,
-    "The final losses of runs in many formats; language models for the paper's figure.",
+    "The final losses of runs in many formats; language models for the paper's number.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -45,16 +45,17 @@ def _check(context: Context) -> Evidence:
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1[short] = points[short]
     what = "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss"
-    within = "so it does within the recipes in E2M1, where formats do not differ"
+    within = "on a residual MLP R-MSE correlates with the gap among the recipes in E2M1, which have one format"
     of_models, ranked = of_language_models(context)
     statements = [
         correlates(what, points, _percent),
         *ours(correlates(within, in_e2m1, _percent)),
-        *(of_models or [Statement("the same for language models", None, "not run")]),
+        *(of_models or [Statement("R-MSE correlates with the gap in language models", None, "not run")]),
     ]
     note = (
-        "R-MSE of normal numbers, root mean square over the operands; the gap is the mean over seeds of the logarithm "
-        "of the losses' ratio over the last looks. Between formats the number of bits orders both."
+        "R-MSE is that of normal numbers, root mean square over the operands. The gap is the mean over seeds of the "
+        "logarithm "
+        "of the ratio of losses over the last evaluations. Between formats, more bits make both smaller."
     )
     in_4_bits = unanimous(s for s in of_models if "in 4 bits" in s.what)
     return Evidence((), statements, note, {"studies": studies}, *_answer(rho(points), ranked, in_4_bits))
@@ -73,7 +74,7 @@ def rho(points: Points) -> float | None:
 def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+.3f}".format) -> Statement:
     """Judge if the gap of each point rises with its error, by rank correlation.
 
-    The error is the first number of a point, the gap the second.
+    Each point has the error and the gap.
     """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:
@@ -84,7 +85,7 @@ def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+
 
 
 def recipe_error(precision: dict[str, Any]) -> float | None:
-    """Return the root of the mean over the operands of their squared errors on normal numbers.
+    """Return the root mean square, over the operands, of their errors on normal numbers.
 
     Return None unless all operands are in MX formats.
     """
@@ -99,19 +100,19 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return the coefficients in words, and the number for the last models.
+    """Return a text with the coefficients, and the number for the last models.
 
-    The words give the coefficients over all recipes and within 4 bits.
+    The text has the coefficients over all recipes and among those in 4 bits.
     """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
     every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
-    words = {True: "it does, too", False: "it does not", None: "that is not shown"}
+    words = {True: "R-MSE ranks it too", False: "R-MSE does not rank it", None: "this is not shown"}
     answer = (
         f"Over all recipes, of 4 to 8 bits, R-MSE ranks the gap (rho {of_mlp:.2f} on an MLP, {every} in language "
         f"models). Among the language models' 4-bit recipes {words[within]} (rho {four})."
     )
-    return answer, f"rho {of_models[-1][0]:.2f}; within 4 bits {of_models[-1][1]:.2f}"
+    return answer, f"rho {of_models[-1][0]:.2f}; in 4 bits {of_models[-1][1]:.2f}"
 
 
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
@@ -126,10 +127,10 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
         in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
         in_4_bits = {arm: points[arm] for arm in points if arm.startswith(("E2M1", "E3M0", "INT4", "NVFP4"))}
         made += [
-            correlates(f"{model}: the error of its real operands correlates with the gap", points),
+            correlates(f"{model}: the measured error of its operands correlates with the gap", points),
             *ours(
-                correlates("so it does there within the recipes in E2M1", in_e2m1),
-                correlates("so it does there within all recipes in 4 bits", in_4_bits),
+                correlates(f"{model}: the error correlates with the gap among the recipes in E2M1", in_e2m1),
+                correlates(f"{model}: the error correlates with the gap among all recipes in 4 bits", in_4_bits),
             ),
         ]
         ranked.append((rho(points), rho(in_4_bits)))
@@ -137,7 +138,7 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
 
 
 def _points(table: dict[str, Any]) -> Points:
-    """Return the error of the operands and the gap of each recipe that was measured."""
+    """Return the error of the operands and the gap, for each recipe whose error was measured."""
     points = {}
     for arm, found in table["arms"].items():
         errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]

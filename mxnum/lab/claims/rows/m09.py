@@ -11,8 +11,8 @@ from mxnum.lab.claims.evidence import Comparison, Evidence, answered
 CLAIM = Claim(
     "M9",
     "Bits per element",
-    "An element costs its own bits and 8 / block; MXFP4 4.25, which is 3.76 times less than BF16.",
-    "The description of the format, and the bytes of a packed array.",
+    "An element takes its own bits plus 8 / block for the scale: 4.25 in MXFP4, which is 3.76 times less than BF16.",
+    "The bits follow from the description of the format, and must match the bytes of a packed array.",
 )
 
 
@@ -28,7 +28,8 @@ def _check(context: Context) -> Evidence:
             bits, packed = formats.get(name).element.bits + 8 / block, quantize(x, name, block_size=block).packed_nbytes
             comparisons.append(Comparison(f"{name} in blocks of {block}: packed bits", bits, 8 * packed / x.size, 0))
     answer = (
-        f"An element of MXFP4 costs {mxfp4:g} bits, {16 / mxfp4:.2f} times less than bfloat16; packed arrays take the "
-        f"bytes of the formula in all {len(comparisons) - 2} cases."
+        f"An element of MXFP4 takes {mxfp4:g} bits, {16 / mxfp4:.2f} times less than bfloat16. Packed arrays have as "
+        f"many "
+        f"bytes as the formula gives in all {len(comparisons) - 2} cases."
     )
     return answered(Evidence(comparisons), answer, f"{mxfp4:g} bits")

@@ -14,24 +14,25 @@ from mxnum.lab.claims.language_models import BFLOAT16, ONE_SOURCE, gaps, mean_ga
 CLAIM = Claim(
     "M10",
     "Which MXFP4 trains",
-    "Default MXFP4 diverges or keeps a growing gap; E2M1 with even or E2M1 / E3M0 with ceil and stochastic "
-    "gradients close it to about 0.02; MXFP6 and MXFP8 track BF16.",
+    "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic gradients, E2M1 with even, or "
+    "E2M1 "
+    "and E3M0 with ceil, reduce the gap to about 0.02. MXFP6 and MXFP8 follow BF16.",
     BY_TRAINING,
-    "Language models; the residual MLP can only hint at it.",
+    "Language models would decide it; the residual MLP gives only hints.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
 )
 CLAIM.figure()(mlp_runs.draw_final_losses)
-#: The 4-bit recipes of the paper, by their names in the studies of the MLP and of language models,
-#: and further recipes.
+#: The paper's 4-bit recipes as the studies of the MLP and of language models name them, and further
+#: recipes.
 ON_THE_MLP = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E3M0 ceil, SR gradients",
     "E2M1 ceil, E3M0 ceil SR gradients",
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: The names of the paper's recipes in the answer; those in 4 bits have stochastic gradients.
+#: The names that the answer gives the paper's recipes; those in 4 bits have stochastic gradients.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
@@ -47,20 +48,22 @@ def _check(context: Context) -> Evidence:
     for name in ("E4M3", "E2M3", "E3M2"):
         if {f"recipe {name}", "recipe bf16"} <= set(table["arms"]):
             holds, numbers = mlp_runs.below(mlp_runs.gaps(table, f"recipe {name}", "recipe bf16"), math.log(1.02))
-            statements.append(Statement(f"{name} tracks bf16 (it ends less than 2 % above)", holds, numbers))
+            statements.append(Statement(f"{name} follows bf16 (its final loss is less than 2 % above)", holds, numbers))
     statements += in_4_bits(table)
     statements += in_4_bits(context.json("recipes-4bit.json")) if context.has("recipes-4bit.json") else ()
     statements += of_language_models(context)
     note = (
-        "Relative mean squared error of a residual MLP, layer norm in bfloat16, means of the last "
-        f"{mlp_runs.LAST_BINS} of 40 looks; and the loss at the end of a small language model on a Markov source. "
+        "The losses are the relative mean squared error of a residual MLP with layer norm in bfloat16, averaged over "
+        "the last "
+        f"{mlp_runs.LAST_BINS} of 40 evaluations, and the final loss of a small language model on a Markov "
+        f"source. "
         f"{ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
 
 def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge if recipes close over half of the gap of E2M1 with the floor rule to FP32."""
+    """Judge if recipes remove more than half of the gap between E2M1 with floor and FP32."""
     floor, plain = "recipe E2M1 floor", "recipe FP32"
     for name in table["arms"] if {floor, plain} <= set(table["arms"]) else ():
         recipe = name.removeprefix("recipe ")
@@ -70,10 +73,10 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
         seeds = sorted(ours.keys() & worst.keys() & none.keys())
         holds, _ = mlp_runs.below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
         gap, of_floor = (mlp_runs.words(mlp_runs.gaps(table, arm, plain)) for arm in (name, floor))
-        numbers = f"{gap} above FP32; E2M1 floor to nearest {of_floor}" if len(seeds) > 2 else "too few runs"
+        numbers = f"{gap} above FP32; E2M1 with floor to nearest {of_floor}" if len(seeds) > 2 else "too few runs"
         if recipe == "E3M0 ceil, SR gradients":  # not the recipe of the paper
-            holds, numbers = None, f"{numbers}; E3M0 is everywhere here, the paper has it in the gradients alone"
-        what = f"{recipe}: closes more than half of the gap of E2M1 floor to FP32"
+            holds, numbers = None, f"{numbers}; E3M0 is in all operands here, and only in the gradients in the paper"
+        what = f"{recipe}: removes more than half of the gap of E2M1 floor to FP32"
         yield Statement(what, holds, numbers, Whose.PAPER if recipe in ON_THE_MLP else Whose.OURS)
 
 
@@ -87,10 +90,10 @@ def of_language_models(context: Context) -> list[Statement]:
             made.append(Statement(what, below(values, NEAR), words(values)))
         for arm in (*NAMED, *FURTHER):
             values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
-            what = f"{model}, {arm}: closes more than half of the gap of E2M1 floor"
+            what = f"{model}, {arm}: removes more than half of the gap of E2M1 floor"
             whose = Whose.PAPER if arm in NAMED else Whose.OURS
             made.append(Statement(what, below(half), f"{words(values)} nats above bfloat16", whose))
-    return made or [Statement("gaps of about 0.02 in the loss of language models", None, "not run")]
+    return made or [Statement("language models have gaps of about 0.02 in the loss", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
@@ -106,7 +109,8 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     papers = [s for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER]
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
-        f"Small models end within {NEAR} nats of bfloat16 in {near}; not in {far}. On an MLP {sum(on_mlp)} "
+        f"Small language models end within {NEAR} nats of bfloat16 in {near}, but not in {far}. On an MLP, "
+        f"{sum(on_mlp)} "
         f"of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

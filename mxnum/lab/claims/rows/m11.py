@@ -1,4 +1,4 @@
-"""M11: the parameters that published speed-ups imply, and if one model gives them all."""
+"""M11: the parameters that published speed-ups imply, and whether one model gives all of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from mxnum.lab.theory.speed_up import REASONABLE, SHAPES
 CLAIM = Claim(
     "M11",
     "Projected speed-ups",
-    "For a 405B model the projected step speed-ups are 2.73 times for MX4, 2.48 MLP only, 2.31 for MX6 weights "
-    "and activations with MX4 gradients (2.11 at FP8's rate, 2.4 at FP4's), and 1.72 for FP8.",
-    "`mxnum.lab.theory.project`, a model with stated rates, shares and costs, for the shape of Llama-3 405B: what the "
-    "figures imply for its parameters, and which of them one set of parameters gives.",
-    "The authors' model of the hardware, or the hardware.",
+    "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, 2.31 "
+    ""
+    "times with MX6 weights and activations and MX4 gradients (2.11 at FP8's rate, 2.4 at FP4's), and 1.72 times "
+    "with FP8.",
+    "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 405B. "
+    "The "
+    "check computes the parameters that the published numbers imply, and which of them one set of parameters "
+    "gives.",
+    "The authors' model of the hardware, or the hardware, would decide it.",
 )
 SHAPE = "llama-3-405b"
 #: The published speed-ups, and half a unit of their last digits.
@@ -44,7 +48,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration in which FP4's rate is the square of FP8's, and conversion is free."""
+    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
@@ -58,12 +62,12 @@ def nominal(fp8: float, mx4: float) -> Calibration:
 
 
 def _saved(speed_up: float) -> float:
-    """Return the share of the time in bf16 that is saved."""
+    """Return the share of the time in bf16 that a speed-up saves."""
     return 1 - 1 / speed_up
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function of published figures, and its extremes under their rounding."""
+    """Return a function of published numbers, and its range within their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -71,7 +75,7 @@ def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, 
 
 
 def _mlp_alone(shape: TransformerShape, saved_in_attention: float, mx4: float) -> float:
-    """Return the speed-up with MLPs at `mx4`, if attention saves this share of its time."""
+    """Return the speed-up with the MLPs in MX4, if attention saves a given share of its time."""
     mlp = shape.mlp_share
     return 1 / (1 - mlp * _saved(mx4) - (1 - mlp) * saved_in_attention)
 
@@ -82,19 +86,23 @@ def _check(context: Context) -> Evidence:
     statements = [_explained(models, shape), *_within(shape), _mlp(shape), *_six_bits(models)]
     alone, low, high = rounded(lambda mx4: _mlp_alone(shape, 0.0, mx4), "MX4")
     tolerance = PUBLISHED["MLP only"][1] + (high - low) / 2
-    figure = Comparison("MX4 in the MLPs alone, bf16 in attention", MLP_ONLY, alone, tolerance)
+    figure = Comparison("MX4 in the MLPs only, bf16 in attention", MLP_ONLY, alone, tolerance)
     with_fp8 = rounded(lambda fp8, mx4: _mlp_alone(shape, _saved(fp8), mx4), "FP8", "MX4")
     note = (
-        "The paper states no rates, shares or costs, so its figures can constrain a model and not be derived from "
-        "one; the figure compared follows from 2.73 and the shape alone, and its tolerance has the rounding of both. A "
-        "reading of ours that the paper does not give: with the linear layers of attention in FP8 instead of bf16, MLP "
-        f"only is {with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 and "
+        "The paper states no rates, shares or costs, so its numbers can constrain a model but cannot be derived from "
+        "one. The compared number follows from 2.73 and the shape; its tolerance includes the rounding of both. "
+        "Another "
+        "reading, which the paper does not state: with the linear layers of attention in FP8 instead of bf16, the "
+        "speed-up "
+        f"for the MLPs only is {with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 "
+        f"and "
         "2.73), which 2.48 does not exclude."
     )
     answer = (
-        f"{FP8:g} and {MX4:g} {'fit' if statements[0].holds else 'do not fit'} one model of rates and shares. MX4 in "
-        f"the MLPs alone {'follows from it' if figure.agrees else 'does not'}: the shape gives {alone:.2f}, the paper "
-        f"{MLP_ONLY:g}. Open: the authors' own model."
+        f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} {FP8:g} and {MX4:g}. It "
+        f"{'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs only: {alone:.2f} by the "
+        f"shape, "
+        f"{MLP_ONLY:g} in the paper. Open: the authors' own model."
     )
     configuration = {
         "shape": SHAPE,
@@ -112,7 +120,8 @@ def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
         for m in models
     )
     return Statement(
-        f"1.72 and 2.73 follow together from rates and shares that Llama-3 405B can have (linear layers are "
+        f"rates and shares that Llama-3 405B can have give both 1.72 and 2.73 (linear layers are "
+        f""
         f"{shape.linear_share:.1%} of its products)",
         all(0 < m.linear <= shape.linear_share and m.conversion >= 0 for m in models),
         listed,
@@ -120,11 +129,11 @@ def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
 
 
 def _within(shape: TransformerShape) -> list[Statement]:
-    """Compare each figure with the interval of projections over reasonable parameters."""
+    """Judge if each published number is possible with reasonable parameters."""
     ranges = {name: project_range(shape, recipe) for name, recipe in RECIPES.items()}
     return [
         Statement(
-            f"{name}: {PUBLISHED[name][0]} is among the projections for reasonable parameters",
+            f"{name}: reasonable parameters can give {PUBLISHED[name][0]}",
             low <= PUBLISHED[name][0] <= high,
             f"{low:.2f} to {high:.2f}",
         )
@@ -133,19 +142,20 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge the MLPs' share of the linear layers, which two published figures imply."""
+    """Judge the MLPs' share of the linear layers, which two published numbers imply."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
-        "2.48 for the MLPs alone and 2.73 for all linear layers give the MLPs the share that they have in Llama-3 405B",
+        "2.48 for the MLPs only and 2.73 for all linear layers imply the MLPs' share in Llama-3 405B",
         low <= shape.mlp_share <= high,
-        f"they need {share:.1%} of the linear layers ({low:.1%} to {high:.1%}) whatever the rates, the linear layers' "
-        f"share and the cost of conversion are; by FLOPs it is {shape.mlp_share:.1%}, which gives "
+        f"they imply {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the rates, the linear "
+        f"layers' "
+        f"share and the cost of conversion are; by FLOPs the share is {shape.mlp_share:.1%}, which gives "
         f"{_mlp_alone(shape, 0.0, MX4):.2f}",
     )
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of the linear products whose rate changes between two of the figures."""
+    """Return the share of the linear products whose rate changes between two published numbers."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
@@ -158,20 +168,23 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "2.11 at FP8's rate: the forward products at FP8's rate, those of the gradients at FP8's or FP4's, give it",
+            "2.11 at FP8's rate follows from forward products at FP8's rate and gradient products at FP8's or FP4's",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
-            "with two, one and no product of the gradients at FP4's rate {:.2f}, {:.2f}, {:.2f}".format(*readings),
+            "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
+                *readings
+            ),
         ),
         Statement(
-            "2.11 at FP8's rate and 2.4 at FP4's differ by the forward products, a third of the linear ones",
+            "2.11 at FP8's rate and 2.4 at FP4's differ by the forward products, a third of all linear products",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of them ({low:.1%} to {high:.1%}) would explain the difference; a third leads from 2.11 to "
+            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third leads "
+            f"from 2.11 to "
             f"{third:.2f}",
         ),
         Statement(
-            "2.4 at FP4's rate is the step of MX4",
+            "2.4 at FP4's rate is the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
-            f"2.4 against 2.73: {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16 stay unexplained",
+            f"2.4 against 2.73: {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16 remain unexplained",
         ),
-        Statement("2.31 is between the two: six bits have a rate of their own", 0 < along < 1, f"of {rates}"),
+        Statement("2.31 lies between 2.11 and 2.4: six bits have their own rate", 0 < along < 1, f"of {rates}"),
     ]

@@ -25,13 +25,16 @@ def test_b4(tmp_path):
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
     # The shipped settings have no effect, the switch has, and larger models did not run.
     assert [s.holds for s in found.statements] == [False, True, None]
-    assert found.statements[1].numbers.count("the code's way") == 1
+    assert found.statements[1].numbers.count("as in the code") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
-    assert "As shipped 0 of 12 runs rise, by the text 12 of 12. Undecided: E4M3 at the paper's size." in found.answer
+    assert (
+        "With the code as released 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at the "
+        "paper's size." in found.answer
+    )
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(
-        f"The code's way the rise comes later with: {studies.DIFFERENCES[0]}; sooner with: none."
+        f"Set as in the code, these switches make the rise later: {studies.DIFFERENCES[0]}; sooner: none."
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
     note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
@@ -40,7 +43,7 @@ def test_b4(tmp_path):
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
     again = mlp(tmp_path, "runaway-switches", {b04.SHIPPED: followed([(100, 300), None])})
-    assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
+    assert "on fresh seeds for 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
 
 
 FP32, CODE = "paper scale, FP32", "paper scale, released code"

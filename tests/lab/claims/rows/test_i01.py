@@ -13,7 +13,7 @@ from mxnum.lab.claims.rows import (
 
 def test_the_answer_of_i1_says_what_rounding_alone_gives():
     answer = reproduce(["I1"])["I1"].evidence.answer
-    assert answer.startswith("All 5 weights become 448, though rounding alone would give 448 too. In")
+    assert answer.startswith("All 5 weights become 448, although rounding alone would give 448 too. In")
 
 
 def test_a_wrong_scale_rule_is_noticed(monkeypatch):

@@ -31,7 +31,8 @@ def test_e2m1_is_judged_by_the_start_of_its_runaways(tmp_path):
     assert [s.holds for s in found.statements] == [True]
     assert found.verdict == Verdict.CONFIRMED
     assert found.answer == (
-        "4 bits run away sooner than FP32: with everything in E2M1 12 of 12 runs are lost, in FP32 0 of 12, at rate "
+        "Runs in 4 bits run away sooner than in FP32: with everything in E2M1 12 of 12 runs are lost, in FP32 0 of 12, "
+        "at rate "
         "0.034."
     )
     assert found.number == "p = 0.00049"
@@ -40,4 +41,4 @@ def test_e2m1_is_judged_by_the_start_of_its_runaways(tmp_path):
     assert same.answer.startswith("No difference between 4 bits and FP32 is shown: ")
     reverse = i06c.CLAIM.run(quick(tmp_path, BACK, LOST))
     assert [s.holds for s in reverse.statements] == [False]
-    assert reverse.answer.startswith("4 bits run away later than FP32: ")
+    assert reverse.answer.startswith("Runs in 4 bits run away later than in FP32: ")

@@ -31,7 +31,7 @@ def test_i7(tmp_path):
         (tmp_path / "interventions.json").write_text(json.dumps(table))
         found = i07.CLAIM.run(Context(tmp_path))
         assert [s.holds for s in found.statements] == [holds, None]
-        assert (f"{count} seeds were tried (10 are needed)" in found.answer) is (holds is None)
+        assert (f"{count} seeds of the small MLP were tried (10 are needed)" in found.answer) is (holds is None)
 
 
 def test_the_command_of_i7_makes_the_stored_result():
@@ -64,9 +64,9 @@ def test_actions_on_one_jump_are_told_and_decide_nothing(tmp_path):
     (tmp_path / "paper-scale" / "interventions.json").write_text(json.dumps(table))
     found = i07.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {E4M3: followed([AWAY])}))
     assert found.holds is None
-    assert found.what.startswith("the same in E4M3 at the paper's size")
+    assert found.what.startswith("actions avert or delay the rise in E4M3 at the paper's size")
     assert found.numbers == (
-        "1 seed; how many rose within 500 steps: unperturbed 1 of 1 (after 204); perturbed 1 of 2 (after 210); "
+        "1 seed; runs that rose within 500 steps: unperturbed 1 of 1 (after 204); perturbed 1 of 2 (after 210); "
         "FP32 0 of 1; weights bfloat16 1 of 1 (after 190)"
     )
 
@@ -75,4 +75,4 @@ def test_without_a_jump_there_is_nothing_to_avert(tmp_path):
     jumped = i07.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {E4M3: followed([BACK])}))
     assert jumped.numbers == "not run"
     calm = i07.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {E4M3: followed([CALM])}))
-    assert "nothing to avert: none of 1 run had" in calm.numbers
+    assert "no rise to avert: none of 1 run had" in calm.numbers

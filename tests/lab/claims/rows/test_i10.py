@@ -34,8 +34,15 @@ def test_laws_come_back(checked):
     entry = checked("I10")
     assert entry.verdict == Verdict.REPRODUCED
     assert [s.holds for s in entry.evidence.statements] == [True] * 6
-    assert "by the final loss it rises with tokens: beta -3.8" in entry.evidence.statements[-1].numbers
-    for caveat in ("A = 2907", "39 of the 80", "35 of the 35", "at 2.2e+19", "1.991 times", "alpha 0.493 for 0.502"):
+    assert "the law of the final loss rises with tokens (beta -3.8" in entry.evidence.statements[-1].numbers
+    for caveat in (
+        "A = 2907",
+        "39 of the 80",
+        "35 of the 35",
+        "at 2.2e+19",
+        "1.991 times",
+        "alpha is 0.493 instead of 0.502",
+    ):
         assert caveat in entry.evidence.note
 
 
@@ -64,9 +71,13 @@ def test_a_ladder(context):
     (context.results / "language").mkdir()
     (context.results / "language" / "ladder.csv").write_text("\n".join(lines))
     text = i10.ladder(context)
-    assert "32 runs of each of 5 recipes, from 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
-    assert re.search(r"that of E4M3, E \S+, can be told from it", text)
-    assert re.search(r"that of E4M3 weights alone, bf16 activations, E \S+, cannot be told from it", text)
+    assert "32 runs of each of 5 recipes, have from 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
+    assert re.search(r"the law of E4M3, E \S+, differs from that of bfloat16", text)
+    assert re.search(
+        r"the law of E4M3 weights alone, bf16 activations, E \S+, cannot be distinguished from that of "
+        r"bfloat16",
+        text,
+    )
     low, high = (float(part) for part in re.search(r"interval (\S+) to ([\d.]+)\)", text).groups())
     assert low < 2.3701 < high
 
@@ -76,5 +87,5 @@ def test_a_ladder(context):
     (context.results / "language" / "ladder-four-bits.csv").write_text("\n".join(four_bits))
     text = i10.ladder(context)
     assert "each of 7 recipes" in text
-    assert re.search(r"that of E2M1, E \S+, cannot be told from it", text)
-    assert re.search(r"that of E2M1 even, SR gradients, E \S+, can be told from it", text)
+    assert re.search(r"the law of E2M1, E \S+, cannot be distinguished from that of bfloat16", text)
+    assert re.search(r"the law of E2M1 even, SR gradients, E \S+, differs from that of bfloat16", text)

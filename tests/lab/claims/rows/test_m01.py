@@ -32,7 +32,7 @@ def test_m1_answers_which_rules_gain(tmp_path, context):
     )
     made = {"E2M1 even": ends(0.1), "E2M1 even, SR gradients": ends(0.1)}
     found = m01.CLAIM.run(mlp_recipes(tmp_path, "recipes", made))
-    assert "raise it under floor (+0.30)" in found.answer
+    assert "raise the loss under floor (+0.30)" in found.answer
     assert "lower the loss under even (-0.20)" in found.answer
     assert "are undecided under rceil (+0.00)" in found.answer
     assert "Undecided: the MLP, and rounding of weights" in found.answer

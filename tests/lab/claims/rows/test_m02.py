@@ -21,11 +21,13 @@ def test_scale_rules(checked, held):
         assert answers[f"{tensor}: E2M1 is best with even"]
         assert answers[f"{tensor}: E2M1 at its best beats INT4 at its best"]
         assert not answers[f"{tensor}: INT4 is best with ceil"]
-        assert answers[f"{tensor}, mxint4: floor overflows most, ceil never and underflows most, even lies between"]
+        assert answers[
+            f"{tensor}, mxint4: floor overflows most, ceil never overflows and underflows most, even lies between"
+        ]
 
 
 @pytest.mark.parametrize(
-    ("said", "told"), [(True, "On our tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
+    ("said", "told"), [(True, "On all synthetic tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
 def test_the_answer_on_rules_follows_what_is_so(said, told):
     """The answer does not claim agreement on a topic on which tensors differ."""
