@@ -22,7 +22,7 @@ from mxnum.conformance.bits import as_bits, as_floats, fitted, unpacked
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.judging.describe import NO_CODE
 from mxnum.conformance.judging.right import element_codes, expected, held, is_nan_scale, right_scales, tensor_scales
-from mxnum.conformance.task import Columns, Field, Task, number_of, select
+from mxnum.conformance.task import ArrayFormat, Columns, Field, Task, number_of, select
 from mxnum.definition import by_numpy
 from mxnum.formats import E8M0, FLOATS, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
@@ -146,8 +146,10 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
     """Return a field of many cases as the callable takes it, in memory of its own."""
-    array = column[:, 0] if task.operation.is_flat else column
-    if field.kind == "float":
+    array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
+    if field.kind == "operand" and isinstance(task.format, ArrayFormat):
+        return as_floats(array, task.element).copy()
+    if field.kind in ("float", "addend"):
         return as_floats(array, task.source).copy()
     if field.kind == "scale" and field.bits > 8:
         return np.ascontiguousarray(array).view(scale_dtype(task.format.scale)).copy()

@@ -68,7 +68,7 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
             "dot --source float16",
             "--source must be left out for 'dot'; it is for encode, quantize, dequantize or scale.",
         ),
-        ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
+        ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot or mma."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
         ("quantize --sr-bits 8", "--sr-bits must be left out for --rounding rne, which draws no random bits."),
         ("scale --block-size 16 --dot-blocks 3", "Option --dot-blocks must be left out for 'scale'; it is for dot."),
@@ -81,10 +81,10 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
 
 def test_every_setting_decides_answers_of_the_operations_that_have_it():
     from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
+    from tests.conformance.test_task import deciding
 
     for operation in OPERATIONS:
-        rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
-        header = make_task(operation, "mxfp8_e4m3", **rounding).header()
+        header = make_task(operation, "mxfp8_e4m3", **deciding(operation, rounding="sr")).header()
         header |= {"source": header["result"]} if "result" in header else {}
         for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)

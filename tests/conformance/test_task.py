@@ -10,8 +10,9 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Return those modes that decide the answers of an operation."""
-    return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
+    """Return those modes that decide the answers of an operation, and a unit for instructions."""
+    unit = {"accumulate": "blackwell_mxfp8"} if operation == "mma" else {}
+    return unit | {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
