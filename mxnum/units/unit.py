@@ -125,16 +125,17 @@ class MatrixUnit:
         errors.integer("promotion", self.promotion, 0, 1 << 30)
         whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
         errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, without other scales", self.promotion)
-        errors.integer("fraction_bits", self.fraction_bits, 1, SUM_BITS - self._bits_above_the_point())
+        errors.integer("fraction_bits", self.fraction_bits, 1, self.most_fraction_bits)
 
-    def _bits_above_the_point(self) -> int:
-        """Return how many bits a sum of terms may have above the binary point."""
+    @property
+    def most_fraction_bits(self) -> int:
+        """The most fraction bits with which a sum of terms fits in the words of the definition."""
         # A significand is below 2, so a product is below 4. A group sum is not normalized: it has
         # the whole range of the elements. Float scales have significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
-        return product + scale + (self.terms // self.group).bit_length() + 1
+        return SUM_BITS - (product + scale + (self.terms // self.group).bit_length() + 1)
 
     @property
     def formats(self) -> dict[str, ElementFormat]:
