@@ -106,13 +106,15 @@ def _products(a: _Side, b: _Side, unit: MatrixUnit, indices: Array) -> _Terms:
     signs = np.where(p.sign ^ q.sign, fused_sum.MINUS, fused_sum.PLUS)
     states = np.where(invalid, fused_sum.INVALID, np.where(p.infinite | q.infinite, signs, 0))
     shape = len(states), -1, unit.group
+    states = np.bitwise_or.reduce(states.reshape(shape), axis=2)
     significand = (p.significand * q.significand).reshape(shape).sum(axis=2)
     exponent = (p.exponent + q.exponent).reshape(shape)[:, :, 0]
     for side in (a, b):
         if side.scales is not None:
             own = side.scales.at((slice(None), indices[:: unit.group] // side.block))
             significand, exponent = significand * own.significand, exponent + own.exponent
-            states = np.where(own.nan.any(axis=1, keepdims=True), fused_sum.INVALID, states)
+            invalid = own.nan | ((own.significand == 0) & (states != 0))
+            states = np.where(invalid, fused_sum.INVALID, states)
     return _Terms(significand, exponent, np.bitwise_or.reduce(states, axis=1))
 
 

@@ -171,9 +171,9 @@ def test_text_and_dictionary():
         (["hoper_fp8", "exact"], "did you mean 'hopper_fp8'"),
         (
             [ProductStack("hopper_fp8", "mxfp4_e2m1"), "exact"],
-            "'a' must be arrays of e4m3 or e5m2 for unit 'hopper_fp8'",
+            "'a' must be an array of e4m3 or e5m2 for unit 'hopper_fp8'",
         ),
-        (["hopper_float16", "exact"], "'a' must be arrays of float16 for unit 'hopper_float16', not 'float32'"),
+        (["hopper_float16", "exact"], "'a' must be an array of float16 for unit 'hopper_float16', not 'float32'"),
     ],
 )
 def test_bad_stacks(units, message):

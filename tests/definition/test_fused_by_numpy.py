@@ -16,7 +16,7 @@ from tests import silicon
 FORMATS = {
     "float16": "float16", "bfloat16": "bfloat16", "float32": "tf32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
 }  # fmt: skip
-MINE = MatrixUnit("mine", ("e3m2",), (32,), 16, 12, group=4, scales=(("ue5m3", 16),))
+MINE = MatrixUnit("small groups", ("e3m2",), (32,), 16, 12, group=4, scales=(("ue5m3", 16),))
 
 
 @pytest.mark.parametrize("name", silicon.names())

@@ -13,7 +13,7 @@ from mxnum.definition.word import dialect, is_dialect, select, word_bits, workin
 from mxnum.formats import ELEMENTS, FLOATS
 
 #: Modules outside the dialect: the page to read first, and what runs on numpy.
-PLAIN = ("__init__", "word", "by_hand", "by_numpy", "chunks", "stack_arithmetic")
+PLAIN = ("__init__", "word", "by_hand", "by_numpy", "fused_by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}
 

@@ -280,10 +280,10 @@ def level_2(task, count):
         ("mma", "e4m3", {}, "'accumulate' must be a matrix unit or its name"),
         ("mma", "e4m3", {"accumulate": "exact"}, "'accumulate' must be a matrix unit or its name"),
         ("mma", "e4m3", {"accumulate": "hoper_fp8"}, "did you mean 'hopper_fp8'"),
-        ("mma", "mxfp4_e2m1", {"accumulate": "hopper_fp8"}, "'format' must be the format of arrays of e4m3 or e5m2 for "
-         "unit 'hopper_fp8', not 'mxfp4_e2m1'"),
-        ("dot", "float16", {"accumulate": "hopper_fp8_promoted"}, "or MX arrays of them with float32 scales in blocks "
-         "of 128 for unit 'hopper_fp8_promoted', not 'float16'"),
+        ("mma", "mxfp4_e2m1", {"accumulate": "hopper_fp8"},
+         "'format' must be the format of an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'mxfp4_e2m1'"),
+        ("dot", "float16", {"accumulate": "hopper_fp8_promoted"},
+         "or an MX array of them with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float16'"),
         ("mma", "nvfp4", {"accumulate": "blackwell_mxfp8"}, "with e8m0 scales in blocks of 32 for unit"),
         ("mma", "e4m3", {"accumulate": "hopper_fp8", "k": 16}, "'k' must be 32 for one instruction of 'hopper_fp8'"),
         ("dot", "mxfp8_e4m3", {"accumulate": "blackwell_mxfp8", "k": 40}, "'k' must be a multiple of 32"),
