@@ -47,14 +47,19 @@ def check(
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
-          tensor scales are 1.
+          tensor scales are 1;
+        - ``mma``, and ``dot`` where `accumulate` is a matrix unit: ``function(a, b, c)`` gives n
+          numbers of the type of c. The rows of a and b, of shape (n, K) and of the type that the
+          unit takes, are n pairs of vectors, c has the shape (n,). Units with scales get
+          ``(a_codes, a_scales, b_codes, b_scales, c)``.
 
         With ``rounding="sr"`` the random words are one more argument. The callable may return
         arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
         bytes that are packed row by row, of the shape (n, block * bits / 8). Scales are integers or
         float8_e8m0fnu.
     format
-        An MX format, which also sets the block length.
+        An MX format, which also sets the block length, or the type of arrays that a matrix unit
+        takes (``"e4m3"``, ``"float16"``).
     level, seed, count
         Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
         random cases.
@@ -74,9 +79,10 @@ def check(
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
         ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
-        no effect here raises ValueError. ``dot_blocks``: the number of blocks in each operand of
-        ``dot``. The default is four, the least that shows in which order an implementation sums
-        blocks.
+        no effect here raises ValueError. ``accumulate`` may be a `mxnum.units.MatrixUnit` or its
+        name. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is four,
+        the least that shows in which order an implementation sums blocks. ``k``: the number of
+        products of a case, for a matrix unit.
 
     Examples
     --------

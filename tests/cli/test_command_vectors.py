@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -107,3 +108,30 @@ def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
     told = subprocess.run([*command, "verify", "-"], input=told.stdout, capture_output=True, check=True)
     assert b"5648 right" in told.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["cases.txt"]
+
+
+def test_vectors_of_a_matrix_unit_are_verified(run, tmp_path):
+    path = tmp_path / "cases.txt"
+    call = ("mma", "-f", "e4m3", "--accumulate", "hopper_fp8", "--level", 2, "--count", 200)
+    run("vectors", *call, "-o", path)
+    text = path.read_text()
+    assert "# accumulate: hopper_fp8\n# k: 32\n# inputs: a[32] b[32] c[1]\n# outputs: value[1]\n" in text
+    assert run.json("verify", path)["equal"]
+    path.write_text(text.replace("hopper_fp8", "ada_fp8").replace("# seed: 0\n", ""))
+    found = json.loads(run("verify", "--json", path, status=1))
+    assert (found["operation"], found["accumulate"], found["k"]) == ("mma", "ada_fp8", "32")
+    assert found["distances"]["count"] == found["bugs"] > 0
+    assert any("what the unit 'hopper_fp8' gives" in sentence for sentence in found["explanations"])
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("mma -f e4m3", "Option --accumulate must be a matrix unit or its name (mxnum.units.names()) for 'mma'"),
+        ("mma --accumulate hopper_fp8", "Option --format must be the format of an array of e4m3 or e5m2 for unit"),
+        ("mma -f e4m3 --accumulate hopper_fp8 --k 16", "Option --k must be 32 for one instruction of 'hopper_fp8'"),
+        ("dot --k 16", "Option --k must be left out for 'dot'; it is for mma."),
+    ],
+)  # fmt: skip
+def test_mistakes_about_matrix_units(run, call, told):
+    assert told in run("vectors", *call.split(), status=2)
