@@ -352,6 +352,8 @@ def handed(array: Array, kind: str) -> Any:
         return array
     from mxnum.interop.torch import as_tensor
 
+    if array.dtype.name.startswith(("float4", "float6")):  # torch has no such type: codes
+        array = array.view(np.uint8)
     tensor = as_tensor(array)
     if kind == "torch":
         return tensor

@@ -72,7 +72,8 @@ def check(
         Search for the smallest failing input with hypothesis, if it is installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
-        Codes and scales are uint8, random words are uint32.
+        Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
+        own type, or are codes if torch lacks it.
     scales
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
         cores read them (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.

@@ -77,9 +77,10 @@ class _Side(NamedTuple):
     point: int
 
 
-def _side(x: Vectors, unit: MatrixUnit, padded: int) -> _Side:
+def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Side:
     """Return the rows of an operand, padded with zeros to the length `padded`."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
+    elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
     if unit.group > 1:  # exact sums: all significands in units of the smallest number
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
@@ -125,15 +126,16 @@ def dots(
     unit: MatrixUnit,
     k: int,
     align: Callable[..., Any] = fused_sum.align,
+    zero_exponent: int = ZERO_EXPONENT,
 ) -> Array:
     """Return the bits of a·b + c for each pair of rows, by instructions of K = `k`.
 
     `c` holds bits of the accumulator's type. `align` may be another rule of alignment with the
-    arguments of `fused_sum.align`.
+    arguments of `fused_sum.align`, and `zero_exponent` another exponent of zero operands.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
-    sides = _side(a, unit, padded), _side(b, unit, padded)
+    sides = _side(a, unit, padded, zero_exponent), _side(b, unit, padded, zero_exponent)
     order = np.array(unit.order or range(k))
     add = fused_sum.make_add(accumulator)
     total = c.astype(np.int64)

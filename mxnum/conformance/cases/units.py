@@ -15,6 +15,7 @@ from mxnum.conformance.bits import Generator
 from mxnum.conformance.task import ArrayFormat, Columns, Task
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
+from mxnum.units.unit import ZERO_EXPONENT
 
 #: Rows at level 1, without those of special values.
 BOUNDARIES = 2048
@@ -198,7 +199,10 @@ def _special_products(task: Task) -> Columns:
     special += [] if e.nan_code is None else [e.nan_code]
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
-    addends = [0, unity, 1, least // 2, least, c.max_code, c.max_code + 1, c.nan_code or 0]
+    addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
+    # The exponent of a zero product with the largest number drops the last bits of this addend.
+    kept = task.unit.fraction_bits if task.unit else 0
+    addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]
     rows: dict[str, list[Any]] = {"a": [], "b": [], "c": []}
 

@@ -12,7 +12,7 @@ import numpy as np
 from mxnum import units
 from mxnum.conformance.bits import as_floats, magnitude_bits, sign_bits, with_one_nan
 from mxnum.conformance.task import Answer, ArrayFormat, Columns, Task
-from mxnum.definition import fused_by_numpy, fused_sum
+from mxnum.definition import fused_by_numpy
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.units import MatrixUnit
 
@@ -20,15 +20,18 @@ from mxnum.units import MatrixUnit
 _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "operands", "k", "scales", "evidence"))
 
 
-def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, align: Any = fused_sum.align) -> Array:
-    """Return the bits that a unit (default: the task's) gives, in one column."""
+def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
+    """Return the bits that a unit (default: the task's) gives, in one column.
+
+    `rules` are other rules of alignment and zeros, as in `fused_by_numpy.dots`.
+    """
     assert task.unit is not None
     unit = unit or task.unit
     # One instruction of a unit with another K is as long as the task's, or is filled with zeros.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
-        bits = fused_by_numpy.dots(a, b, inputs["c"][:, 0], unit, k, align)
+        bits = fused_by_numpy.dots(a, b, inputs["c"][:, 0], unit, k, **rules)
     return bits.reshape(-1, 1)
 
 
@@ -53,6 +56,9 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         ("a unit that rounds aligned terms to nearest", _nearest),
     ):
         yield name, partial(right_bits, align=align)
+    for said, exponent in (("never raise the common exponent", -(1 << 12)), ("have the exponent -133", -133)):
+        yield f"a unit whose zero operands {said}", partial(right_bits, zero_exponent=exponent)
+    yield "saturating results to the largest number", _saturated
     yield "flushing subnormal results to zero", _flushed
     subnormal = _changed(a=partial(_without_subnormals, task), b=partial(_without_subnormals, task))
     yield "reading subnormal operands as zero", subnormal
@@ -137,7 +143,7 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
         does = f"does every {unit.promotion}" if unit.promotion else "never does"
         said = f"promotes its sum every {promotion} products" if promotion else "never promotes its sum"
         yield f"{said} where {unit.name!r} {does}", {"promotion": promotion}
-    for bits in near:
+    for bits in near[:12]:
         said, changes = f"keeps {bits} fraction bits and", {"fraction_bits": bits}
         yield f"{said} truncates results to as many", {**changes, "result_bits": bits}
         for terms in lengths:
@@ -165,6 +171,11 @@ def _nearest(sign: Array, exponent: Array, significand: Array, largest: Array, l
     rest = (scaled - (low << distance)) * 2 - (np.int64(1) << distance)
     magnitude = low + ((rest > 0) | ((rest == 0) & (low & 1 == 1)))
     return np.asarray(np.where(sign == 0, magnitude, -magnitude))
+
+
+def _saturated(task: Task, inputs: Columns) -> Array:
+    bits = right_bits(task, inputs)
+    return np.where(magnitude_bits(bits, task.source) == task.source.max_code + 1, bits - bits.dtype.type(1), bits)
 
 
 def _flushed(task: Task, inputs: Columns) -> Array:

@@ -80,7 +80,7 @@ def test_right_answers_are_those_of_the_reference(operation, fmt, unit):
 def test_every_mistake_changes_an_answer(operation, fmt, unit):
     task = make_task(operation, fmt, accumulate=unit)
     inputs = level_1(task)
-    right, some = right_bits(task, inputs), slice(None, None, 8)
+    right, some = right_bits(task, inputs), slice(None, None, 24)
     few = select(inputs, some)
     same = [
         name
@@ -92,6 +92,8 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
     # Groups of zeros keep the exponents of their scales, which are far above subnormal numbers.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
+    is_far = task.source.bits == 16 or task.unit.promotion or task.unit.addend == "after" or task.unit.group > 1
+    allowed += ("a unit whose zero operands",) if is_far else ()  # addends are larger than zeros, or no terms
     allowed += ("the scales of the first block",) if task.k == task.block else ()
     assert [name for name in same if not any(part in name for part in allowed)] == []
 
@@ -108,6 +110,7 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         ("mma", "e4m3", "hopper_fp8_acc16", {"order": ()}, "takes products in index order"),
         ("mma", "float16", "hopper_float16", "ampere_float16", "the unit 'ampere_float16'"),
         ("mma", "float16", "volta_float16_acc16", {"rounding": "rtz"}, "truncates results to 10 fraction bits"),
+        ("mma", "e5m2", "hopper_fp8", {"zero_exponent": -133}, "zero operands have the exponent -133"),
         ("mma", "float16", "volta_float16", {"rounding": "rne"}, "rounds results to nearest where"),
         ("dot", "e4m3", "hopper_fp8_promoted", "hopper_fp8", "the unit 'hopper_fp8'"),
         ("dot", "e4m3", "hopper_fp8_promoted", {"promotion": 64}, "promotes its sum every 64 products where"),
@@ -118,13 +121,27 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
 )  # fmt: skip
 def test_a_wrong_unit_is_named(operation, fmt, unit, wrong, named):
     task = make_task(operation, fmt, accumulate=unit)
-    other = get(wrong) if isinstance(wrong, str) else task.unit.but(**wrong)
-    report = report_of(task, lambda task, inputs: right_bits(task, inputs, other))
+    rules = wrong if "zero_exponent" in wrong else {}
+    other = get(wrong) if isinstance(wrong, str) else task.unit if rules else task.unit.but(**wrong)
+    report = report_of(task, lambda task, inputs: right_bits(task, inputs, other, **rules))
     assert report.bugs > 0
     (explanation,) = report.explanations
     assert named in explanation.names[0]
     assert report.unexplained == 0
     assert explanation.wrong + explanation.right == report.cases
+
+
+@pytest.mark.parametrize(("operation", "fmt", "unit"), TASKS)
+def test_level_1_has_every_kind_of_result(operation, fmt, unit):
+    task = make_task(operation, fmt, accumulate=unit)
+    values = as_floats(right_bits(task, level_1(task)), task.source)[:, 0]
+    assert np.isnan(values).any()
+    assert (values == np.inf).any()
+    assert (values == -np.inf).any()
+    assert 0 < (values == 0).mean() < 0.2
+    assert np.isfinite(values).mean() > 0.55
+    small = (values != 0) & (abs(values) < float(np.finfo(values.dtype).smallest_normal))
+    assert small.any() or unit == "blackwell_nvfp4"  # whose groups of zeros keep their exponents
 
 
 def test_a_rule_outside_the_family_is_not_named():
@@ -162,6 +179,29 @@ def test_check_of_scaled_operands_with_their_addend():
         return mx.mma(x, y.transpose(0, 2, 1), c[:, None, None], "blackwell_mxfp8")[:, 0, 0]
 
     assert check(kernel, format="mxfp8_e4m3", operation="mma", accumulate="blackwell_mxfp8").is_equal
+
+
+@pytest.mark.parametrize(
+    ("fmt", "unit", "dtype"),
+    [
+        ("e4m3", "hopper_fp8", "float8_e4m3fn"),
+        ("bfloat16", "hopper_bfloat16", "bfloat16"),
+        ("e2m1", "blackwell_fp8", "uint8"),
+    ],
+)
+def test_tensors(fmt, unit, dtype):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    task = make_task("mma", fmt, accumulate=unit)
+
+    def kernel(a, b, c):
+        assert a.dtype == b.dtype == getattr(torch, dtype)
+        codes = [x.contiguous().view(torch.uint8).numpy() for x in (a, b)]
+        columns = {"a": codes[0], "b": codes[1], "c": c.numpy().view(np.uint32)[:, None]}
+        if task.element.bits == 16:
+            columns |= {name: columns[name].view(np.uint16) for name in ("a", "b")}
+        return torch.from_numpy(right_bits(task, columns)[:, 0].view(np.float32))
+
+    assert check(kernel, format=fmt, operation="mma", accumulate=unit, arrays="torch").is_equal
 
 
 def test_a_failure_is_shrunk_to_few_products():
