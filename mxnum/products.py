@@ -178,11 +178,22 @@ def _dot_by_unit(
     for name, x in (("a", a), ("b", b)):
         errors.require(np.ndim(x) == 1 if not hasattr(x, "ndim") else x.ndim == 1, name, "one-dimensional", np.shape(x))
     errors.require(len(a) == len(b), "b", f"of length {len(a)}", len(b))
-    row, column = (x[np.newaxis] if isinstance(x, MXArray) else np.asarray(host_view("a", x))[None] for x in (a, b))
+    row, column = (_as_row(name, x) for name, x in (("a", a), ("b", b)))
     product = _by_unit(row, column.T, c, unit, unit.k[-1], (out_dtype, threads, None))
     if out is not None:
         checked_host_out(host_view("out", out), (), product.dtype)[...] = product[0, 0]
     return answer(product[0, 0], _held(a), out)
+
+
+def _as_row(name: str, x: Any) -> Any:
+    """Return a vector as a matrix of one row."""
+    if not isinstance(x, MXArray):
+        return np.asarray(host_view(name, x))[None]
+    if on_device(x.scales):
+        raise errors.on_gpu(name, "products of matrix units run on the CPU: call to_host() first")
+    codes, scales, offsets = (None if part is None else part[None] for part in parts_of(x))
+    more: dict[str, Any] = {"offsets": offsets, "tensor_scale": x.tensor_scale}
+    return MXArray.from_parts(codes, scales, x.format, blocks=(1, *x.blocks), **more)
 
 
 def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, int | None, Array | None]) -> Array:
@@ -206,7 +217,8 @@ def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, i
     is_added = c is not None and bool(total.any())
     product(x.operand, y.operand, (x.scale, y.scale), unit, k, total, threads)
     if x.factor is not None or y.factor is not None:
-        errors.require(own.bits == 32, "a", f"free of float32 scales for unit {unit.name!r}", "scales")
+        name, accepted = "b" if x.factor is None else "a", f"free of scales for unit {unit.name!r}"
+        errors.require(own.bits == 32, name, accepted, "an array with float32 scales")
         multiply_by_factors(total, x.factor, y.factor)
     _warn(unit, k, x.operand.array.shape[-1], is_added, total)
     total = narrowed(total, own, target)

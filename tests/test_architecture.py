@@ -33,12 +33,15 @@ ALLOWED: dict[str, set[str]] = {
     "rotations": {"errors", "memory", "engine", "array"},
     "recipe": {"errors", "formats", "modes", "units"},
     "linear": {"errors", "formats", "modes", "units", "memory", "engine", "array", "ops", "products"},
-    "analysis": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "array", "ops"},
+    "analysis": {
+        "errors", "output", "formats", "modes", "units", "layout", "memory", "definition", "array", "stacks", "ops",
+        "products",
+    },
     "__init__": {"formats", "modes", "units", "array", "ops", "products", "rotations", "recipe", "linear", "analysis"},
     "interop": {"errors", "output", "formats", "layout", "memory", "array", "stacks", "ops"},
     "conformance": {
-        "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
-        "products", "interop",
+        "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "array",
+        "stacks", "ops", "products", "interop",
     },
     "prove": {"errors", "formats", "modes", "definition", "engine", "conformance"},
     "emit": {"__init__", "errors", "output", "formats", "modes", "definition"},

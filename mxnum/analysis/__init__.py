@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.ladder import ScaleLadder, scale_ladder
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
+    from mxnum.analysis.product_difference import DifferencePart, ProductDifference, ProductStack, compare_products
     from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, scale_threshold
     from mxnum.analysis.statistics import Statistics, measure
 
@@ -28,6 +29,7 @@ _NAMES = {
     "ladder": ("ScaleLadder", "scale_ladder"),
     "machines": ("Enclosure",),
     "piecewise": ("PiecewiseQuantizer",),
+    "product_difference": ("DifferencePart", "ProductDifference", "ProductStack", "compare_products"),
     "scale_theory": ("OverflowRegion", "overflow_region", "scale_threshold"),
     "statistics": ("Statistics", "measure"),
 }
@@ -37,16 +39,20 @@ __all__ = [
     "BinadeAverage",
     "BlockError",
     "Candidate",
+    "DifferencePart",
     "Enclosure",
     "Exploration",
     "GammaBias",
     "OverflowRegion",
     "PiecewiseQuantizer",
+    "ProductDifference",
+    "ProductStack",
     "ScaleLadder",
     "Statistics",
     "Tooth",
     "binade_average",
     "block_error",
+    "compare_products",
     "explore",
     "gamma_bias",
     "measure",

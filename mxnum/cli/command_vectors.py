@@ -10,7 +10,7 @@ import typer
 
 from mxnum.cli import options
 
-Operation = Annotated[str, typer.Argument(help="encode, decode, quantize, dequantize, scale or dot.")]
+Operation = Annotated[str, typer.Argument(help="encode, decode, quantize, dequantize, scale, dot or mma.")]
 
 
 def vectors(
@@ -29,9 +29,16 @@ def vectors(
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
     accumulate: Annotated[
-        str | None, typer.Option(help="block, exact or sequential.  [default: block; exact if scales are floats]")
+        str | None,
+        typer.Option(
+            help="block, exact, sequential, or a matrix unit such as hopper_fp8.  "
+            "[default: block; exact where scales are floats]"
+        ),
     ] = None,
     dot_blocks: Annotated[int, typer.Option(help="Blocks in each operand of a dot product.")] = 4,
+    k: Annotated[
+        int | None, typer.Option(help="Products of a case, for a matrix unit (default: one or three instructions).")
+    ] = None,
     block_size: options.BlockSize = None,
     inputs_only: Annotated[
         bool, typer.Option("--inputs-only", help="Write only the inputs, without the right answers.")
@@ -43,13 +50,15 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, then one case a line in hexadecimal.
 
-    An implementation reads the lines, replaces the answers by its own, and passes them to
-    `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
-    the tensor and the tensor scale.
+    An implementation reads the lines, replaces the answers by its own, and passes them to `mxnum
+    verify`. For a format with a tensor scale each line also holds the largest magnitude of the
+    tensor and the tensor scale. With a matrix unit, `dot` and `mma` (one instruction) have an
+    addend, and `--format` may name the type of arrays that the unit takes.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;
-    `mxnum vectors quantize -f nvfp4`.
+    `mxnum vectors quantize -f nvfp4`;
+    `mxnum vectors mma -f e4m3 --accumulate hopper_fp8`.
     """
     from mxnum.cli.console import progress
     from mxnum.cli.naming import asked

@@ -22,7 +22,7 @@ from mxnum.conformance.bits import as_bits, as_floats, fitted, unpacked
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.judging.describe import NO_CODE
 from mxnum.conformance.judging.right import element_codes, expected, held, is_nan_scale, right_scales, tensor_scales
-from mxnum.conformance.task import Columns, Field, Task, number_of, select
+from mxnum.conformance.task import ArrayFormat, Columns, Field, Task, number_of, select
 from mxnum.definition import by_numpy
 from mxnum.formats import E8M0, FLOATS, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
@@ -147,9 +147,11 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
-    """Return a copy of a field of many cases, in the form that the callable takes."""
-    array = column[:, 0] if task.operation.is_flat else column
-    if field.kind == "float":
+    """Return a field of many cases as the callable takes it, in memory of its own."""
+    array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
+    if field.kind == "operand" and isinstance(task.format, ArrayFormat):
+        return as_floats(array, task.element).copy()
+    if field.kind in ("float", "addend"):
         return as_floats(array, task.source).copy()
     if field.kind == "scale" and field.bits > 8:
         return np.ascontiguousarray(array).view(scale_dtype(task.format.scale)).copy()
@@ -353,6 +355,8 @@ def handed(array: Array, kind: str) -> Any:
         return array
     from mxnum.interop.torch import as_tensor
 
+    if array.dtype.name.startswith(("float4", "float6")):  # torch has no such type: codes
+        array = array.view(np.uint8)
     tensor = as_tensor(array)
     if kind == "torch":
         return tensor

@@ -47,14 +47,19 @@ def check(
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
-          tensor scales are 1.
+          tensor scales are 1;
+        - ``mma``, and ``dot`` where `accumulate` is a matrix unit: ``function(a, b, c)`` gives n
+          numbers of the type of c. The rows of a and b, of shape (n, K) and of the type that the
+          unit takes, are n pairs of vectors, c has the shape (n,). Units with scales get
+          ``(a_codes, a_scales, b_codes, b_scales, c)``.
 
         With ``rounding="sr"`` the last argument has the random words. The callable may return
         arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
         bytes that are packed row by row, of the shape (n, block * bits / 8). Scales are integers or
         float8_e8m0fnu.
     format
-        An MX format, which also sets the block length.
+        An MX format, which also sets the block length, or the type of arrays that a matrix unit
+        takes (``"e4m3"``, ``"float16"``).
     level, seed, count
         Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
         random cases.
@@ -67,16 +72,18 @@ def check(
         Search for the smallest failing input with hypothesis, if it is installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
-        Codes and scales are uint8, random words are uint32.
+        Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
+        own type, or are codes if torch lacks it.
     scales
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
         cores read a matrix of n rows and one column of scales (`mxnum.interop.swizzle`).
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
-        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode without
-        an effect on the operation raises ValueError. ``dot_blocks``: the number of blocks in each
-        operand of ``dot``. The default of four is the smallest number that shows the order in which
-        an implementation sums blocks.
+        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
+        no effect here raises ValueError. ``accumulate`` may be a `mxnum.units.MatrixUnit` or its
+        name. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is four,
+        the least that shows in which order an implementation sums blocks. ``k``: the number of
+        products of a case, for a matrix unit.
 
     Examples
     --------

@@ -16,6 +16,7 @@ from mxnum.conformance.judging.judge import BUG, judge
 from mxnum.conformance.judging.report import Case, Report
 from mxnum.conformance.judging.right import with_tensor
 from mxnum.conformance.task import Columns, Field, Task, select
+from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
 hypothesis: Any = errors.package("hypothesis", "test")
@@ -70,7 +71,20 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
         except hypothesis.errors.NoSuchExample:
             continue
         return _simplest(task, wrong, found, _pool(task, seen)) if "x" in found else found
+    if "c" in known[0] and wrong(known[0])[0]:
+        return _with_fewer_products(wrong, known[0])
     return _simplest(task, wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
+
+
+def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
+    """Return a dot product with zeros for all that the failure does not need."""
+    case = {name: column.copy() for name, column in found.items()}
+    for names, at in [*((("a", "b"), place) for place in range(case["a"].shape[1])), (("c",), 0)]:
+        simpler = {name: column.copy() for name, column in case.items()}
+        for name in names:
+            simpler[name][0, at] = 0
+        case = simpler if wrong(simpler)[0] else case
+    return case
 
 
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
@@ -115,12 +129,16 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
     """Return a strategy for cases of few numbers: simple, at boundaries, or from `seen`."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
-    elements = [field for field in fields if field.kind == "element"]
+    elements = [field for field in fields if field.kind in ("element", "operand")]
     codes = st.integers(0, (1 << task.element.bits) - 1)
+    if task.element.bits > 8:
+        codes = st.sampled_from(_floats(task.element))
     made: dict[str, Any] = {}
     for field in fields:
         if field.kind == "float":
             made[field.name] = st.lists(st.sampled_from(_pool(task, seen)), min_size=1, max_size=field.count)
+        elif field.kind == "addend":
+            made[field.name] = st.lists(st.sampled_from(_floats(task.source)), min_size=1, max_size=1)
         elif field.kind == "scale":
             scales = st.sampled_from(_scale_codes(task))
             made[field.name] = st.lists(scales, min_size=field.count, max_size=field.count)
@@ -163,11 +181,23 @@ def _scale_codes(task: Task) -> list[int]:
     return sorted(codes, key=lambda code: abs(code - one))
 
 
+def _floats(source: ElementFormat) -> list[int]:
+    """Return bit patterns of floats: powers of two and their neighbours, the simplest first."""
+    bits = grid.with_neighbours(grid.narrowed(_powers(source), source), source)
+    bits = np.unique(np.concatenate([bits, grid.special_patterns(source)]))
+    floats = as_floats(bits, source)
+    return [int(bits[i]) for i in sorted(range(len(bits)), key=lambda i: (grid.simplicity(floats[i]), int(bits[i])))]
+
+
+def _powers(source: ElementFormat) -> Array:
+    return np.ldexp(1.0, np.arange(max(source.emin, -40), min(source.emax, 40) + 1))
+
+
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
     """Return bit patterns to choose from, simple ones first."""
     source = task.source
-    powers = np.ldexp(1.0, np.arange(max(source.emin, -40), min(source.emax, 40) + 1))
-    simple = grid.with_neighbours(grid.narrowed(np.concatenate([grid.points(task.element), powers]), source), source)
+    points = np.concatenate([grid.points(task.element), _powers(source)])
+    simple = grid.with_neighbours(grid.narrowed(points, source), source)
     parts = [simple, grid.special_patterns(source, nan=task.takes_nan), *(case["x"].ravel() for case in seen)]
     bits = np.unique(np.concatenate(parts))
     floats = as_floats(bits, source)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import mxnum
 from mxnum import formats
-from mxnum.formats import FLOATS, ElementFormat, MXFormat
+from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.units import MatrixUnit, notation
 
 if TYPE_CHECKING:
     from mxnum.conformance.bits import Generator
@@ -39,13 +40,27 @@ class Field:
     name: str
     bits: int
     count: int
-    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor`` or
-    #: ``random``.
+    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor``, ``random``,
+    #: ``operand`` (a bit pattern of the type of a matrix unit's operands) or ``addend`` (of its
+    #: accumulators).
     kind: str
 
     @property
     def digits(self) -> int:
         return (self.bits + 3) // 4
+
+
+class ArrayFormat(MXFormat):
+    """The type of arrays of floats without scales, where a task expects a format."""
+
+    def __init__(self, element: ElementFormat, name: str) -> None:
+        fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def notation(self) -> str:
+        return self.name
 
 
 class Operation:
@@ -81,9 +96,24 @@ class Operation:
         """Return the fields that an implementation answers."""
         raise NotImplementedError
 
+    def result_bits(self, task: Task) -> int | None:
+        """Return the fraction bits of a sum, to say how far answers are from the right ones.
+
+        None if distances say little.
+        """
+        return None
+
     def takes_nan(self, task: Task) -> bool:
         """Return True if a NaN among the inputs has a defined answer."""
         return True
+
+    def title(self, task: Task) -> str:
+        """Return the words that begin a report."""
+        return f"{self.name}, {task.format.name}"
+
+    def notes(self, task: Task) -> list[str]:
+        """Return sentences that every report has."""
+        return []
 
     def boundaries(self, task: Task, rng: Generator) -> Columns:
         """Return the cases of level 1: every boundary and its neighbours."""
@@ -150,6 +180,9 @@ class Task:
     #: Number of blocks in each operand of a dot product. Four blocks show the order in which they
     #: are added.
     dot_blocks: int = 4
+    #: The matrix unit that adds, in place of `accumulate`, and the number of products of a case.
+    unit: MatrixUnit | None = None
+    k: int = 0
 
     @property
     def element(self) -> ElementFormat:
@@ -171,6 +204,12 @@ class Task:
         number = self.format.scale.number
         assert number is not None
         return number
+
+    @property
+    def operand(self) -> ElementFormat:
+        """The format of the operands of a matrix unit. TF32 operands are float32 arrays."""
+        assert self.unit is not None
+        return self.unit.formats[self.format.name] if isinstance(self.format, ArrayFormat) else self.element
 
     @property
     def has_tensor(self) -> bool:
@@ -218,7 +257,9 @@ class Task:
         """Return the keys and values in the header of a file of vectors, in order."""
         known = self.format.name in formats.names() and formats.get(self.format.name).element == self.element
         name, decided = self.format.name if known else self.format.notation, self.operation.settings
-        facts = {"operation": self.operation.name, "format": name, "block": str(self.block)}
+        facts = {"operation": self.operation.name, "format": name}
+        if not isinstance(self.format, ArrayFormat):
+            facts["block"] = str(self.block)
         if "source" in decided:
             facts[self.operation.type_key] = self.source.name
         if "rounding" in decided:
@@ -227,7 +268,9 @@ class Task:
             facts |= {"scale_rule": self.scale_rule.value, "nonfinite": self.nonfinite.value}
         if self.is_stochastic:
             facts["sr_bits"] = str(self.sr_bits)
-        if "accumulate" in decided:
+        if self.unit is not None:
+            facts |= {"accumulate": notation(self.unit), "k": str(self.k)}
+        elif "accumulate" in decided:
             facts |= {"accumulate": self.accumulate.value, "dot_blocks": str(self.dot_blocks)}
         facts["inputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.inputs)
         facts["outputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.outputs)

@@ -80,7 +80,7 @@ def parse_lines(
     result = {
         f.name: np.zeros((len(lines), f.count), np.int64 if f.name in loose else code_dtype(f.bits)) for f in fields
     }
-    buses = [field for field in fields if field.kind == "element" and field.count > 1]
+    buses = [field for field in fields if field.kind in ("element", "operand") and field.count > 1]
     for row, line in enumerate(lines):
         tokens = line.split()
         if buses and len(tokens) == total - sum(field.count - 1 for field in buses):

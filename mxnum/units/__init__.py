@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -56,6 +58,42 @@ def register(unit: MatrixUnit) -> MatrixUnit:
     errors.require(taken in (None, unit), "unit", "named otherwise than a unit that is registered", unit.name)
     _units()[unit.name] = unit
     return unit
+
+
+def notation(unit: MatrixUnit) -> str:
+    """Return the text that `read` reads as this unit: its name if it is registered, else JSON."""
+    if _units().get(unit.name) == unit:
+        return unit.name
+    blank = MatrixUnit(unit.name, unit.operands, unit.k, unit.terms, unit.fraction_bits)
+    kept = [f.name for f in fields(unit) if f.name != "evidence"]
+    required = ("name", "operands", "k", "terms", "fraction_bits")
+    changed = [name for name in kept if name in required or getattr(unit, name) != getattr(blank, name)]
+    return json.dumps({name: getattr(unit, name) for name in changed})
+
+
+def read(text: str) -> MatrixUnit:
+    """Return the unit that a JSON object describes.
+
+    >>> from mxnum import units
+    >>> text = '{"name": "mine", "operands": ["e4m3"], "k": [32], "terms": 16, "fraction_bits": 20}'
+    >>> units.notation(units.read(text)) == text
+    True
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    errors.require(isinstance(found, dict), "unit", "a JSON object of a unit's fields", text)
+    errors.known_fields(found, MatrixUnit, "a unit")
+    try:
+        return MatrixUnit(**{name: _tuples(value) for name, value in found.items()})
+    except TypeError:
+        required = "name, operands, k, terms and fraction_bits"
+        raise ValueError(f"Argument 'unit' must have the fields {required}, not {text!r}.") from None
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 def describe(unit: str | MatrixUnit | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mxnum import errors
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
@@ -99,8 +100,15 @@ class MatrixUnit:
     evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
+        errors.require_type(isinstance(self.name, str), "name", "a string", self.name)
         for name in ("operands", "k", "order", "scales", "evidence"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            value = getattr(self, name)
+            is_listed = isinstance(value, Iterable) and not isinstance(value, str)
+            errors.require_type(is_listed, name, "a tuple", value)
+            object.__setattr__(self, name, tuple(value))
+        for pair in tuple[Any, ...](self.scales):
+            is_pair = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], int)
+            errors.require_type(is_pair, "scales", "pairs of a format and a block length", pair)
         for argument, value, accepted in (
             ("rounding", self.rounding, ROUNDINGS),
             ("accumulator", self.accumulator, ACCUMULATORS),
@@ -110,7 +118,9 @@ class MatrixUnit:
         ):
             errors.choose(argument, value, accepted)
         errors.require(bool(self.operands), "operands", "at least one format", self.operands)
-        errors.require(bool(self.k) and all(k >= 1 for k in self.k), "k", "one positive length or more", self.k)
+        errors.require(bool(self.k), "k", "one positive length or more", self.k)
+        for k in self.k:
+            errors.positive_integer("k", k)
         errors.integer("terms", self.terms, 1, max(self.k))
         errors.integer("group", self.group, 1, self.terms)
         errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)
@@ -125,16 +135,17 @@ class MatrixUnit:
         errors.integer("promotion", self.promotion, 0, 1 << 30)
         whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
         errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, without other scales", self.promotion)
-        errors.integer("fraction_bits", self.fraction_bits, 1, SUM_BITS - self._bits_above_the_point())
+        errors.integer("fraction_bits", self.fraction_bits, 1, self.most_fraction_bits)
 
-    def _bits_above_the_point(self) -> int:
-        """Return how many bits a sum of terms may have above the binary point."""
+    @property
+    def most_fraction_bits(self) -> int:
+        """The most fraction bits with which a sum of terms fits in the words of the definition."""
         # A significand is below 2, so a product is below 4. A group sum is not normalized: it has
         # the whole range of the elements. Float scales have significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
-        return product + scale + (self.terms // self.group).bit_length() + 1
+        return SUM_BITS - (product + scale + (self.terms // self.group).bit_length() + 1)
 
     @property
     def formats(self) -> dict[str, ElementFormat]:
@@ -143,19 +154,22 @@ class MatrixUnit:
 
     @property
     def takes(self) -> str:
-        """A phrase that says what operands the unit takes."""
+        """A phrase that says what an operand of the unit is."""
         names = errors.joined(self.operands)
         if self.scales:
             blocks = errors.joined(f"{scale} scales in blocks of {block}" for scale, block in self.scales)
-            return f"MX arrays of {names} elements with {blocks}"
-        promoted = f", or MX arrays of them with float32 scales in blocks of {self.promotion}" if self.promotion else ""
-        return f"arrays of {names}{promoted}"
+            return f"an MX array of {names} elements with {blocks}"
+        promoted = (
+            f", or an MX array of them with float32 scales in blocks of {self.promotion}" if self.promotion else ""
+        )
+        return f"an array of {names}{promoted}"
 
     def but(self, **changes: object) -> MatrixUnit:
         """Return this unit with other fields.
 
         Evidence is dropped unless it is given too: it was for another rule.
         """
+        errors.known_fields(changes, MatrixUnit, "a unit")
         if set(changes) - {"name"}:
             changes = {"evidence": (), **changes}
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -22,7 +22,8 @@ def body(text):
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fmt", ["mxfp6_e3m2", "nvfp4"])
 def test_the_vectors_get_their_own_answers(operation, fmt):
-    task, inputs, whole, answered = make_task(operation, fmt), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    unit = {"accumulate": "blackwell_nvfp4" if fmt == "nvfp4" else "blackwell_mxfp8"} if operation == "mma" else {}
+    task, inputs, whole, answered = make_task(operation, fmt, **unit), io.BytesIO(), io.BytesIO(), io.BytesIO()
     for out, answers in ((inputs, False), (whole, True)):
         write_vectors(task, out, level=2, count=300, answers=answers)
     inputs.seek(0)

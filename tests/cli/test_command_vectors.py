@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -68,7 +69,7 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
             "dot --source float16",
             "--source must be left out for 'dot'; it is for encode, decode, quantize, dequantize or scale.",
         ),
-        ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
+        ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot or mma."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
         ("quantize --sr-bits 8", "--sr-bits must be left out for --rounding rne, which draws no random bits."),
         ("scale --block-size 16 --dot-blocks 3", "Option --dot-blocks must be left out for 'scale'; it is for dot."),
@@ -81,10 +82,10 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
 
 def test_every_setting_decides_answers_of_the_operations_that_have_it():
     from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
+    from tests.conformance.test_task import deciding
 
     for operation in OPERATIONS:
-        rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
-        header = make_task(operation, "mxfp8_e4m3", **rounding).header()
+        header = make_task(operation, "mxfp8_e4m3", **deciding(operation, rounding="sr")).header()
         header |= {"source": header["result"]} if "result" in header else {}
         for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
@@ -107,3 +108,30 @@ def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
     told = subprocess.run([*command, "verify", "-"], input=told.stdout, capture_output=True, check=True)
     assert b"5648 right" in told.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["cases.txt"]
+
+
+def test_vectors_of_a_matrix_unit_are_verified(run, tmp_path):
+    path = tmp_path / "cases.txt"
+    call = ("mma", "-f", "e4m3", "--accumulate", "hopper_fp8", "--level", 2, "--count", 200)
+    run("vectors", *call, "-o", path)
+    text = path.read_text()
+    assert "# accumulate: hopper_fp8\n# k: 32\n# inputs: a[32] b[32] c[1]\n# outputs: value[1]\n" in text
+    assert run.json("verify", path)["equal"]
+    path.write_text(text.replace("hopper_fp8", "ada_fp8").replace("# seed: 0\n", ""))
+    found = json.loads(run("verify", "--json", path, status=1))
+    assert (found["operation"], found["accumulate"], found["k"]) == ("mma", "ada_fp8", "32")
+    assert found["distances"]["count"] == found["bugs"] > 0
+    assert any("what the unit 'hopper_fp8' gives" in sentence for sentence in found["explanations"])
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("mma -f e4m3", "Option --accumulate must be a matrix unit or its name (mxnum.units.names()) for 'mma'"),
+        ("mma --accumulate hopper_fp8", "Option --format must be the format of an array of e4m3 or e5m2 for unit"),
+        ("mma -f e4m3 --accumulate hopper_fp8 --k 16", "Option --k must be 32 for one instruction of 'hopper_fp8'"),
+        ("dot --k 16", "Option --k must be left out for 'dot'; it is for mma."),
+    ],
+)  # fmt: skip
+def test_mistakes_about_matrix_units(run, call, told):
+    assert told in run("vectors", *call.split(), status=2)

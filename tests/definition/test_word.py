@@ -12,8 +12,8 @@ import mxnum.definition
 from mxnum.definition.word import dialect, is_dialect, select, word_bits, working_width
 from mxnum.formats import ELEMENTS, FLOATS
 
-#: Modules that are not in the dialect: the file to read first, and functions on numpy arrays.
-PLAIN = ("__init__", "word", "by_hand", "by_numpy", "chunks", "stack_arithmetic")
+#: Modules outside the dialect: the page to read first, and what runs on numpy.
+PLAIN = ("__init__", "word", "by_hand", "by_numpy", "fused_by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}
 

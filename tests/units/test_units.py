@@ -56,11 +56,32 @@ def test_units_of_your_own(monkeypatch):
         ({"order": (1, 2)}, "'order' must be a permutation"),
         ({"scales": (("e8m0", 16),)}, "'scales' must be given in blocks of whole fused sums"),
         ({"promotion": 100}, "'promotion' must be a multiple of 32"),
+        ({"k": ()}, "'k' must be one positive length or more"),
+        ({"k": (0,)}, "'k' must be at least 1, not 0"),
+        ({"k": ("32",)}, "'k' must be an integer, not '32'"),
+        ({"k": 32}, "'k' must be a tuple, not 32"),
+        ({"operands": "e4m3"}, "'operands' must be a tuple, not 'e4m3'"),
+        ({"operands": ()}, "'operands' must be at least one format"),
+        ({"scales": ("e8m0",)}, "'scales' must be pairs of a format and a block length, not 'e8m0'"),
+        ({"scales": (("e8m0", "32"),)}, "'scales' must be pairs of a format and a block length"),
+        ({"fraction_bits": 4.5}, "'fraction_bits' must be an integer"),
+        ({"accumulator": "int32"}, "'accumulator' must be one of ['float32', 'float16'], not 'int32'"),
+        ({"name": 3}, "'name' must be a string, not 3"),
+        ({"fraction": 3}, "Name 'fraction' in a unit must be one of ["),
     ],
 )
 def test_wrong_fields_raise(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         mx.units.get("hopper_fp8").but(**changes)
+
+
+def test_a_unit_as_text_is_read_again():
+    for name in mx.units.names():
+        assert mx.units.notation(mx.units.get(name)) == name
+        unit = mx.units.get(name).but(name="mine")
+        assert mx.units.read(mx.units.notation(unit)) == unit.but(evidence=())
+    with pytest.raises(ValueError, match="did you mean 'terms'"):
+        mx.units.read('{"trems": 3}')
 
 
 def test_a_clause_without_outputs_warns_once(monkeypatch):

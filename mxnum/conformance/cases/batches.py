@@ -10,7 +10,7 @@ from mxnum import errors
 from mxnum.conformance.bits import Generator, magnitude_bits
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.judging.right import is_nan_scale, with_tensor
-from mxnum.conformance.task import Columns, Task, number_of, select
+from mxnum.conformance.task import Columns, Field, Task, number_of, select
 from mxnum.memory.dtypes import Array
 
 #: Number of cases in a batch.
@@ -70,13 +70,17 @@ def has_nan(task: Task, inputs: Columns) -> Array:
 
 def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
     """Return True for each case with a number or code that is `what` (NaN or infinite)."""
-    table = what(np.array(task.element.values()))
-    found = [
-        (what(as_magnitudes(inputs[f.name], task.source)) if f.kind == "float" else table[inputs[f.name]]).any(axis=1)
-        for f in task.inputs
-        if f.kind in ("float", "element") and f.name in inputs
-    ]
-    return np.asarray(np.any(found, axis=0))
+
+    def are(field: Field, codes: Array) -> Array:
+        if field.kind in ("float", "addend"):
+            return np.asarray(what(as_magnitudes(codes, task.source)))
+        if task.element.bits > 8:
+            return np.asarray(what(as_magnitudes(codes, task.element)))
+        return np.asarray(what(np.array(task.element.values()))[codes])
+
+    kinds = "float", "element", "operand", "addend"
+    fields = [field for field in task.inputs if field.kind in kinds and field.name in inputs]
+    return np.asarray(np.any([are(field, inputs[field.name]).any(axis=1) for field in fields], axis=0))
 
 
 class Coverage:

@@ -18,6 +18,7 @@ from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.hypotheses.elements import choices_of_bits
 from mxnum.conformance.judging.describe import code_text, hexadecimal
 from mxnum.conformance.judging.diagnosis import Diagnosis
+from mxnum.conformance.judging.distances import Distances
 from mxnum.conformance.judging.judge import (
     BUG,
     LABELS,
@@ -206,6 +207,7 @@ class Collector:
         #: For each verdict except "right": the common causes of its cases.
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
+        self._distances = Distances()
         self.coverage = Coverage(task)
         #: Answers with unknown bits: their number by class, and the first such answer.
         self._unknown: Counter[int] = Counter()
@@ -227,8 +229,11 @@ class Collector:
         self._counts.update(zip(found.verdicts.tolist(), found.classes.tolist(), strict=True))
         wrong = np.flatnonzero(found.verdicts & BUG)
         self._parts.update(str(found.parts[row]) for row in wrong)
+        where = where or (lambda number: f"case {number}")
         if found.verdicts.any():
-            self._group(found, first, where or (lambda number: f"case {number}"))
+            self._group(found, first, where)
+        if len(wrong) and self.task.operation.result_bits(self.task) is not None:
+            self._distances.add(self.task, answers, found.want, wrong, lambda row: where(first + row))
         self._diagnosis.add(inputs, answers, found.labels)
         return len(wrong)
 
@@ -302,6 +307,7 @@ class Collector:
             {hexadecimal(code, bits): count for code, count in sorted(self._tallies.nan_became.items())},
             stacks=stacks, unknown=unknown, unexplained=unexplained,
             tried=self.coverage.sentence() if self.cases else "", refused=self.coverage.refused,
+            distances=self._distances,
         )  # fmt: skip
 
     def _sorted(self, inconsistent: set[str]) -> tuple[_Wrong, Counter[str], dict[str, Case]]:

@@ -87,12 +87,16 @@ def of_tensor(inputs: Columns) -> str:
     return "" if found is None else f" (tensor scale {plain(found)})"
 
 
+def float_text(target: ElementFormat, bits: Array) -> str:
+    """Return the bits and the value of a float in words."""
+    return f"{hexadecimal(int(bits[0, 0]), target.bits)} ({plain(float(as_floats(bits, target)[0, 0]))})"
+
+
 def value(target: ElementFormat, got: Columns, want: Columns) -> str:
     """Return a phrase about a dequantized float or a dot product."""
     g, w = int(got["value"][0, 0]), int(want["value"][0, 0])
     values = [float(as_floats(columns["value"], target)[0, 0]) for columns in (got, want)]
-    text = f"got {hexadecimal(g, target.bits)} ({plain(values[0])}), "
-    text += f"want {hexadecimal(w, target.bits)} ({plain(values[1])})"
+    text = f"got {float_text(target, got['value'])}, want {float_text(target, want['value'])}"
     if all(np.isfinite(values)) and g != w:
         apart = abs(ordinal(target, g) - ordinal(target, w))
         text += f", {apart} float{'s' * (apart > 1)} apart" if apart else ", the sign of zero"

@@ -9,6 +9,7 @@ from typing import Any
 from mxnum import errors
 from mxnum.conformance.judging.describe import describe_unknown
 from mxnum.conformance.judging.diagnosis import Explanation
+from mxnum.conformance.judging.distances import Distances
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
@@ -117,6 +118,8 @@ class Report:
     #: that the element has no code for.
     unexplained: int = 0
     refused: str = ""
+    #: The distances of wrong dot products.
+    distances: Distances = field(default_factory=Distances)
 
     @property
     def conforms(self) -> bool:
@@ -134,10 +137,10 @@ class Report:
         unit = "cases" if not self.arrays else "elements" if task.takes_codes else "blocks"
         what = f"{self.cases} {unit}{f' in {len(self.arrays)} arrays' * bool(self.arrays)}"
         differing = sum(self.choices.values())
-        head = f"{task.operation}, {task.format.name}: {what}"
+        head = f"{task.operation.title(task)}: {what}"
         lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
         lines[0] += f" {self.tried}" if self.tried else ""
-        lines += [self.unchecked] if self.unchecked else []
+        lines += [*([self.unchecked] if self.unchecked else []), *task.operation.notes(task)]
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
@@ -157,6 +160,7 @@ class Report:
             if self.failures:
                 lines.append("Some of the failures, chosen to differ as much as possible:")
                 lines += [f"  {case.text(task)}" for case in self.failures]
+            lines += [self.distances.sentence()] if self.distances.count else []
             wrong = {n: f"{b} of {c}" for n, (c, b) in self.classes.items() if b}
             lines += ["Wrong by class: " + _counts(wrong)] if wrong else []
             lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
@@ -202,6 +206,7 @@ class Report:
             "unexplained": self.unexplained,
             "stacks": list(self.stacks),
             "causes": self.causes,
+            "distances": self.distances.as_dict(),
             "arrays": [vars(array) for array in self.arrays],
             "arrangements": self.arrangements,
             "conforms": self.conforms,

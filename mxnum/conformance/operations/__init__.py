@@ -6,22 +6,25 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxnum import errors, formats
+from mxnum import errors, formats, products, units
 from mxnum.conformance.operations.dot import Dot
+from mxnum.conformance.operations.mma import unit_products
 from mxnum.conformance.operations.rounding import Encode, Quantize, Scale
 from mxnum.conformance.operations.values import Decode, Dequantize
-from mxnum.conformance.task import Operation, Task
+from mxnum.conformance.task import ArrayFormat, Operation, Task
 from mxnum.formats import FLOATS, MXFormat
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, scale_rule_of
+from mxnum.units import MatrixUnit
 
 OPERATIONS: dict[str, Operation] = {
-    each.name: each for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot())
+    each.name: each
+    for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
 
 #: The keys that a header of vectors may have; lines with another key are comments.
 HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
-    *("accumulate", "dot_blocks", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
+    *("accumulate", "dot_blocks", "k", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
 )
 
 
@@ -35,31 +38,35 @@ def make_task(
     overflow: str | None = None,
     nonfinite: str | None = None,
     sr_bits: int | str | None = None,
-    accumulate: str | None = None,
+    accumulate: str | MatrixUnit | None = None,
     dot_blocks: int | str | None = None,
+    k: int | str | None = None,
     block: int | str | None = None,
 ) -> Task:
     """Make a task from strings and numbers as users write them.
 
-    `format` may also be the name of an element. Missing settings have the defaults of `Task`, with
-    two exceptions: `scale_rule` has the default of `mxnum.quantize`, and `accumulate` is
-    ``"exact"`` if scales are floats. A setting that has no effect on the answers raises ValueError.
+    `format` may also be the name of an element, or of the operands of the matrix unit that
+    `accumulate` names. Missing settings have the defaults of `Task`, except that `scale_rule` has
+    the default of `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting
+    that has no effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     asked = OPERATIONS[errors.choose("operation", operation, tuple(OPERATIONS))]
+    unit = _unit_of(given.get("accumulate")) if "accumulate" in asked.settings else None
+    if isinstance(unit, MatrixUnit):
+        asked = unit_products(asked.name, False)
+    accepted = "a matrix unit or its name (mxnum.units.names()) for 'mma'"
+    errors.require(isinstance(unit, MatrixUnit) or asked.name != "mma", "accumulate", accepted, unit and str(unit))
     for name in given:
         if name not in asked.settings:
             accepted = errors.joined(DECIDES[name])
             raise ValueError(f"Argument {name!r} must be left out for {asked.name!r}; it is for {accepted}.")
+    if isinstance(unit, MatrixUnit):
+        return _unit_task(asked.name, format, unit, k, block)
     fmt = in_blocks(format, block)
     rule = scale_rule_of(fmt, given.get("scale_rule"))
-    ways = Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL
-    possible = ways if fmt.scale.power_of_two else ways[1:]
-    mode = errors.choose_member("accumulate", given.get("accumulate", possible[0]), ways)
-    if "accumulate" in asked.settings:
-        names = " or ".join(repr(str(each)) for each in possible)
-        accepted = f"{names} for {fmt.name}, whose scales are {formats.scale_names(fmt)}"
-        errors.require(mode in possible, "accumulate", accepted, str(mode))
+    mode = unit or (Accumulate.BLOCK if fmt.scale.power_of_two else Accumulate.EXACT)
+    errors.choose_member("accumulate", mode, (Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL))
     checks: dict[str, Callable[[Any], Any]] = {
         "source": lambda value: FLOATS[errors.choose("source", value, tuple(FLOATS))],
         "rounding": lambda value: errors.choose_member("rounding", value, Rounding),
@@ -75,7 +82,44 @@ def make_task(
     return task
 
 
-#: For each setting, the operations whose answers depend on it.
+def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
+    """Return the unit or the accumulation that a caller's value or the text of a header means."""
+    if isinstance(accumulate, str) and accumulate.startswith("{"):
+        return units.read(accumulate)
+    return None if accumulate is None else products.accumulation(accumulate)
+
+
+def _unit_task(
+    operation: str, format: str | MXFormat, unit: MatrixUnit, k: int | str | None, block: int | str | None
+) -> Task:
+    """Return the task of checking instructions or dot products of a matrix unit."""
+    fmt, instruction = _operand_format(format, unit, block), unit.k[-1]
+    if operation == "mma":
+        unit = unit.but(promotion=0, evidence=unit.evidence) if unit.promotion else unit
+        length = instruction if k is None else _integer("k", k, 1, 4096)
+        errors.require(length in unit.k, "k", f"{errors.joined(unit.k)} for one instruction of {unit.name!r}", length)
+    else:
+        usual = 2 * unit.promotion + instruction if unit.promotion else 3 * instruction
+        length = -(-usual // fmt.block) * fmt.block if k is None else _integer("k", k, 1, 4096)
+    errors.require(length % fmt.block == 0, "k", f"a multiple of {fmt.block}, the block length", length)
+    has_scales = not isinstance(fmt, ArrayFormat)
+    return Task(unit_products(operation, has_scales), fmt, FLOATS[unit.accumulator], unit=unit, k=length)
+
+
+def _operand_format(format: str | MXFormat, unit: MatrixUnit, block: int | str | None) -> MXFormat:
+    """Return the format of a unit's operands: an MX format, or a type of arrays."""
+    accepted = f"the format of {unit.takes} for unit {unit.name!r}"
+    if isinstance(format, str) and format in unit.operands and not unit.scales and block is None:
+        return ArrayFormat(FLOATS["float32"] if format == "tf32" else unit.formats[format], format)
+    errors.require(not isinstance(format, str) or format not in (*FLOATS, "tf32"), "format", accepted, format)
+    fmt = in_blocks(format, block)
+    kind = fmt.scale.name, fmt.block
+    taken = kind in unit.scales or (unit.promotion and kind == ("float32", unit.promotion))
+    errors.require(bool(taken) and fmt.element in unit.formats.values(), "format", accepted, fmt.name)
+    return fmt
+
+
+#: For each setting, the operations whose answers it decides.
 DECIDES = {
     setting: tuple(each.name for each in OPERATIONS.values() if setting in each.settings)
     for setting in make_task.__kwdefaults__ or ()
@@ -93,6 +137,8 @@ def task_of(header: Mapping[str, str]) -> Task:
     given: dict[str, Any] = {key: header[key] for key in DECIDES if key in header and key != "block"}
     if "result" in header:
         given["source"] = header["result"]
+    if header["operation"] == "mma" or isinstance(_unit_of(header.get("accumulate")), MatrixUnit):
+        return make_task(header["operation"], header["format"], block=header.get("block"), **given)
     task = make_task(header["operation"], in_blocks(header["format"], header.get("block")), **given)
     if task.is_stochastic and "sr_bits" not in header:
         raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")

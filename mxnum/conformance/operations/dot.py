@@ -35,6 +35,9 @@ class Dot(ValueOperation):
             fields.append(Field(side, task.element.bits, task.block * task.dot_blocks, "element"))
         return fields
 
+    def result_bits(self, task: Task) -> int | None:
+        return task.source.mantissa_bits
+
     def boundaries(self, task: Task, rng: Generator) -> Columns:
         return boundary_dots(task, rng)
 
@@ -200,7 +203,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         yield "reading scale 0x00 as zero", with_zero
         yield from ends_of_scales_misread()
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
-        if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
+        if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
     if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds fewer blocks in the same order

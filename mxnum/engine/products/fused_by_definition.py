@@ -15,7 +15,7 @@ from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products.exact import state_of_product
 from mxnum.engine.products.float32_by_integers import make_fma_float32
 from mxnum.engine.products.fused_operands import Side
-from mxnum.engine.products.terms import NOT_A_NUMBER
+from mxnum.engine.products.terms import NOT_A_NUMBER, ZERO
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
@@ -85,16 +85,19 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                         count = min(terms, start + k - first) // group
                         for g in range(count):
                             at = first + g * group
-                            significand, exponent = 0, 0
+                            significand, exponent, own_state = 0, 0, 0
                             for index in range(at, at + group):
                                 significand += int(ma[i, index]) * int(mb[j, index])
                                 exponent = int(ea[i, index]) + int(eb[j, index])
                                 if special:
-                                    state |= state_of_product(int(ca[i, index]), int(cb[j, index]))
+                                    own_state |= state_of_product(int(ca[i, index]), int(cb[j, index]))
                             own_a = at // block_a if scale_ma.shape[1] > 1 else 0
                             own_b = at // block_b if scale_mb.shape[1] > 1 else 0
                             if special and (scale_ca[i, own_a] >= NOT_A_NUMBER or scale_cb[j, own_b] >= NOT_A_NUMBER):
-                                state = INVALID
+                                own_state = INVALID
+                            if own_state != 0 and (scale_ca[i, own_a] == ZERO or scale_cb[j, own_b] == ZERO):
+                                own_state = INVALID
+                            state |= own_state
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])

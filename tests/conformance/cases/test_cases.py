@@ -10,6 +10,7 @@ from mxnum.conformance.cases import grid
 from mxnum.conformance.cases.batches import cases, number_of_cases
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import OPERATIONS, make_task
+from tests.conformance.test_task import deciding
 
 
 def gathered(task, **options):
@@ -20,7 +21,7 @@ def gathered(task, **options):
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp4_e2m1"])
 def test_shapes_counts_and_seeds(operation, fmt):
-    task = make_task(operation, fmt)
+    task = make_task(operation, fmt, **deciding(operation))
     for options in ({"level": 1}, {"level": 2, "count": 9000}):
         got = gathered(task, **options)
         assert {f.name: f.count for f in task.inputs} == {name: column.shape[1] for name, column in got.items()}

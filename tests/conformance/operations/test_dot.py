@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 
+from mxnum import reference
+from mxnum.conformance import ConformanceError, check
 from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import dot, make_task
+from mxnum.reference import Blocked
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
@@ -25,15 +28,39 @@ def test_accumulations_can_be_told_apart(fmt):
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=16,scale=float32"])
 def test_accumulations_under_float_scales_can_be_told_apart(fmt):
     inputs = dot.boundary_dots(make_task("dot", fmt), Generator(0))
-    one, other = (expected(make_task("dot", fmt, accumulate=how), inputs)["value"] for how in ("exact", "sequential"))
-    assert 0.001 < (one != other).mean() < 0.9
+    ways = "exact", "sequential", "block"
+    answers = [expected(make_task("dot", fmt, accumulate=how), inputs)["value"] for how in ways]
+    for one, other in combinations(answers, 2):
+        assert 0.001 < (one != other).mean() < 0.9
 
 
-def test_what_float_scales_have_no_sum_for():
+def test_block_sums_under_float_scales_equal_the_reference():
+    task = make_task("dot", "nvfp4", accumulate="block")
+    inputs = dot.random_dots(task, Generator(1), 40)
+    right = as_floats(expected(task, inputs)["value"], task.source)[:, 0]
+    for row in range(40):
+        sides = [
+            Blocked(inputs[side][row], inputs[f"{side}_scale"][row], "nvfp4", 16, tensor_scale=np.float32(1))
+            for side in ("a", "b")
+        ]
+        assert np.array_equal(reference.dot(*sides, accumulate="block"), right[row], equal_nan=True)
+
+
+def test_sums_by_blocks_under_float_scales_are_named():
+    task = make_task("dot", "nvfp4", accumulate="block")
+
+    def by_blocks(*columns):
+        inputs = dict(zip(("a", "a_scale", "b", "b_scale"), columns, strict=True))
+        return as_floats(expected(task, inputs)["value"], task.source)[:, 0]
+
+    with pytest.raises(ConformanceError, match="what accumulation block gives"):
+        check(by_blocks, format="nvfp4", operation="dot", accumulate="exact", shrink=False)
+    assert check(by_blocks, format="nvfp4", operation="dot", accumulate="block").is_equal
+
+
+def test_the_usual_sum_is_exact_under_float_scales():
     assert make_task("dot", "nvfp4").accumulate == "exact"
     assert make_task("dot", "mxfp4_e2m1").accumulate == "block"
-    with pytest.raises(ValueError, match="'accumulate' must be 'exact' or 'sequential' for nvfp4, whose scales are"):
-        make_task("dot", "nvfp4", accumulate="block")
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "e5m2:block=32,scale=float32"])

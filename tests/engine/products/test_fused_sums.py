@@ -192,14 +192,53 @@ def test_batches_broadcast_and_outputs_are_written():
 
 NARROW = np.ones((2, 32), ml_dtypes.float8_e4m3fn)
 ERRORS = {
-    "a format": (lambda: mx.matmul(NARROW.astype(np.float16), NARROW.T, accumulate="hopper_fp8"), "'a' must be arrays of e4m3 or e5m2 for unit 'hopper_fp8', not 'float16'"),
-    "no scales": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="blackwell_mxfp8"), "'a' must be MX arrays of e4m3, e5m2, e3m2, e2m3 or e2m1 elements with e8m0 scales in blocks of 32"),
-    "scales": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "mxfp8_e4m3", axis=0), accumulate="hopper_fp8"), "'b' must be arrays of e4m3 or e5m2 for unit 'hopper_fp8', not 'e8m0 scales in blocks of 32'"),
+    "a format": (lambda: mx.matmul(NARROW.astype(np.float16), NARROW.T, accumulate="hopper_fp8"), "'a' must be an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'float16'"),
+    "no scales": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="blackwell_mxfp8"), "'a' must be an MX array of e4m3, e5m2, e3m2, e2m3 or e2m1 elements with e8m0 scales in blocks of 32"),
+    "scales": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "mxfp8_e4m3", axis=0), accumulate="hopper_fp8"), "'b' must be an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'e8m0 scales in blocks of 32'"),
     "an impossible K": (lambda: mx.mma(NARROW[:, :8], NARROW[:, :8].T, None, "hopper_fp8"), "'a' must be of length 32 along its last axis for one instruction of unit 'hopper_fp8', not 8"),
     "an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros((2, 2)), "hopper_fp8"), "'c' must be an array of float32 for unit 'hopper_fp8', not 'float64'"),
     "the shape of an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros(3, np.float32), "hopper_fp8"), "'c' must be of a shape that broadcasts to (2, 2), not (3,)"),
+    "a type of the addend's unit": (lambda: mx.mma(np.ones((1, 16), np.float16), np.ones((16, 1), np.float16), np.ones((1, 1), np.float32), "hopper_float16_acc16"), "'c' must be an array of float16 for unit 'hopper_float16_acc16', not 'float32'"),
+    "integers": (lambda: mx.mma(NARROW.view(np.uint8), NARROW.T, None, "hopper_fp8"), "'a' must be an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'uint8'"),
+    "elements": (lambda: mx.matmul(*[mx.quantize(np.ones((32, 32)), "mxint8", axis=axis) for axis in (-1, -2)], accumulate="blackwell_mxfp8"), "with e8m0 scales in blocks of 32 for unit 'blackwell_mxfp8', not 'mxint8'"),
+    "blocks": (lambda: mx.matmul(*[mx.quantize(np.ones((64, 64)), "e4m3:block=32,scale=float32", axis=axis) for axis in (-1, -2)], accumulate="hopper_fp8_promoted"), "'a' must be an array of e4m3 or e5m2, or an MX array of them with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float32 scales in blocks of 32'"),
+    "scales of rows": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "e4m3:block=32,scale=float32", axis=0), accumulate="hopper_fp8_acc16"), "'b' must be free of scales for unit 'hopper_fp8_acc16', not 'an array with float32 scales'"),
+    "one axis": (lambda: mx.mma(NARROW[0], NARROW.T, None, "hopper_fp8"), "'a' must be of at least two axes, not (32,)"),
+    "another K": (lambda: mx.mma(NARROW, NARROW.T[:16], None, "hopper_fp8"), "'b' must be of length 32 along its last but one axis"),
+    "a matrix for a vector": (lambda: mx.dot(NARROW, NARROW, accumulate="hopper_fp8"), "'a' must be one-dimensional, not (2, 32)"),
+    "no unit": (lambda: mx.mma(NARROW, NARROW.T, None, None), "'unit' must be one of ['volta_float16', "),
     "a name": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="hoper_fp8"), "did you mean 'hopper_fp8'?"),
 }  # fmt: skip
+
+
+def test_dot_of_scaled_vectors():
+    """Regression: `dot` raised for MX arrays: no test called it with a unit that has scales."""
+    q = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32), "mxfp8_e4m3")
+    rows = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32)[None], "mxfp8_e4m3")
+    product = mx.matmul(rows, rows.T, np.float32([[5]]), accumulate="blackwell_mxfp8")[0, 0]
+    assert mx.dot(q, q, np.float32(5), accumulate="blackwell_mxfp8") == product
+    half = mx.quantize(np.ones(32, np.float32), "nvfp4", tensor_scale=0.5)
+    square = mx.quantize(np.ones((1, 32), np.float32), "nvfp4", tensor_scale=0.5)
+    product = mx.matmul(square, square.T, accumulate="blackwell_nvfp4")[0, 0]
+    assert mx.dot(half, half, accumulate="blackwell_nvfp4") == product > 30
+
+
+def test_an_infinity_under_a_zero_scale_is_nan():
+    """Regression: it stayed infinite, because no registered unit has both."""
+    unit = mx.units.MatrixUnit("zero scales", ("e5m2",), (32,), 16, 20, scales=(("e4m3", 16),))
+    fmt = mx.formats.get("e5m2:block=16,scale=e4m3")
+    codes, ones = np.zeros((1, 32), np.uint8), np.full((1, 32), 0x3C, np.uint8)
+    codes[0, 0] = 0x7C
+    for at in (0, 1):  # the infinity lies in the first block
+        scales = np.array([[56, 56]], np.uint8)
+        scales[0, at] = 0
+        a, b = (
+            mx.MXArray.from_parts(codes, scales, fmt),
+            mx.MXArray.from_parts(ones, np.full((1, 2), 56, np.uint8), fmt),
+        )
+        got = mx.matmul(a, b.T, accumulate=unit).view(np.uint32)[0, 0]
+        want = unit_dot(Blocked(codes[0], scales[0], fmt, 16), Blocked(ones[0], np.uint8([56, 56]), fmt, 16), unit)
+        assert got == want == (0x7F800000 if at else 0x7FFFFFFF)
 
 
 @pytest.mark.parametrize("case", ERRORS)
