@@ -8,7 +8,7 @@ name their rounding (``.rn``), as with ``-fmad=false``, lest a tool contract the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,20 @@ _TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 _TRUE = z3.BoolVal(True)
 
 
-def read_ptx(file: Path, function: str | None) -> Circuit:
-    """Return a device function of a PTX file as a circuit."""
-    found = {match["name"]: match for match in _FUNCTION.finditer(file.read_text())}
+def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> Circuit:
+    """Return a device function or a kernel of a PTX file as a circuit."""
+    from mxnum.prove.cuda_kernel import KERNEL, read_kernel
+
+    text = file.read_text()
+    found = {match["name"]: match for pattern in (_FUNCTION, KERNEL) for match in pattern.finditer(text)}
     if function is None and len(found) == 1:
         (function,) = found
     if function not in found:
         known = errors.joined(found) or "none"
         raise ValueError(f"Argument 'function' must name one of the device functions of {file.name}: {known}.")
     match = found[function]
+    if match.re is KERNEL:
+        return read_kernel(match, file, ports)
     parameters = re.findall(r"\.param \.b(\d+) (\w+)", match["parameters"])
     inputs = {re.sub(r".*_(?=param_\d+$)", "", name): int(bits) for bits, name in parameters}
     result = int(match["bits"])
@@ -47,7 +52,7 @@ def read_ptx(file: Path, function: str | None) -> Circuit:
         given = {name: value for (_, name), value in zip(parameters, values.values(), strict=True)}
         machine = Machine(given, match["slot"], result)
         try:
-            machine.run(_blocks(match["body"]))
+            machine.run(blocks_of(match["body"]))
         except UnsupportedCode as problem:
             raise UnsupportedCode(f"Cannot read {function!r} in {file.name}: {problem}.") from problem
         return Answer({"return": machine.result}, premises=machine.numbers.definitions)
@@ -56,11 +61,11 @@ def read_ptx(file: Path, function: str | None) -> Circuit:
     return Circuit(f"{function} in {file.name}", inputs, {"return": result}, run, notes, by_order=True)
 
 
-def _blocks(body: str) -> list[tuple[str, list[str]]]:
+def blocks_of(body: str) -> list[tuple[str, list[str]]]:
     """Return the labels and the statements of the blocks, in the order of the text."""
     text = re.sub(r"//[^\n]*", "", body)
     blocks: list[tuple[str, list[str]]] = [("", [])]
-    for raw in re.split(r"[;\n]\s*(?=\S)|;", re.sub(r"([\w$]+):", r"\1:;", text)):
+    for raw in re.split(r"[;\n]\s*(?=\S)|;", re.sub(r"^\s*([\w$]+):\s*$", r"\1:;", text, flags=re.M)):
         statement = " ".join(raw.split())
         if statement.endswith(":"):
             blocks.append((statement[:-1], []))
@@ -97,6 +102,10 @@ class Machine(ptx._Machine):
                     raise UnsupportedCode(f"{line!r}: {problem}") from problem
                 if not falls:
                     break
+        self.check()
+
+    def check(self) -> None:
+        """Raise UnsupportedCode for a function without a result."""
         if self.result is None:
             raise UnsupportedCode("the function returns without a result")
 
@@ -177,6 +186,8 @@ class Machine(ptx._Machine):
             case ["mad", "lo"], [a, b, c]:
                 x, y, z = (self.operand(each, width) for each in (a, b, c))
                 return x * y + z
+            case ["mad", "wide"], [a, b, c]:
+                return super().value("mul.wide", type_, [a, b], width) + self.operand(c, width)
             case ["mul", "hi"], [a, b]:
                 extend = z3.SignExt if type_[0] == "s" else z3.ZeroExt
                 x, y = (extend(width, self.operand(each, width)) for each in (a, b))
