@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         "products", "interop",
     },
     "prove": {"errors", "formats", "modes", "definition", "engine", "conformance"},
-    "emit": {"__init__", "errors", "output", "formats", "modes", "definition"},
+    "emit": {"__init__", "errors", "output", "formats", "modes", "units", "definition"},
     "torch": {"errors", "output", "formats", "modes", "units", "memory", "engine", "recipe", "interop"},
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},

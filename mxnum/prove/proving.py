@@ -182,8 +182,9 @@ class _Prover:
             questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
         questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         for i, (name, goal) in enumerate(questions):
-            left = max(0.0, self.deadline - time.perf_counter()) / (len(questions) - i)
-            verdict, values = self.asked(name, goal, left)
+            # The scale depends on all numbers, so that it takes longer than an element.
+            share = WHOLE if i == 0 else 1 / (len(questions) - i)
+            verdict, values = self.asked(name, goal, share * max(0.0, self.deadline - time.perf_counter()))
             if verdict == "refuted":
                 return self.counterexample(self.simplest(goal, values))
         return None
