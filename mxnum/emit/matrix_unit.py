@@ -44,7 +44,9 @@ class SumModel(Emitted):
     @property
     def about(self) -> str:
         """Return what the functions compute, in one line."""
-        return f"a fused sum of the matrix unit {self.unit.name}, of {self.operands[0].name} times {self.operands[1].name}"
+        a, b = self.operands
+        rules = "; ".join(self.unit.describe().split("\nevidence", 1)[0].splitlines()[1:])
+        return f"a fused sum of the matrix unit {self.unit.name}, of {a.name} times {b.name}: {rules}"
 
     @property
     def comment(self) -> str:
