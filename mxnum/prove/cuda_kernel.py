@@ -19,7 +19,7 @@ from mxnum.prove.cuda_ptx import Machine, blocks_of
 from mxnum.prove.execution import UnsupportedCode
 
 KERNEL = re.compile(
-    r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{(?P<body>.*?)\n\}", re.S
+    r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{", re.S
 )
 _PARAMETER = re.compile(r"\.param\s+\.[busf](\d+)\s+(?:\.ptr\s+(?:\.\w+\s+(?:\d+\s+)?)*)?(\w+)")
 _ACCESS = re.compile(r"\[(%\w+)(?:\+(-?\d+))?\]")
@@ -33,7 +33,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
     symbols = {key: z3.BitVec(f"parameter {key}", bits) for key, bits in parameters.items()}
     thread = Thread(dict(symbols), "", 0)
     try:
-        thread.run(blocks_of(match["body"]))
+        thread.run(blocks_of(match))
     except UnsupportedCode as problem:
         raise UnsupportedCode(f"Cannot read {name!r} in {file.name}: {problem}.") from problem
     taken = {short[key]: symbol for key, (_, symbol) in thread.loaded.items()}
@@ -55,6 +55,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
     notes = (
         "The code is the PTX; what ptxas and the device make of it is believed.",
         "The thread is any that stores; which elements it loads and stores is not asked.",
+        *(["Different pointers point to different arrays."] if len(thread.loaded | thread.stored) > 1 else []),
     )
     widths = {each: taken[each].size() for each in order}
     outputs = {each: store.value.size() for each, store in stored.items()}
@@ -124,6 +125,8 @@ class Thread(Machine):
         parts = name.split(".")
         if parts[:2] == ["ld", "global"]:
             pointer, at = self.place(operands[0])
+            if pointer in self.stored:
+                raise UnsupportedCode(f"a load through {pointer} after a store")
             bits = int(type_.lstrip("busf"))
             known, symbol = self.loaded.setdefault(pointer, (at, z3.BitVec(f"number of {pointer}", bits)))
             if not _equal(known, at) or symbol.size() != bits:
