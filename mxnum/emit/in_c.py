@@ -25,7 +25,8 @@ class C(Printer):
         """Return the header."""
         guard = f"{self.model.name.upper()}_H"
         head = "\n".join(f" * {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96))
-        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED, *self.functions()]
+        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED]
+        lines += [_CHECKED.format(self.model.name), "", *self.functions()]
         lines += [*self.arrays(), "#endif"]
         return "\n".join(lines) + "\n"
 
@@ -175,12 +176,12 @@ class C(Printer):
         yield "}"
 
 
-#: What every header begins with; the type is an error where the assumption does not hold.
+#: What every header begins with.
 _ASSUMED = (
     "#include <stdint.h>",
     "#include <string.h>",
     "",
     "/* Right shifts keep the sign, as in every current compiler; floats are those of IEEE 754. */",
-    "typedef char mxnum_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];",
-    "",
 )
+#: A type that is an error where the assumption does not hold.
+_CHECKED = "typedef char {}_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];"

@@ -7,6 +7,7 @@ symbol takes its place there, and in the definition.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ def cut(
     most = max(make_product(element)(code, code) for code in range(1 << element.bits))
     proved, replaced = [], []
     for leaf, i, factor in leaves:
-        proved.append(leaf == factor * _sized(right[i], leaf.size()))
-        replaced.append((leaf, factor * _sized(numbers[i], leaf.size())))
+        proved.append(leaf == _multiple(factor, right[i], leaf))
+        replaced.append((leaf, _multiple(factor, numbers[i], leaf)))
     in_range = [z3.And(each >= -most, each <= most) for each in right]
     about = {side.name: each for side, each in zip(sides, (pair[1] for pair in whole), strict=True)}
     first, *others = (z3.substitute(each, *replaced) for each in roots)
@@ -85,9 +86,12 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
     return product
 
 
-def _sized(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    change = width - value.size()
-    return z3.SignExt(change, value) if change > 0 else z3.Extract(width - 1, 0, value)
+def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
+    """Return a multiple of a product in the width of a term; a condition is a constant."""
+    if isinstance(factor, bool):
+        return z3.BoolVal(factor)
+    change = like.size() - product.size()
+    return factor * (z3.SignExt(change, product) if change > 0 else z3.Extract(like.size() - 1, 0, product))
 
 
 def _leaves(
@@ -95,8 +99,10 @@ def _leaves(
     places: Mapping[int, int],
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
-) -> list[tuple[z3.BitVecRef, int, int]] | None:
+) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
     """Return the largest terms that are multiples of a product, with its index and the factor.
+
+    So are conditions, such as those of defined behaviour, that are the same for all codes.
 
     The result is None if a code is read elsewhere.
     """
@@ -107,7 +113,7 @@ def _leaves(
         if term.get_id() in seen or not support[term.get_id()] - {-1}:
             continue
         seen.add(term.get_id())
-        if len(support[term.get_id()]) == 1 and z3.is_bv(term):
+        if len(support[term.get_id()]) == 1 and (z3.is_bv(term) or z3.is_bool(term)):
             (i,) = support[term.get_id()]
             factor = _factor(term, element, pairs[i])
             if factor is not None:
@@ -119,16 +125,23 @@ def _leaves(
     return leaves
 
 
-def _factor(term: z3.BitVecRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> int | None:
+def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
     """Return what multiple of the product a term seems to be, by some codes; None if it is none."""
-    product, sign, factor = make_product(element), 1 << (element.bits - 1), None
-    for a, b in ((1, 1), (1, 1 | sign), (3, sign - 1), (sign | 3, 2), (sign - 1, sign - 1), (0, 1)):
+    product, sign = make_product(element), 1 << (element.bits - 1)
+    codes, factor = (1, sign | 3, 2, sign - 1, 0, sign | 1, sign - 2, 2 * sign - 1, sign), None
+    for a, b in itertools.product(codes, codes):
         values = [(symbol, z3.BitVecVal(code, symbol.size())) for symbol, code in zip(pair, (a, b), strict=True)]
         value = z3.simplify(z3.substitute(term, *values))
+        if z3.is_bool(term):
+            found = z3.is_true(value) if z3.is_true(value) or z3.is_false(value) else None
+            factor = found if factor is None else factor
+            if found is None or found != factor:
+                return None
+            continue
         if not z3.is_bv_value(value):
             return None
         factor = value.as_signed_long() if factor is None else factor
-        if factor == 0 or (value.as_long() - factor * product(a, b)) % (1 << term.size()):
+        if (value.as_long() - factor * product(a, b)) % (1 << term.size()):
             return None
     return factor
 
