@@ -21,7 +21,7 @@ def emit(
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
     unit: Annotated[
-        str | None, typer.Option(help="A matrix unit: emit its fused sum instead, of --operand times --operand.")
+        str | None, typer.Option(help="A matrix unit: emit its fused sum instead of a format's functions.")
     ] = None,
     operand: Annotated[
         str | None, typer.Option(help="The format of the operands of --unit (default: the unit's first).")
@@ -32,7 +32,9 @@ def emit(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Write a reference model of a format, or of a matrix unit: one file in another language that needs nothing else.
+    """Write a reference model of a format, or of a matrix unit's fused sum.
+
+    The model is one file in another language, and needs no other file.
 
     It encodes and decodes elements, finds scales, and quantizes and dequantizes blocks, right to
     the bit, in integers: the functions of mxnum's definition.

@@ -155,7 +155,7 @@ class C(Printer):
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
         """Yield the function for a sum of products."""
-        unit, name, word = model.unit, model.name, f"uint{FLOATS[model.unit.accumulator].bits}_t"
+        name, word = model.name, f"uint{FLOATS[model.unit.accumulator].bits}_t"
         p, q = (f"uint{8 if each.bits <= 8 else 32 if each.bits > 16 else 16}_t" for each in model.operands)
         yield "/*"
         yield from (f" * {line}".rstrip() for line in paragraphs(model.comment, 96))

@@ -62,7 +62,8 @@ class Python(Printer):
         yield f'{INDENT}"""{first}'
         yield from (f"{INDENT}{line}".rstrip() for line in rest)
         yield f'{INDENT}"""'
-        yield f"{INDENT}largest, state = {self.use(model.addend_exponent, c='c')}, {self.use(model.addend_state, c='c')}"
+        yield f"{INDENT}largest = {self.use(model.addend_exponent, c='c')}"
+        yield f"{INDENT}state = {self.use(model.addend_state, c='c')}"
         yield f"{INDENT}for p, q in zip(a, b):"
         yield f"{INDENT * 2}largest = {self.use(model.larger_exponent, largest='largest', a='p', b='q')}"
         yield f"{INDENT * 2}state = {self.use(model.product_state, state='state', a='p', b='q')}"

@@ -1,9 +1,10 @@
-"""The fused sum of a matrix unit: products and an addend, aligned, truncated, added, rounded once."""
+"""The fused sum of a matrix unit: products and an addend are aligned, added, and rounded once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mxnum import errors, units
 from mxnum.definition.fused_sum import INVALID, MINUS, PLUS, align, make_add, make_finish, make_parts
@@ -72,7 +73,9 @@ def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str
     """Return the model of a unit; raise ValueError for one with groups or scales."""
     row = units.get(unit)
     if row.group > 1 or row.scales:
-        raise ValueError(f"Argument 'unit' must be one whose terms are single products without scales, not {row.name!r}.")
+        raise ValueError(
+            f"Argument 'unit' must be one whose terms are single products without scales, not {row.name!r}."
+        )
     first = errors.choose("a", a or row.operands[0], row.operands)
     operands = row.formats[first], row.formats[errors.choose("b", b or first, row.operands)]
     program = Program({"make_finish": "IEEE 754-2019 4.3: rounding directions."})
@@ -85,10 +88,10 @@ def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str
 
 
 def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> dict[str, tuple[Any, str]]:
-    """Return the functions of a sum and their comments, by the names that they have in `SumModel`."""
+    """Return the functions of a sum and their comments, by the names of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
-    finish = make_finish(accumulator, Rounding(unit.rounding))
+    finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)
     FRACTION_BITS, BELOW = unit.fraction_bits, accumulator.mantissa_bits - unit.result_bits
     POINT = a.mantissa_bits + b.mantissa_bits
     LEFT, RIGHT = max(FRACTION_BITS - POINT, 0), max(POINT - FRACTION_BITS, 0)
@@ -97,26 +100,26 @@ def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> dict[str
 
     @dialect
     def addend_exponent(c: Any) -> Any:
-        sign, exponent, significand, kind = parts_c(c)
+        _, exponent, _, _ = parts_c(c)
         return exponent
 
     @dialect
     def addend_state(c: Any) -> Any:
-        sign, exponent, significand, kind = parts_c(c)
+        sign, _, _, kind = parts_c(c)
         infinite = select(sign == 0, PLUS, MINUS)
         return select(kind == NAN, INVALID, select(kind == INFINITE, infinite, 0))
 
     @dialect
     def larger_exponent(largest: Any, a: Any, b: Any) -> Any:
-        sign_a, exponent_a, significand_a, kind_a = parts_a(a)
-        sign_b, exponent_b, significand_b, kind_b = parts_b(b)
+        _, exponent_a, _, _ = parts_a(a)
+        _, exponent_b, _, _ = parts_b(b)
         exponent = exponent_a + exponent_b
         return select(exponent > largest, exponent, largest)
 
     @dialect
     def product_state(state: Any, a: Any, b: Any) -> Any:
-        sign_a, exponent_a, significand_a, kind_a = parts_a(a)
-        sign_b, exponent_b, significand_b, kind_b = parts_b(b)
+        sign_a, _, significand_a, kind_a = parts_a(a)
+        sign_b, _, significand_b, kind_b = parts_b(b)
         zero_a = select(kind_a == FINITE, select(significand_a == 0, 1, 0), 0)
         zero_b = select(kind_b == FINITE, select(significand_b == 0, 1, 0), 0)
         invalid = select(kind_a == INFINITE, zero_b, 0) | select(kind_b == INFINITE, zero_a, 0)
@@ -126,14 +129,14 @@ def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> dict[str
 
     @dialect
     def aligned_addend(c: Any, largest: Any) -> Any:
-        sign, exponent, significand, kind = parts_c(c)
-        return align(sign, exponent, significand, largest, LEFT_C, RIGHT_C)
+        sign, exponent, significand, _ = parts_c(c)
+        return align_term(sign, exponent, significand, largest, LEFT_C, RIGHT_C)
 
     @dialect
     def aligned_product(a: Any, b: Any, largest: Any) -> Any:
-        sign_a, exponent_a, significand_a, kind_a = parts_a(a)
-        sign_b, exponent_b, significand_b, kind_b = parts_b(b)
-        return align(sign_a ^ sign_b, exponent_a + exponent_b, significand_a * significand_b, largest, LEFT, RIGHT)
+        sign_a, exponent_a, significand_a, _ = parts_a(a)
+        sign_b, exponent_b, significand_b, _ = parts_b(b)
+        return align_term(sign_a ^ sign_b, exponent_a + exponent_b, significand_a * significand_b, largest, LEFT, RIGHT)
 
     @dialect
     def rounded(total: Any, largest: Any, state: Any) -> Any:

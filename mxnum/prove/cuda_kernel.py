@@ -18,15 +18,13 @@ from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.cuda_ptx import Machine, blocks_of
 from mxnum.prove.execution import UnsupportedCode
 
-KERNEL = re.compile(
-    r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{", re.S
-)
+KERNEL = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{", re.S)
 _PARAMETER = re.compile(r"\.param\s+\.[busf](\d+)\s+(?:\.ptr\s+(?:\.\w+\s+(?:\d+\s+)?)*)?(\w+)")
 _ACCESS = re.compile(r"\[(%\w+)(?:\+(-?\d+))?\]")
 
 
 def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Circuit:
-    """Return a kernel as a circuit; parameters that are no pointers are inputs if `ports` names them."""
+    """Return a kernel as a circuit; other parameters than pointers are inputs if in `ports`."""
     name = match["name"]
     parameters = {key: int(bits) for bits, key in _PARAMETER.findall(match["parameters"])}
     short = {key: re.sub(r".*_(?=param_\d+$)", "", key) for key in parameters}
@@ -151,4 +149,4 @@ def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
 
 
 def _equal(a: z3.BitVecRef, b: z3.BitVecRef) -> bool:
-    return z3.is_true(z3.simplify(a == b))
+    return bool(z3.is_true(z3.simplify(a == b)))

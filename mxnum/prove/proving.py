@@ -154,7 +154,7 @@ class _Prover:
         parts = cut(self.claim, self.symbols, self.found[output.name], self.answer.premises, self.promises)
         if parts is None:
             return False
-        questions = [("each product", [], parts.products)]
+        questions: list[tuple[str, list[Any], Any]] = [("each product", [], parts.products)]
         summed = z3.And(agrees(self.claim, output, parts.found, parts.right), *parts.promises)
         questions.append(("the sum of all products", parts.premises, summed))
         for name, premises, goal in questions:

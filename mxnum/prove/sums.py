@@ -64,7 +64,7 @@ def cut(
     about = {side.name: each for side, each in zip(sides, (pair[1] for pair in whole), strict=True)}
     first, *others = (z3.substitute(each, *replaced) for each in roots)
     summed = [Sym(each, []) for each in numbers]
-    scales = [symbols[q.name] if q.name in symbols else q.default for q in claim.inputs[2:]]
+    scales = [symbols.get(q.name, q.default) for q in claim.inputs[2:]]
     wide = [Sym(z3.ZeroExt(WORD - 8, each), []) if z3.is_bv(each) else each for each in scales]
     total = make_sum(element, len(pairs))(summed, *wide)
     return Cut(
@@ -164,5 +164,4 @@ def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int
 
 
 def _is_symbol(term: z3.ExprRef) -> bool:
-    return z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED
-
+    return bool(z3.is_const(term)) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED

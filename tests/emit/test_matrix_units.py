@@ -25,7 +25,10 @@ SOME = ("hopper_fp8", "ampere_bfloat16", "volta_float16_acc16", "hopper_fp8_acc1
 
 def codes_of(element, shape, rng):
     """Return codes: near each other, so that they cancel, or anywhere; a tenth are ends."""
-    sign, ends = 1 << (element.bits - 1), [0, 1, element.max_code, element.max_code - 1, element.bias << element.mantissa_bits]
+    sign, ends = (
+        1 << (element.bits - 1),
+        [0, 1, element.max_code, element.max_code - 1, element.bias << element.mantissa_bits],
+    )
     if element.specials != "none":
         ends.append(element.max_code + 1)  # infinity or NaN
     near = (element.bias << element.mantissa_bits) + rng.integers(0, 3 << element.mantissa_bits, shape)

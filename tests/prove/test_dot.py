@@ -62,7 +62,10 @@ def test_two_terms(tmp_path):
     assert proof
     assert [part.name for part in proof.parts] == COMPOSED
     assert "Not taken, so 1: a_scale or b_scale." in str(proof)
-    for wrong in (module(ELEMENTS["e2m1"], 2, lost=1), right.replace("value[31] = total < 0", "value[31] = total <= 0")):
+    for wrong in (
+        module(ELEMENTS["e2m1"], 2, lost=1),
+        right.replace("value[31] = total < 0", "value[31] = total <= 0"),
+    ):
         refuted = prove(write(tmp_path, wrong), "dot", "mxfp4_e2m1", terms=2)
         assert (refuted.verdict, [part.name for part in refuted.parts]) == ("refuted", ["all inputs"])
 

@@ -1,4 +1,4 @@
-"""Conversions of one element to another, through float32, are proved in every deterministic rounding."""
+"""Conversions of elements to elements are proved in every deterministic rounding."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def test_a_block_of_32(tmp_path):
     assert prove(tmp_path / "m.sv", "quantize", "mxfp4_e2m1", function="block", seconds=1800)
 
 
-#: Finds the largest magnitude in a tree of pairs, as hardware does; the definition goes from number to number.
+#: Finds the largest magnitude in a tree of pairs, as hardware does; the definition goes from number
+#: to number.
 TREE = """
 module block #(parameter N = 32) (input [32 * N - 1:0] x, output [7:0] scale, output [4 * N - 1:0] codes);
   wire [30:0] node [1:2 * N - 1];

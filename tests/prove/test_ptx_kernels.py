@@ -99,9 +99,9 @@ $L__tmp0:
     prmt.b32    %r12, %r11, %r13, 0x3340U;
     prmt.b32    %r14, %r15, %r16, 0x3340U;
     prmt.b32    %r3, %r12, %r14, 0x5410U;
-    {                           
-prmt.b32 %r1, 0, %r3, 0x5140; 
-    prmt.b32 %r2, 0, %r3, 0x7362; 
+    {
+prmt.b32 %r1, 0, %r3, 0x5140;
+    prmt.b32 %r2, 0, %r3, 0x7362;
     }
     mov.b32     {%rs2, _}, %r1;
     cvt.f32.f16     %r4, %rs2;
@@ -194,9 +194,17 @@ def test_a_parameter_is_anything_unless_it_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("st.global.u32 [%rd7], %r8;", "st.global.u32 [%rd7], %r8;\n st.global.u32 [%rd7+4], %r8;", "a second number stored"),
+        (
+            "st.global.u32 [%rd7], %r8;",
+            "st.global.u32 [%rd7], %r8;\n st.global.u32 [%rd7+4], %r8;",
+            "a second number stored",
+        ),
         ("add.s32 %r8", "ld.global.u32 %r8, [%rd6+4];\n add.s32 %r8", "a second number loaded through scaled_param_0"),
-        ("ld.global.nc.u32 %r7, [%rd6]", "ld.global.v2.u32 {%r7, %r8}, [%rd6]", "ld.global.v2.u32 .*: no such instruction"),
+        (
+            "ld.global.nc.u32 %r7, [%rd6]",
+            "ld.global.v2.u32 {%r7, %r8}, [%rd6]",
+            "ld.global.v2.u32 .*: no such instruction",
+        ),
         ("st.global.u32 [%rd7], %r8;", "", "the kernel stores nothing"),
         ("[%rd7]", "[%rd5]", "no pointer of the kernel"),
     ],
