@@ -6,6 +6,8 @@ and `verify` compare through plain text, for implementations in any other langua
 answers cases that the user writes (``mxnum vectors``, ``verify`` and ``answer`` on the command
 line). `CHOICES` names what an implementation may legitimately do otherwise; ``accept=`` takes the
 choices that it documents.
+
+`mxnum.prove.prove` asks a solver instead, and answers for all inputs.
 """
 
 from mxnum.conformance.arrays import check_arrays

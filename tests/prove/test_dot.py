@@ -104,7 +104,7 @@ def test_four_terms_in_c(tmp_path, name):
         }}
         return total < 0 ? value | 0x80000000 : value;
     }}""")
-    proof = prove(tmp_path / "dot.c", "dot", name, terms=4, seconds=100)
+    proof = prove(tmp_path / "dot.c", "dot", name, terms=4, seconds=900)
     assert proof
     assert [part.name for part in proof.parts] == COMPOSED
 
