@@ -14,9 +14,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from mxnum import formats
+from mxnum import Rounding, formats
 from mxnum.emit import reference_model
-from mxnum.modes import Rounding
 from mxnum.prove import prove
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]

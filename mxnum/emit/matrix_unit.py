@@ -79,16 +79,33 @@ def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str
     first = errors.choose("a", a or row.operands[0], row.operands)
     operands = row.formats[first], row.formats[errors.choose("b", b or first, row.operands)]
     program = Program({"make_finish": "IEEE 754-2019 4.3: rounding directions."})
-    made = _functions(row, *operands)
-    named = {key: program.add(function, key, _WORD, comment) for key, (function, comment) in made.items()}
+    comments = _comments(row)
+    named = {
+        made.__name__: program.add(made, made.__name__, _WORD, comments[made.__name__])
+        for made in _functions(row, *operands)
+    }
     add = None
     if row.addend == "after":
         add = program.add(make_add(FLOATS[row.accumulator]), "add", _WORD, "Add two accumulators, to nearest even.")
     return SumModel(name, program, row, operands, add=add, **named)
 
 
-def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> dict[str, tuple[Any, str]]:
-    """Return the functions of a sum and their comments, by the names of `SumModel`."""
+def _comments(unit: MatrixUnit) -> dict[str, str]:
+    """Return what each function does."""
+    rule = "toward zero" if unit.rounding == "rtz" else "to nearest even"
+    return {
+        "addend_exponent": f"The exponent of the addend. {_SIGNIFICANDS}",
+        "addend_state": "0, or the state that an infinite or invalid addend gives to a sum.",
+        "larger_exponent": "The larger of an exponent and that of a product.",
+        "product_state": "The state of a sum after a product: 1 and 2 for infinities, 3 for NaN.",
+        "aligned_addend": "The addend in units of the last fraction bit of the sum.",
+        "aligned_product": "A product in units of the last fraction bit of the sum.",
+        "rounded": f"Round a sum once, {rule}, to {unit.result_bits} fraction bits.",
+    }
+
+
+def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> tuple[Callable[..., Any], ...]:
+    """Return the functions of a sum, which have the names of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
     finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)
@@ -142,13 +159,4 @@ def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> dict[str
     def rounded(total: Any, largest: Any, state: Any) -> Any:
         return finish(total, largest, FRACTION_BITS, BELOW, state)
 
-    rule = "toward zero" if unit.rounding == "rtz" else "to nearest even"
-    return {
-        "addend_exponent": (addend_exponent, f"The exponent of the addend. {_SIGNIFICANDS}"),
-        "addend_state": (addend_state, "0, or the state that an infinite or invalid addend gives to a sum."),
-        "larger_exponent": (larger_exponent, "The larger of an exponent and that of a product."),
-        "product_state": (product_state, "The state of a sum after a product: 1 and 2 for infinities, 3 for NaN."),
-        "aligned_addend": (aligned_addend, "The addend in units of the last fraction bit of the sum."),
-        "aligned_product": (aligned_product, "A product in units of the last fraction bit of the sum."),
-        "rounded": (rounded, f"Round a sum once, {rule}, to {unit.result_bits} fraction bits."),
-    }
+    return addend_exponent, addend_state, larger_exponent, product_state, aligned_addend, aligned_product, rounded
