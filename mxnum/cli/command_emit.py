@@ -49,6 +49,8 @@ def emit(
 
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
+    if operand is not None and unit is None:
+        raise ValueError("Option --operand must be left out unless --unit is given.")
     if unit is not None:
         text = matrix_unit_model(language, unit, a=operand, name=name)
     else:
