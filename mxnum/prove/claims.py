@@ -132,17 +132,17 @@ def make_claim(
     """Return the claim about an operation; raise ValueError for what cannot be proved."""
     errors.choose("operation", operation, tuple(OPERATIONS))
     fmt = formats.of_element(format) if isinstance(format, str) and format in ELEMENTS else formats.get(format)
-    if not fmt.scale.power_of_two and operation in ("scale", "quantize"):
+    if not fmt.scale.power_of_two:
         raise ValueError(
-            f"Argument 'format' must have E8M0 scales for {operation!r}, not {fmt.name!r}: divisions by float scales "
-            "are tested (mxnum verify), not proved."
+            f"Argument 'format' must have E8M0 scales, or name an element ({fmt.element.name!r}), not {fmt.name!r}: "
+            "divisions by float scales are tested (mxnum verify), not proved."
         )
     known = tuple(FLOATS) if operation in ("scale", "quantize") else (*FLOATS, *ELEMENTS)
     number = (FLOATS | ELEMENTS)[errors.choose("source", source, known)]
     mode = errors.choose_member("rounding", rounding, Rounding)
     errors.integer("sr_bits", sr_bits, 1, SR_BITS)
     errors.integer("terms", terms, 1, TERMS)
-    rule = scale_rule_of(fmt, scale_rule) if fmt.scale.power_of_two else ScaleRule.FLOOR
+    rule = scale_rule_of(fmt, scale_rule)
     assert isinstance(rule, ScaleRule)
     for name in assume:
         errors.choose("assume", name, tuple(ASSUMPTIONS))
