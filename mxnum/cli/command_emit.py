@@ -20,33 +20,44 @@ def emit(
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
-    name: Annotated[
-        str | None, typer.Option(help="Prefix of names in C; name of the package in SystemVerilog.")
+    unit: Annotated[
+        str | None, typer.Option(help="A matrix unit: emit its fused sum instead of a format's functions.")
     ] = None,
+    operand: Annotated[
+        str | None, typer.Option(help="The format of the operands of --unit (default: the unit's first).")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What names begin with in C; the package in SystemVerilog.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Write a reference model of a format: one file in another language that needs nothing else.
+    """Write a reference model of a format, or of a matrix unit's fused sum.
+
+    The model is one file in another language, and needs no other file.
 
     The model has the functions of mxnum's definition, which compute in integers: they encode and
     decode elements, compute scales, and quantize and dequantize blocks, bit for bit.
 
     Examples: `mxnum emit c -f mxfp4_e2m1 -o mxfp4.h`;
     `mxnum emit systemverilog -f mxfp8_e4m3 --rounding rtz -o mxfp8.sv`;
-    `mxnum emit javascript -f nvfp4 > nvfp4.mjs`.
+    `mxnum emit javascript -f nvfp4 > nvfp4.mjs`; `mxnum emit c --unit hopper_fp8 -o hopper.h`.
     """
     from mxnum.cli.outputs import check_output
-    from mxnum.emit import reference_model
+    from mxnum.emit import matrix_unit_model, reference_model
     from mxnum.output.files import written_whole
 
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
-    text = reference_model(
-        language, format, source=source, target=target, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
-        nonfinite=nonfinite, sr_bits=sr_bits, name=name,
-    )  # fmt: skip
+    if operand is not None and unit is None:
+        raise ValueError("Option --operand must be left out unless --unit is given.")
+    if unit is not None:
+        text = matrix_unit_model(language, unit, a=operand, name=name)
+    else:
+        text = reference_model(
+            language, format, source=source, target=target, rounding=rounding, scale_rule=scale_rule,
+            overflow=overflow, nonfinite=nonfinite, sr_bits=sr_bits, name=name,
+        )  # fmt: skip
     if output is None:
         typer.echo(text, nl=False)
         return

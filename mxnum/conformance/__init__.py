@@ -1,11 +1,13 @@
 """Conformance tests: test vectors for any language, and verdicts in plain text.
 
-`check` compares a Python callable with the right answers on small cases. `check_arrays` compares it
-on whole arrays. `check_stochastic` judges a callable that draws its own random bits.
-`write_vectors` and `verify` check an implementation in any other language through plain text
-(``mxnum vectors`` and ``mxnum verify``). `answer_vectors` computes the right answers to cases that
-the user writes (``mxnum answer``). `CHOICES` lists the differences from the right answers that a
-standard permits. Pass the choices that an implementation documents as ``accept=``.
+`check` compares a Python callable with the right answers on small cases. `check_arrays` does so on
+whole arrays. `check_stochastic` judges a callable that draws its own random bits. `write_vectors`
+and `verify` compare through plain text, for implementations in any other language. `answer_vectors`
+answers cases that the user writes (``mxnum vectors``, ``verify`` and ``answer`` on the command
+line). `CHOICES` names what an implementation may legitimately do otherwise; ``accept=`` takes the
+choices that it documents.
+
+`mxnum.prove.prove` asks a solver instead, and answers for all inputs.
 """
 
 from mxnum.conformance.arrays import check_arrays

@@ -1,8 +1,8 @@
 """Reference models in other languages, written from the definition.
 
-`reference_model` writes one file that needs nothing else: a C header, SystemVerilog functions, a
-JavaScript module or plain Python. ``mxnum emit`` is the command. `explorer` writes a page for
-browsers; ``mxnum explain --html`` is its command.
+`reference_model` and `matrix_unit_model` write one file that needs nothing else: a C header,
+SystemVerilog functions, a JavaScript module or plain Python. ``mxnum emit`` is the command.
+`explorer` writes a page for browsers; ``mxnum explain --html`` is its command.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 from mxnum import errors
 from mxnum.formats import MXFormat
 from mxnum.modes import FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.units import MatrixUnit
 
-__all__ = ["LANGUAGES", "explorer", "reference_model"]
+__all__ = ["LANGUAGES", "explorer", "matrix_unit_model", "reference_model"]
 
 #: The languages, and the module and the class of the printer of each.
 LANGUAGES = {
@@ -65,16 +66,64 @@ def reference_model(
     >>> [line for line in text.splitlines() if "quantize_block(" in line][0]
     'static inline uint8_t mxfp4_e2m1_quantize_block(const float *x, int n, uint8_t *codes)'
     """
-    from importlib import import_module
-
     from mxnum.emit.model import model_of, settings_of
 
-    module, printer = LANGUAGES[errors.choose("language", language, tuple(LANGUAGES))]
+    errors.choose("language", language, tuple(LANGUAGES))
     settings = settings_of(format, source, target, rounding, scale_rule, overflow, nonfinite, sr_bits)
-    prefix = re.sub(r"\W+", "_", settings.format.name) if name is None else name
+    return _printed(language, model_of(settings, _prefix(settings.format.name, name)))
+
+
+def matrix_unit_model(
+    language: str,
+    unit: str | MatrixUnit = "hopper_fp8",
+    *,
+    a: str | None = None,
+    b: str | None = None,
+    name: str | None = None,
+) -> str:
+    """Return the text of a reference model of a matrix unit's fused sum, a self-contained file.
+
+    The model has the function `fused_sum`, which takes the codes of products and the bits of an
+    addend and returns the bits of the result. `add` adds two accumulators, for units that add the
+    addend after the sums.
+
+    Parameters
+    ----------
+    language
+        As in `reference_model`.
+    unit
+        A matrix unit whose terms are single products without scales, or its name.
+    a, b
+        The formats of the operands (default: the unit's first, and that of `a`).
+    name
+        What names begin with in C, and the package in SystemVerilog (default: the unit's name).
+
+    Examples
+    --------
+    >>> import mxnum.emit
+    >>> text = mxnum.emit.matrix_unit_model("c", "hopper_fp8")
+    >>> [line.split("(")[0] for line in text.splitlines() if "_fused_sum(" in line]
+    ['static inline uint32_t hopper_fp8_fused_sum']
+    """
+    from mxnum import units
+    from mxnum.emit.matrix_unit import sum_model_of
+
+    return _printed(language, sum_model_of(unit, a, b, _prefix(units.get(unit).name, name)))
+
+
+def _prefix(default: str, name: str | None) -> str:
+    """Return what names begin with; raise ValueError for text that no name may begin with."""
+    prefix = re.sub(r"\W+", "_", default) if name is None else name
     errors.require(bool(re.fullmatch(r"[A-Za-z]\w*", prefix)), "name", "a name of letters, digits and _", name)
+    return prefix
+
+
+def _printed(language: str, model: Any) -> str:
+    from importlib import import_module
+
+    module, printer = LANGUAGES[errors.choose("language", language, tuple(LANGUAGES))]
     made: Any = getattr(import_module(f"mxnum.emit.{module}"), printer)
-    text: str = made(model_of(settings, prefix)).text()
+    text: str = made(model).text()
     return text
 
 

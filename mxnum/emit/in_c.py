@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mxnum.emit.matrix_unit import SumModel
+from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
-from mxnum.formats import ElementFormat
+from mxnum.formats import FLOATS, ElementFormat
 
 #: What an array of numbers of a float type holds; the types of 16 bits are given as bits.
 _FLOAT = {"float32": "float", "float64": "double"}
@@ -23,9 +25,9 @@ class C(Printer):
         """Return the header."""
         guard = f"{self.model.name.upper()}_H"
         head = "\n".join(f" * {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96))
-        bits = self.bits(self.model.settings.source, "bits", self.model.encode.word)
-        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED, *self.functions(), *bits]
-        lines += [*self.of_bits(), *self.blocks(), "#endif"]
+        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED]
+        lines += [_CHECKED.format(self.model.name), "", *self.functions()]
+        lines += [*self.arrays(), "#endif"]
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
@@ -92,12 +94,11 @@ class C(Printer):
         yield "}"
         yield ""
 
-    def of_bits(self) -> Iterator[str]:
-        """Yield the function that gives the float with certain bits, and that for tensor scales."""
-        target = self.model.settings.target
+    def of_bits(self, target: ElementFormat, word: int) -> Iterator[str]:
+        """Yield the function that gives the float with certain bits."""
         held = _FLOAT.get(target.name, "uint16_t")
         yield f"/* The {target.name} with these bits. */"
-        yield f"static inline {held} {self.model.name}_of_bits(int{self.model.decode.word}_t bits)"
+        yield f"static inline {held} {self.model.name}_of_bits(int{word}_t bits)"
         yield "{"
         if target.bits == 16:
             yield f"{INDENT}return (uint16_t)bits;"
@@ -109,9 +110,11 @@ class C(Printer):
         yield "}"
         yield ""
 
-    def blocks(self) -> Iterator[str]:
+    def blocks(self, model: Model) -> Iterator[str]:
         """Yield the functions for whole blocks."""
-        model, settings = self.model, self.model.settings
+        settings = model.settings
+        yield from self.bits(settings.source, "bits", model.encode.word)
+        yield from self.of_bits(settings.target, model.decode.word)
         name, word = model.name, f"int{model.encode.word}_t"
         held, result = _FLOAT.get(settings.source.name, "uint16_t"), _FLOAT.get(settings.target.name, "uint16_t")
         scale = f"uint{max(8, settings.format.scale.bits)}_t"
@@ -150,13 +153,35 @@ class C(Printer):
         yield f"{INDENT}for (int i = 0; i < n; i++) x[i] = {name}_of_bits({decode});"
         yield "}"
 
+    def fused_sum(self, model: SumModel) -> Iterator[str]:
+        """Yield the function for a sum of products."""
+        name, word = model.name, f"uint{FLOATS[model.unit.accumulator].bits}_t"
+        p, q = (f"uint{8 if each.bits <= 8 else 32 if each.bits > 16 else 16}_t" for each in model.operands)
+        yield "/*"
+        yield from (f" * {line}".rstrip() for line in paragraphs(model.comment, 96))
+        yield " */"
+        yield f"static inline {word} {name}_fused_sum(const {p} *a, const {q} *b, int n, {word} c)"
+        yield "{"
+        yield f"{INDENT}int64_t largest = {self.use(model.addend_exponent, c='c')};"
+        yield f"{INDENT}int64_t state = {self.use(model.addend_state, c='c')}, total;"
+        yield f"{INDENT}for (int i = 0; i < n; i++) {{"
+        yield f"{INDENT * 2}largest = {self.use(model.larger_exponent, largest='largest', a='a[i]', b='b[i]')};"
+        yield f"{INDENT * 2}state = {self.use(model.product_state, state='state', a='a[i]', b='b[i]')};"
+        yield f"{INDENT}}}"
+        yield f"{INDENT}total = {self.use(model.aligned_addend, c='c', largest='largest')};"
+        yield f"{INDENT}for (int i = 0; i < n; i++)"
+        yield f"{INDENT * 2}total += {self.use(model.aligned_product, a='a[i]', b='b[i]', largest='largest')};"
+        result = self.use(model.rounded, total="total", largest="largest", state="state")
+        yield f"{INDENT}return ({word}){result};"
+        yield "}"
 
-#: What every header begins with; the type is an error where the assumption does not hold.
+
+#: What every header begins with.
 _ASSUMED = (
     "#include <stdint.h>",
     "#include <string.h>",
     "",
     "/* Right shifts keep the sign, as in every current compiler; floats are those of IEEE 754. */",
-    "typedef char mxnum_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];",
-    "",
 )
+#: A type that is an error where the assumption does not hold.
+_CHECKED = "typedef char {}_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];"

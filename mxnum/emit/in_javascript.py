@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from mxnum.emit.matrix_unit import SumModel
+from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Function, Loop
 
@@ -28,8 +30,7 @@ class JavaScript(Printer):
                     "const view = new DataView(new ArrayBuffer(8));",
                     "",
                     *self.functions(),
-                    *self.conversions(),
-                    *self.blocks(),
+                    *self.arrays(),
                 ]
             )
             + "\n"
@@ -70,10 +71,10 @@ class JavaScript(Printer):
         """Return an integer of the word's type."""
         return f"{value}n" if word == 64 else str(value)
 
-    def conversions(self) -> Iterator[str]:
+    def conversions(self, model: Model) -> Iterator[str]:
         """Yield the functions between numbers and bits; 16-bit numbers are given by bits."""
-        source, target = self.model.settings.source, self.model.settings.target
-        wide, wide_back = self.model.encode.word == 64, self.model.decode.word == 64
+        source, target = model.settings.source, model.settings.target
+        wide, wide_back = model.encode.word == 64, model.decode.word == 64
         yield f"/** The bits of a {source.name}, as the functions above take them. */"
         yield "export function bits(x) {"
         if source.bits == 16:
@@ -96,9 +97,29 @@ class JavaScript(Printer):
         yield "}"
         yield ""
 
-    def blocks(self) -> Iterator[str]:
+    def fused_sum(self, model: SumModel) -> Iterator[str]:
+        """Yield the function for a sum of products."""
+        yield "/**"
+        yield from (f" * {line}".rstrip() for line in paragraphs(model.comment, 96))
+        yield " */"
+        yield "export function fused_sum(a, b, c) {"
+        yield f"{INDENT}const p = Array.from(a, BigInt), q = Array.from(b, BigInt), addend = BigInt(c);"
+        yield f"{INDENT}let largest = {self.use(model.addend_exponent, c='addend')};"
+        yield f"{INDENT}let state = {self.use(model.addend_state, c='addend')};"
+        yield f"{INDENT}for (let i = 0; i < p.length; i++) {{"
+        yield f"{INDENT * 2}largest = {self.use(model.larger_exponent, largest='largest', a='p[i]', b='q[i]')};"
+        yield f"{INDENT * 2}state = {self.use(model.product_state, state='state', a='p[i]', b='q[i]')};"
+        yield f"{INDENT}}}"
+        yield f"{INDENT}let total = {self.use(model.aligned_addend, c='addend', largest='largest')};"
+        yield f"{INDENT}for (let i = 0; i < p.length; i++)"
+        yield f"{INDENT * 2}total += {self.use(model.aligned_product, a='p[i]', b='q[i]', largest='largest')};"
+        yield f"{INDENT}return Number({self.use(model.rounded, total='total', largest='largest', state='state')});"
+        yield "}"
+
+    def blocks(self, model: Model) -> Iterator[str]:
         """Yield the functions for whole blocks."""
-        model, settings = self.model, self.model.settings
+        settings = model.settings
+        yield from self.conversions(model)
         wide, wide_back = model.encode.word == 64, model.decode.word == 64
         zero, one = self.literal(0, model.encode.word), self.literal(1, model.encode.word)
         tensor = ", tensor" if model.has_tensor_scale else ""

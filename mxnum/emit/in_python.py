@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mxnum.emit.matrix_unit import SumModel
+from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
@@ -19,7 +21,7 @@ class Python(Printer):
     def text(self) -> str:
         """Return the module."""
         head = "\n".join(paragraphs("\n\n".join(self.head()), 97))
-        lines = [f'"""{head}\n"""', "", "import struct", "", "", *self.functions(), *self.blocks()]
+        lines = [f'"""{head}\n"""', "", "import struct", "", "", *self.functions(), *self.arrays()]
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
@@ -52,9 +54,27 @@ class Python(Printer):
         condition, *both = (self.expression(e, word, True) for e in (choice.condition, choice.if_true, choice.if_false))
         return f"{both[0]} if {condition} else {both[1]}"
 
-    def blocks(self) -> Iterator[str]:
+    def fused_sum(self, model: SumModel) -> Iterator[str]:
+        """Yield the function for a sum of products."""
+        first, *rest = paragraphs(model.comment, 92)
+        yield ""
+        yield "def fused_sum(a, b, c):"
+        yield f'{INDENT}"""{first}'
+        yield from (f"{INDENT}{line}".rstrip() for line in rest)
+        yield f'{INDENT}"""'
+        yield f"{INDENT}largest = {self.use(model.addend_exponent, c='c')}"
+        yield f"{INDENT}state = {self.use(model.addend_state, c='c')}"
+        yield f"{INDENT}for p, q in zip(a, b):"
+        yield f"{INDENT * 2}largest = {self.use(model.larger_exponent, largest='largest', a='p', b='q')}"
+        yield f"{INDENT * 2}state = {self.use(model.product_state, state='state', a='p', b='q')}"
+        yield f"{INDENT}total = {self.use(model.aligned_addend, c='c', largest='largest')}"
+        yield f"{INDENT}for p, q in zip(a, b):"
+        yield f"{INDENT * 2}total += {self.use(model.aligned_product, a='p', b='q', largest='largest')}"
+        yield f"{INDENT}return {self.use(model.rounded, total='total', largest='largest', state='state')}"
+
+    def blocks(self, model: Model) -> Iterator[str]:
         """Yield the functions for whole blocks."""
-        model, settings = self.model, self.model.settings
+        settings = model.settings
         tensor = ", tensor" if model.has_tensor_scale else ""
         random = ", random" if model.align_random is not None else ""
         drawn = self.use(model.align_random, word="random[i]") if model.align_random is not None else ""

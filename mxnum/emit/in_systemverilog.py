@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from mxnum.emit.matrix_unit import SumModel
+from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Function, Loop
+from mxnum.formats import FLOATS
 
 
 class SystemVerilog(Printer):
@@ -17,7 +20,7 @@ class SystemVerilog(Printer):
     def text(self) -> str:
         """Return the package."""
         head = [f"// {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96)]
-        lines = [*head, f"package {self.model.name};", "", *self.functions(), *self.blocks(), "endpackage"]
+        lines = [*head, f"package {self.model.name};", "", *self.functions(), *self.arrays(), "endpackage"]
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
@@ -57,9 +60,42 @@ class SystemVerilog(Printer):
         """Return an integer; one of more than 32 bits says its width."""
         return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
-    def blocks(self) -> Iterator[str]:
+    def fused_sum(self, model: SumModel) -> Iterator[str]:
+        """Yield the function for a sum of products; product 0 is on the right."""
+        n, out = model.unit.terms, FLOATS[model.unit.accumulator].bits
+        (p, q), product = (each.bits for each in model.operands), {"a": "code_a", "b": "code_b", "largest": "largest"}
+        yield from (f"// {line}".rstrip() for line in paragraphs(model.comment, 96))
+        yield (
+            f"function automatic logic [{out - 1}:0] fused_sum(input logic [{p * n - 1}:0] a, "
+            f"input logic [{q * n - 1}:0] b, input logic [{out - 1}:0] c);"
+        )
+        yield f"{INDENT}logic signed [63:0] code_a, code_b, addend, largest, state, total;"
+        yield f"{INDENT}integer i;"
+        yield f"{INDENT}addend = c;"
+        yield f"{INDENT}largest = {self.use(model.addend_exponent, c='addend')};"
+        yield f"{INDENT}state = {self.use(model.addend_state, c='addend')};"
+        for step in (
+            (
+                f"largest = {self.use(model.larger_exponent, **product)};",
+                f"state = {self.use(model.product_state, state='state', **product)};",
+            ),
+            (f"total = total + {self.use(model.aligned_product, **product)};",),
+        ):
+            if len(step) == 1:
+                yield f"{INDENT}total = {self.use(model.aligned_addend, c='addend', largest='largest')};"
+            yield f"{INDENT}for (i = 0; i < {n}; i = i + 1) begin"
+            yield f"{INDENT * 2}code_a = a[{p} * i +: {p}];"
+            yield f"{INDENT * 2}code_b = b[{q} * i +: {q}];"
+            yield from (f"{INDENT * 2}{line}" for line in step)
+            yield f"{INDENT}end"
+        yield f"{INDENT}total = {self.use(model.rounded, total='total', largest='largest', state='state')};"
+        yield f"{INDENT}fused_sum = total[{out - 1}:0];"
+        yield "endfunction"
+        yield ""
+
+    def blocks(self, model: Model) -> Iterator[str]:
         """Yield the functions for whole blocks, each one vector with element 0 on the right."""
-        model, settings = self.model, self.model.settings
+        settings = model.settings
         fmt, word = settings.format, model.encode.word
         source, bits, scale, k = settings.source.bits, fmt.element.bits, fmt.scale.bits, fmt.block
         tensor = ", input logic [31:0] tensor" if model.has_tensor_scale else ""

@@ -62,12 +62,28 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Model:
-    """The functions of a format, by what they are for."""
+class Emitted:
+    """What every file has: a name and functions."""
 
     name: str
-    settings: Settings
     program: Program
+
+    @property
+    def about(self) -> str:
+        """Return what the functions compute, in one line."""
+        raise NotImplementedError
+
+    @property
+    def roots(self) -> tuple[Function, ...]:
+        """The functions that a user calls; all others are parts of them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Model(Emitted):
+    """The functions of a format, by what they are for."""
+
+    settings: Settings
     #: ``(x, scale[, tensor][, random])`` gives an element code.
     encode: Function
     #: ``(code, scale[, tensor])`` gives bits of the target.
@@ -82,6 +98,11 @@ class Model:
     align_random: Function | None
     #: ``(amax)`` gives float32 bits; None where the format has no tensor scale.
     tensor_scale: Function | None
+
+    @property
+    def about(self) -> str:
+        """Return what the functions compute, in one line."""
+        return self.settings.text
 
     @property
     def roots(self) -> tuple[Function, ...]:
@@ -136,8 +157,8 @@ def model_of(settings: Settings, name: str) -> Model:
     number = {"x": f"x: {source.bits} bits of a {source.name}", "random": "random: what align_random returns"}
     return Model(
         name,
-        settings,
         program,
+        settings,
         encode=program.add(
             encode,
             "encode",

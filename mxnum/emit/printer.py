@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from mxnum import __version__
-from mxnum.emit.model import Model
+from mxnum.emit.matrix_unit import SumModel
+from mxnum.emit.model import Emitted, Model
 from mxnum.emit.program import Assignment, Call, Choice, Expression, Function, Loop, Name, Number, Operation, Statement
 
 INDENT = "    "
@@ -21,7 +22,7 @@ class Printer:
     #: Operators that the language writes in another way than Python.
     operators: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Emitted):
         self.model = model
 
     def text(self) -> str:
@@ -31,7 +32,7 @@ class Printer:
     def head(self) -> list[str]:
         """Return the lines of text at the beginning of the file."""
         return [
-            f"A reference model of {self.model.settings.text}.",
+            f"A reference model of {self.model.about}.",
             f"Written by mxnum {__version__} from its definition: integers only, rounded once, right to the bit.",
         ]
 
@@ -44,6 +45,21 @@ class Printer:
         for each in self.model.program.functions:
             yield from self.function(each)
             yield ""
+
+    def arrays(self) -> Iterator[str]:
+        """Yield the functions for whole blocks, or for a whole sum."""
+        if isinstance(self.model, SumModel):
+            return self.fused_sum(self.model)
+        assert isinstance(self.model, Model)
+        return self.blocks(self.model)
+
+    def blocks(self, model: Model) -> Iterator[str]:
+        """Yield the functions for whole blocks."""
+        raise NotImplementedError
+
+    def fused_sum(self, model: SumModel) -> Iterator[str]:
+        """Yield the function for a sum of products."""
+        raise NotImplementedError
 
     def statements(self, body: tuple[Statement, ...], word: int, depth: int = 1) -> Iterator[str]:
         """Yield the lines of a body."""

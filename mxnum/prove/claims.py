@@ -132,17 +132,17 @@ def make_claim(
     """Return the claim about an operation; raise ValueError for what cannot be proved."""
     errors.choose("operation", operation, tuple(OPERATIONS))
     fmt = formats.of_element(format) if isinstance(format, str) and format in ELEMENTS else formats.get(format)
-    if not fmt.scale.power_of_two and operation in ("scale", "quantize"):
+    if not fmt.scale.power_of_two:
         raise ValueError(
-            f"Argument 'format' must have E8M0 scales for {operation!r}, not {fmt.name!r}: divisions by float scales "
-            "are tested (mxnum verify), not proved."
+            f"Argument 'format' must have E8M0 scales, or name an element ({fmt.element.name!r}), not {fmt.name!r}: "
+            "divisions by float scales are tested (mxnum verify), not proved."
         )
     known = tuple(FLOATS) if operation in ("scale", "quantize") else (*FLOATS, *ELEMENTS)
     number = (FLOATS | ELEMENTS)[errors.choose("source", source, known)]
     mode = errors.choose_member("rounding", rounding, Rounding)
     errors.integer("sr_bits", sr_bits, 1, SR_BITS)
     errors.integer("terms", terms, 1, TERMS)
-    rule = scale_rule_of(fmt, scale_rule) if fmt.scale.power_of_two else ScaleRule.FLOOR
+    rule = scale_rule_of(fmt, scale_rule)
     assert isinstance(rule, ScaleRule)
     for name in assume:
         errors.choose("assume", name, tuple(ASSUMPTIONS))
@@ -240,22 +240,12 @@ def _dot(claim: Claim, terms: int) -> Claim:
     )  # fmt: skip
 
 
-def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `dot(a, b, a_scale, b_scale)`, which sums exact products and rounds once.
+def make_product(element: ElementFormat) -> Callable[..., Any]:
+    """Return `product(a, b)` of two codes without NaN or infinity.
 
-    `a` and `b` are sequences of codes without NaN or infinity. An exact zero is +0; a scale of 0xFF
-    gives NaN.
+    The result is an integer in units of the product of the smallest numbers.
     """
-    target, mantissa = FLOATS["float32"], element.mantissa_bits
-    # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1
-    # bits.
-    width = 2 * (mantissa + element.emax - element.emin + 2) + 2
-    width = max(width, target.mantissa_bits + 1)
-    normalize = make_normalize(width)
-    pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, 64)
-    UNIT = 2 * (element.emin - mantissa) - 2 * E8M0.bias
     SIGN, HALF = 1 << (element.bits - 1), element.mantissa_bits
-    NAN = target.nan_code
 
     @dialect
     def fixed(code: Any) -> Any:
@@ -267,15 +257,47 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
         significand = select(step == 0, fraction, fraction | (1 << HALF))
         return significand << select(step == 0, 0, step - 1)
 
-    def dot(a: Sequence[Any], b: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
+    @dialect
+    def product(a: Any, b: Any) -> Any:
+        magnitude = fixed(a) * fixed(b)
+        return select(((a ^ b) & SIGN) == 0, magnitude, 0 - magnitude)
+
+    return product
+
+
+def make_sum(element: ElementFormat, terms: int) -> Callable[..., Any]:
+    """Return `sum_of(products, a_scale, b_scale)`, the exact sum rounded once to float32.
+
+    An exact zero is +0; a scale of 0xFF gives NaN.
+    """
+    target, mantissa = FLOATS["float32"], element.mantissa_bits
+    # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1
+    # bits.
+    width = 2 * (mantissa + element.emax - element.emin + 2) + 2
+    width = max(width, target.mantissa_bits + 1)
+    normalize = make_normalize(width)
+    pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, 64)
+    UNIT = 2 * (element.emin - mantissa) - 2 * E8M0.bias
+    NAN = target.nan_code
+
+    def sum_of(products: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
         total: Any = 0
         for i in range(terms):
-            product = fixed(a[i]) * fixed(b[i])
-            total = total + select(((a[i] ^ b[i]) & SIGN) == 0, product, 0 - product)
+            total = total + products[i]
         sign = select(total < 0, 1, 0)
         exponent, significand = normalize(a_scale + b_scale + (UNIT + width), select(total < 0, 0 - total, total))
         value = pack(sign, exponent, significand, FINITE, 0)
         return select(a_scale == SCALE_NAN, NAN, select(b_scale == SCALE_NAN, NAN, value))
+
+    return sum_of
+
+
+def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
+    """Return `dot(a, b, a_scale, b_scale)` of sequences of codes."""
+    product, sum_of = make_product(element), make_sum(element, terms)
+
+    def dot(a: Sequence[Any], b: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
+        return sum_of([product(a[i], b[i]) for i in range(terms)], a_scale, b_scale)
 
     return dot
 

@@ -7,8 +7,9 @@ name their rounding (``.rn``), as with ``-fmad=false``, lest a tool contract the
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,22 +24,27 @@ from mxnum.prove.ir_floats import Floats
 
 _FUNCTION = re.compile(
     r"\.func\s+\(\.param \.(?:align \d+ \.)?b(?P<bits>\d+) (?P<slot>\w+)\)\s*(?P<name>[\w$]+)\s*"
-    r"\((?P<parameters>[^)]*)\)\s*\{(?P<body>.*?)\n\}",
+    r"\((?P<parameters>[^)]*)\)\s*\{",
     re.S,
 )
 _TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 _TRUE = z3.BoolVal(True)
 
 
-def read_ptx(file: Path, function: str | None) -> Circuit:
-    """Return a device function of a PTX file as a circuit."""
-    found = {match["name"]: match for match in _FUNCTION.finditer(file.read_text())}
+def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> Circuit:
+    """Return a device function or a kernel of a PTX file as a circuit."""
+    from mxnum.prove.cuda_kernel import KERNEL, read_kernel
+
+    text = file.read_text()
+    found = {match["name"]: match for pattern in (_FUNCTION, KERNEL) for match in pattern.finditer(text)}
     if function is None and len(found) == 1:
         (function,) = found
     if function not in found:
         known = errors.joined(found) or "none"
-        raise ValueError(f"Argument 'function' must name one of the device functions of {file.name}: {known}.")
+        raise ValueError(f"Argument 'function' must name one of the functions of {file.name}: {known}.")
     match = found[function]
+    if match.re is KERNEL:
+        return read_kernel(match, file, ports)
     parameters = re.findall(r"\.param \.b(\d+) (\w+)", match["parameters"])
     inputs = {re.sub(r".*_(?=param_\d+$)", "", name): int(bits) for bits, name in parameters}
     result = int(match["bits"])
@@ -47,7 +53,7 @@ def read_ptx(file: Path, function: str | None) -> Circuit:
         given = {name: value for (_, name), value in zip(parameters, values.values(), strict=True)}
         machine = Machine(given, match["slot"], result)
         try:
-            machine.run(_blocks(match["body"]))
+            machine.run(blocks_of(match))
         except UnsupportedCode as problem:
             raise UnsupportedCode(f"Cannot read {function!r} in {file.name}: {problem}.") from problem
         return Answer({"return": machine.result}, premises=machine.numbers.definitions)
@@ -56,11 +62,17 @@ def read_ptx(file: Path, function: str | None) -> Circuit:
     return Circuit(f"{function} in {file.name}", inputs, {"return": result}, run, notes, by_order=True)
 
 
-def _blocks(body: str) -> list[tuple[str, list[str]]]:
-    """Return the labels and the statements of the blocks, in the order of the text."""
-    text = re.sub(r"//[^\n]*", "", body)
+def blocks_of(match: re.Match[str]) -> list[tuple[str, list[str]]]:
+    """Return the labels and the statements of the blocks, in the order of the text.
+
+    The body begins where the match ends, and goes on to the brace that closes it.
+    """
+    text = re.sub(r"//[^\n]*", "", match.string[match.end() :])
+    depth = itertools.accumulate((each == "{") - (each == "}") for each in text)
+    text = text[: next((i for i, each in enumerate(depth) if each < 0), len(text))]
+    text = re.sub(r"(^|[;\n])\s*[{}](?=\s)", r"\1", text)  # inline code comes in braces of its own
     blocks: list[tuple[str, list[str]]] = [("", [])]
-    for raw in re.split(r"[;\n]\s*(?=\S)|;", re.sub(r"([\w$]+):", r"\1:;", text)):
+    for raw in re.split(r"[;\n]\s*(?=\S)|;", re.sub(r"^\s*([\w$]+):\s*$", r"\1:;", text, flags=re.M)):
         statement = " ".join(raw.split())
         if statement.endswith(":"):
             blocks.append((statement[:-1], []))
@@ -97,6 +109,10 @@ class Machine(ptx._Machine):
                     raise UnsupportedCode(f"{line!r}: {problem}") from problem
                 if not falls:
                     break
+        self.check()
+
+    def check(self) -> None:
+        """Raise UnsupportedCode for a function without a result."""
         if self.result is None:
             raise UnsupportedCode("the function returns without a result")
 
@@ -137,7 +153,7 @@ class Machine(ptx._Machine):
             self.result = z3.ZeroExt(self.result_bits - value.size(), value)
         elif found := re.fullmatch(r"mov\.b(\d+) (%\w+), \{(%\w+), ?(%\w+)\}", line):
             self.env[found[2]] = z3.Concat(self.env[found[4]], self.env[found[3]])
-        elif found := re.fullmatch(r"mov\.b(\d+) \{(%\w+), ?(%\w+)\}, (%\w+)", line):
+        elif found := re.fullmatch(r"mov\.b(\d+) \{(%\w+|_), ?(%\w+|_)\}, (%\w+)", line):
             whole, half = self.env[found[4]], int(found[1]) // 2
             self.env[found[2]] = z3.Extract(half - 1, 0, whole)
             self.env[found[3]] = z3.Extract(2 * half - 1, half, whole)
@@ -164,6 +180,8 @@ class Machine(ptx._Machine):
             return z3.BitVecVal(int(found[1], 16), width)
         if re.fullmatch(r"-?0x[0-9A-Fa-f]+U?", text):
             return z3.BitVecVal(int(text.rstrip("U"), 16), width)
+        if (prefix := text.rstrip("0123456789")) in self.widths and text not in self.env:
+            self.env[text] = z3.FreshConst(z3.BitVecSort(self.widths[prefix]), "unwritten")
         return super().operand(text, width)
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> Any:
@@ -177,6 +195,8 @@ class Machine(ptx._Machine):
             case ["mad", "lo"], [a, b, c]:
                 x, y, z = (self.operand(each, width) for each in (a, b, c))
                 return x * y + z
+            case ["mad", "wide"], [a, b, c]:
+                return super().value("mul.wide", type_, [a, b], width) + self.operand(c, width)
             case ["mul", "hi"], [a, b]:
                 extend = z3.SignExt if type_[0] == "s" else z3.ZeroExt
                 x, y = (extend(width, self.operand(each, width)) for each in (a, b))
@@ -186,6 +206,8 @@ class Machine(ptx._Machine):
             case ["popc"], [a]:
                 bits = self.operand(a, int(type_[1:]))
                 return sum(z3.ZeroExt(width - 1, z3.Extract(i, i, bits)) for i in range(bits.size()))
+            case ["prmt"], [a, b, selector] if not selector.startswith("%"):
+                return _permuted(self.operand(a, 32), self.operand(b, 32), int(selector.rstrip("U"), 0))
             case ["lop3"], [a, b, c, table]:
                 x, y, z = (self.operand(each, width) for each in (a, b, c))
                 return _lop3(x, y, z, int(table, 0))
@@ -271,6 +293,15 @@ def _leading_zeros(bits: Any, width: int) -> Any:
     for i in range(bits.size()):
         count = z3.If(z3.Extract(i, i, bits) == 1, z3.BitVecVal(bits.size() - 1 - i, width), count)
     return count
+
+
+def _permuted(a: Any, b: Any, selector: int) -> Any:
+    """Return four of the eight bytes of two words, or of their signs, as a selector says."""
+    both, found = z3.Concat(b, a), []
+    for nibble in (selector >> at & 15 for at in (12, 8, 4, 0)):
+        byte = z3.Extract(8 * (nibble & 7) + 7, 8 * (nibble & 7), both)
+        found.append(byte >> 7 if nibble & 8 else byte)
+    return z3.Concat(*found)
 
 
 def _lop3(a: Any, b: Any, c: Any, table: int) -> Any:

@@ -129,6 +129,8 @@ class _Prover:
         goal = z3.And(agrees(self.claim, output, self.found[output.name], right), *self.promises)
         if solve(self.premises, [], self.deadline - time.perf_counter()).verdict == "unsat":
             raise ValueError(f"The premises about {self.circuit.name} contradict each other, so nothing is proved.")
+        if self.claim.operation == "dot" and self.proved_by_products():
+            return None
         budget = self.deadline - time.perf_counter()
         verdict, values = self.asked("all inputs", goal, WHOLE * budget)
         if verdict == "open":
@@ -140,6 +142,27 @@ class _Prover:
                 if verdict == "refuted":
                     break
         return self.counterexample(self.simplest(goal, values)) if verdict == "refuted" else None
+
+    def proved_by_products(self) -> bool:
+        """Return True if each product is proved, and then the sum of any numbers in their place."""
+        import z3
+
+        from mxnum.prove.claims import agrees
+        from mxnum.prove.sums import cut
+
+        (output,) = self.claim.outputs
+        parts = cut(self.claim, self.symbols, self.found[output.name], self.answer.premises, self.promises)
+        if parts is None:
+            return False
+        questions: list[tuple[str, list[Any], Any]] = [("each product", [], parts.products)]
+        summed = z3.And(agrees(self.claim, output, parts.found, parts.right), *parts.promises)
+        questions.append(("the sum of all products", parts.premises, summed))
+        for name, premises, goal in questions:
+            verdict, _ = self.asked(name, goal, WHOLE * (self.deadline - time.perf_counter()), premises)
+            if verdict != "proved":
+                self.parts.clear()
+                return False
+        return True
 
     def decided_block(self) -> Counterexample | None:
         """Ask for the scale of a block, then for each element under the scale that was found.
@@ -159,19 +182,23 @@ class _Prover:
             questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
         questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         for i, (name, goal) in enumerate(questions):
-            left = max(0.0, self.deadline - time.perf_counter()) / (len(questions) - i)
-            verdict, values = self.asked(name, goal, left)
+            # The scale depends on all numbers, so that it takes longer than an element.
+            share = WHOLE if i == 0 else 1 / (len(questions) - i)
+            verdict, values = self.asked(name, goal, share * max(0.0, self.deadline - time.perf_counter()))
             if verdict == "refuted":
                 return self.counterexample(self.simplest(goal, values))
         return None
 
-    def asked(self, name: str, goal: Any, seconds: float) -> tuple[str, dict[str, int]]:
+    def asked(
+        self, name: str, goal: Any, seconds: float, premises: Sequence[Any] | None = None
+    ) -> tuple[str, dict[str, int]]:
         """Put one question to a solver and record the answer."""
         import z3
 
         from mxnum.prove.solvers import solve
 
-        answer = solve([*self.premises, z3.Not(goal)], list(self.symbols.values()), seconds)
+        given = self.premises if premises is None else premises
+        answer = solve([*given, z3.Not(goal)], list(self.symbols.values()), seconds)
         verdict: Any = {"sat": "refuted", "unsat": "proved", "unknown": "open"}[answer.verdict]
         self.parts.append(Part(name, verdict, answer.solver, answer.seconds))
         return verdict, answer.values

@@ -50,6 +50,6 @@ def read(
     if suffix == ".ptx":
         from mxnum.prove.cuda_ptx import read_ptx
 
-        return read_ptx(files[-1], function)
+        return read_ptx(files[-1], function, ports)
     known = errors.joined((*VERILOG, *C, ".ll", ".ptx"))
     raise ValueError(f"Argument 'implementation' must be files that end in {known}, not {suffix!r}.")

@@ -70,12 +70,40 @@ def read_verilog(
         known = {str(each): each for each in (*states, *results.values(), *names)}
         premises = z3.parse_smt2_string("\n".join([text, *lines]), decls=known)
         pairs = [(name, values[port]) for name, port in zip(names, inputs, strict=True)]
-        return Answer(results, premises=[z3.substitute(each, *pairs) for each in premises])
+        premises = [z3.substitute(each, *pairs) for each in premises]
+        return Answer(results, premises=premises) if latency else _inlined(states[0], results, premises)
 
     notes = ["yosys gives the module its meaning; an undefined bit may be either bit."]
     if latency:
         notes.append(f"Outputs are those {latency} cycles after the inputs, from any state and whatever comes later.")
     return Circuit(name, inputs, ports["output"], run, tuple(notes))
+
+
+def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises: Sequence[z3.BoolRef]) -> Answer:
+    """Return the outputs of a module without registers as terms of its inputs.
+
+    The state holds each input in a slice of its own, and undefined bits in others.
+    """
+    slices, outputs, rest = {}, dict(results), []
+    names = {each.get_id(): port for port, each in results.items()}
+    for premise in premises:
+        left, right = premise.children() if z3.is_eq(premise) else (premise, premise)
+        if right.get_id() in names:
+            outputs[names[right.get_id()]] = left
+        elif z3.is_app_of(left, z3.Z3_OP_EXTRACT) and left.arg(0).eq(state):
+            slices[tuple(left.params())] = right
+        else:
+            rest.append(premise)
+    parts, top = [], state.size()
+    for (high, low), value in [*sorted(slices.items(), reverse=True), ((-1, -1), None)]:
+        if top > high + 1:
+            parts.append(z3.Extract(top - 1, high + 1, state))
+        if value is not None:
+            parts.append(value)
+        top = low
+    whole = z3.Concat(*parts) if len(parts) > 1 else parts[0]
+    outputs = {port: z3.substitute(value, (state, whole)) for port, value in outputs.items()}
+    return Answer(outputs, premises=[z3.substitute(each, (state, whole)) for each in rest])
 
 
 def _equal(function: str, width: int, value: str) -> str:

@@ -23,9 +23,9 @@ def described(
         answers.append(f"{output.name} must be {_text(output, right[output.name])}, not {given}")
     lines = [f"For {said}: {'; '.join(answers)}."]
     reproduce = ""
-    if claim.operation == "encode" and claim.source.name in FLOATS and claim.format.scale.power_of_two:
+    if claim.operation == "encode" and claim.source.name in FLOATS:
         lines.append(_steps(claim, inputs))
-    if claim.source.name in FLOATS and claim.format.scale.power_of_two:
+    if claim.source.name in FLOATS:
         reproduce = _command(claim, inputs)
     return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), reproduce)
 

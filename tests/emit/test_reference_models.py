@@ -269,6 +269,15 @@ def test_decoding_in_c(fmt, target, tmp_path):
             assert (x == right).all(), (scale, tensor)
 
 
+@needs("gcc")
+def test_two_headers_in_one_program(tmp_path):
+    for name in ("mxfp4_e2m1", "mxfp8_e4m3"):
+        (tmp_path / f"{name}.h").write_text(reference_model("c", name))
+    (tmp_path / "m.c").write_text('#include "mxfp4_e2m1.h"\n#include "mxfp8_e4m3.h"\nint used;\n')
+    strict = "-std=c99 -Wall -Wextra -Werror -pedantic -Wno-unused-function -c m.c"
+    subprocess.run(["gcc", *strict.split()], cwd=tmp_path, check=True)
+
+
 def test_names_and_settings():
     text = reference_model("systemverilog", "mxfp4_e2m1", name="mine", rounding="sr", sr_bits=8)
     assert "package mine;" in text

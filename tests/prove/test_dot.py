@@ -10,6 +10,7 @@ from mxnum.formats import ELEMENTS
 from mxnum.prove import prove
 from mxnum.prove.claims import make_dot
 from tests.prove.hardware import needs_yosys, write
+from tests.prove.test_c import needs_clang
 
 
 def module(element, terms, lost=0):
@@ -50,22 +51,62 @@ endmodule
 """
 
 
+COMPOSED = ["each product", "the sum of all products"]
+
+
 @needs_yosys
 def test_two_terms(tmp_path):
-    right = write(tmp_path, module(ELEMENTS["e2m1"], 2))
-    assert prove(right, "dot", "mxfp4_e2m1", terms=2)
-    wrong = write(tmp_path, module(ELEMENTS["e2m1"], 2, lost=1))
-    refuted = prove(wrong, "dot", "mxfp4_e2m1", terms=2)
-    assert refuted.verdict == "refuted"
-    assert "Not taken, so 1: a_scale or b_scale." in str(refuted)
+    """Each product is proved, then their sum; a mistake in either is refuted as a whole."""
+    right = module(ELEMENTS["e2m1"], 2)
+    proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
+    assert proof
+    assert [part.name for part in proof.parts] == COMPOSED
+    assert "Not taken, so 1: a_scale or b_scale." in str(proof)
+    for wrong in (
+        module(ELEMENTS["e2m1"], 2, lost=1),
+        right.replace("value[31] = total < 0", "value[31] = total <= 0"),
+    ):
+        refuted = prove(write(tmp_path, wrong), "dot", "mxfp4_e2m1", terms=2)
+        assert (refuted.verdict, [part.name for part in refuted.parts]) == ("refuted", ["all inputs"])
 
 
-@pytest.mark.full
+SIX_BITS = [pytest.param(name, 4, marks=pytest.mark.full) for name in ("e3m2", "e2m3")]
+
+
 @needs_yosys
-@pytest.mark.parametrize(("name", "terms"), [("e2m1", 4), ("e3m2", 2), ("e2m3", 2)])
-def test_more_terms_and_wider_elements(tmp_path, name, terms):
+@pytest.mark.parametrize(("name", "terms"), [("e2m1", 4), *SIX_BITS])
+def test_four_terms(tmp_path, name, terms):
     files = write(tmp_path, module(ELEMENTS[name], terms))
-    assert prove(files, "dot", name, terms=terms, seconds=900)
+    assert prove(files, "dot", name, terms=terms)
+    wrong = write(tmp_path, module(ELEMENTS[name], terms, lost=1))
+    assert prove(wrong, "dot", name, terms=terms).verdict == "refuted"
+
+
+@needs_clang
+@pytest.mark.parametrize("name", ["e2m1", *(pytest.param(name, marks=pytest.mark.full) for name in ("e3m2", "e2m3"))])
+def test_four_terms_in_c(tmp_path, name):
+    """Integers in C, under both scales."""
+    element = ELEMENTS[name]
+    m, sign = element.mantissa_bits, 1 << (element.bits - 1)
+    (tmp_path / "dot.c").write_text(f"""#include <stdint.h>
+    static int32_t fixed(uint8_t code) {{
+        int32_t step = (code & {sign - 1}) >> {m}, one = code & {(1 << m) - 1};
+        one = step ? (one | {1 << m}) << (step - 1) : one;
+        return code & {sign} ? -one : one;
+    }}
+    uint32_t dot(const uint8_t *a, const uint8_t *b) {{
+        int32_t total = (fixed(a[0]) * fixed(b[0]) + fixed(a[1]) * fixed(b[1]))
+            + (fixed(a[2]) * fixed(b[2]) + fixed(a[3]) * fixed(b[3]));
+        uint32_t size = total < 0 ? -(uint32_t)total : (uint32_t)total, value = 0;
+        if (size) {{
+            int top = 31 - __builtin_clz(size);
+            value = ((uint32_t)(top + {2 * (element.emin - m) + 127}) << 23) | ((size << (23 - top)) & 0x7FFFFF);
+        }}
+        return total < 0 ? value | 0x80000000 : value;
+    }}""")
+    proof = prove(tmp_path / "dot.c", "dot", name, terms=4, seconds=900)
+    assert proof
+    assert [part.name for part in proof.parts] == COMPOSED
 
 
 @pytest.mark.parametrize("name", ["e2m1", "e3m2", "e2m3", "e3m0", "int4"])

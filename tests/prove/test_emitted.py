@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.prove import modules
 from mxnum import formats
 from mxnum.emit import reference_model
 from mxnum.modes import Rounding, ScaleRule
@@ -21,20 +22,7 @@ def files(folder, language, format, **settings):
     if language == "c":
         (folder / "m.h").write_text(text)
         return folder / "m.h"
-    random = settings.get("rounding") == "sr"
-    drawn = (", input [29:0] random", ", m::align_random({2'b0, random})") if random else ("", "")
-    modules = f"""
-    module m_encode (input [31:0] x, input [7:0] scale{drawn[0]}, output [31:0] code);
-      assign code = m::encode($signed(x), {{24'd0, scale}}{drawn[1]});
-    endmodule
-    module m_decode (input [7:0] code, input [7:0] scale, output [31:0] value);
-      assign value = m::decode({{24'd0, code}}, {{24'd0, scale}});
-    endmodule
-    module m_shared_scale (input [31:0] amax, output [31:0] scale);
-      assign scale = m::shared_scale($signed(amax));
-    endmodule
-    """
-    (folder / "m.sv").write_text(text + modules)
+    (folder / "m.sv").write_text(text + modules(settings.get("rounding") == "sr"))
     return folder / "m.sv"
 
 
@@ -61,15 +49,49 @@ def test_decoding_and_every_scale_rule(tmp_path, language, name):
 
 @pytest.mark.full
 @needs_yosys
-def test_a_block_of_eight(tmp_path):
-    name = "mxfp4_e2m1:block=8"
+def test_a_block_of_32(tmp_path):
     module = """
-    module block (input [255:0] x, output [7:0] scale, output [31:0] codes);
+    module block (input [1023:0] x, output [7:0] scale, output [127:0] codes);
       assign {scale, codes} = m::quantize_block(x);
     endmodule
     """
-    (tmp_path / "m.sv").write_text(reference_model("systemverilog", name, name="m") + module)
-    assert prove(tmp_path / "m.sv", "quantize", name, function="block")
+    (tmp_path / "m.sv").write_text(reference_model("systemverilog", "mxfp4_e2m1", name="m") + module)
+    assert prove(tmp_path / "m.sv", "quantize", "mxfp4_e2m1", function="block", seconds=1800)
+
+
+#: Finds the largest magnitude in a tree of pairs, as hardware does; the definition goes from number
+#: to number.
+TREE = """
+module block #(parameter N = 32) (input [32 * N - 1:0] x, output [7:0] scale, output [4 * N - 1:0] codes);
+  wire [30:0] node [1:2 * N - 1];
+  wire [N - 1:0] special;
+  wire signed [31:0] found = m::shared_scale({1'b0, node[1]});
+  assign scale = |special ? 8'hFF : found[7:0];
+  genvar i;
+  generate
+    for (i = 0; i < N; i = i + 1) begin : element
+      wire signed [31:0] code = m::encode($signed(x[32 * i +: 32]), {24'd0, scale});
+      assign special[i] = &x[32 * i + 23 +: 8];
+      assign node[N + i] = special[i] ? 31'd0 : x[32 * i +: 31];
+      assign codes[4 * i +: 4] = code[3:0];
+    end
+    for (i = 1; i < N; i = i + 1) begin : pair
+      assign node[i] = node[2 * i] > node[2 * i + 1] ? node[2 * i] : node[2 * i + 1];
+    end
+  endgenerate
+endmodule
+"""
+
+
+@needs_yosys
+@pytest.mark.parametrize("block", [4, pytest.param(32, marks=pytest.mark.full)])
+def test_a_block_whose_maximum_is_a_tree(tmp_path, block):
+    name = f"mxfp4_e2m1:block={block}"
+    (tmp_path / "m.sv").write_text(reference_model("systemverilog", name, name="m") + TREE)
+    how = {"function": "block", "parameters": {"N": block}, "seconds": 1800}
+    assert prove(tmp_path / "m.sv", "quantize", name, **how)
+    (tmp_path / "m.sv").write_text((tmp_path / "m.sv").read_text().replace("node[2 * i] > node", "node[2 * i] < node"))
+    assert prove(tmp_path / "m.sv", "quantize", name, **how).verdict == "refuted"
 
 
 @needs_yosys

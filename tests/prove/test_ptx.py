@@ -79,7 +79,7 @@ def test_a_predicate_guards_a_statement(tmp_path):
     [
         ("mul.rn.f32", "mul.f32", "'mul.f32 %f2, %f1, 0f3F000000': no such operation on floats"),
         ("bra.uni $L__BB0_3", "bra.uni $L__BB0_3;\n$L__BB0_2:\n    bra.uni $L__BB0_2", "a loop"),
-        ("mad.lo.s32 %r7", "prmt.b32 %r7", "prmt.b32 .*: no such instruction"),
+        ("mad.lo.s32 %r7", "vadd.s32 %r7", "vadd.s32 .*: no such instruction"),
     ],
 )
 def test_what_cannot_be_read_names_the_line(tmp_path, right, wrong, message):
@@ -90,5 +90,5 @@ def test_what_cannot_be_read_names_the_line(tmp_path, right, wrong, message):
 def test_the_function_must_be_named_where_there_are_several(tmp_path):
     path = written(tmp_path, DECODE + DECODE.replace("decode", "other"))
     assert prove(path, "decode", "mxfp4_e2m1", function="other")
-    with pytest.raises(ValueError, match=r"device functions of f\.ptx: decode or other"):
+    with pytest.raises(ValueError, match=r"functions of f\.ptx: decode or other"):
         prove(path, "decode", "mxfp4_e2m1")

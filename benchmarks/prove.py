@@ -1,0 +1,74 @@
+"""Measure how long `mxnum.prove` takes for emitted models: ``python -m benchmarks.prove``.
+
+The table is Markdown, with seconds of processor time on one core: reading, solving and, in C,
+nothing of the compiler's, which is another process. `--formats` names formats, `--language` is
+systemverilog or c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from mxnum import Rounding, formats
+from mxnum.emit import reference_model
+from mxnum.prove import prove
+
+FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
+RULE = "rceil"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--formats", nargs="+", default=FORMATS)
+    parser.add_argument("--language", choices=("systemverilog", "c"), default="systemverilog")
+    asked = parser.parse_args()
+    titles = ["format", *(f"`encode`, {mode}" for mode in Rounding), "`decode`", f"`scale`, {RULE}"]
+    print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
+    for name in asked.formats:
+        print(f"| {' | '.join([name, *cells(asked.language, name)])} |", flush=True)
+
+
+def cells(language: str, name: str) -> Iterator[str]:
+    """Yield the seconds for each question about a format, or the verdict if it is not proved."""
+    for mode in Rounding:
+        yield measured(language, name, "encode", rounding=str(mode))
+    yield measured(language, name, "decode")
+    yield measured(language, name, "scale", scale_rule=RULE)
+
+
+def measured(language: str, name: str, operation: str, **settings: Any) -> str:
+    """Return the seconds that one proof takes."""
+    function = {"encode": "m_encode", "decode": "m_decode", "scale": "m_shared_scale"}[operation]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / ("m.h" if language == "c" else "m.sv")
+        text = reference_model(language, name, name="m", **settings)
+        file.write_text(text if language == "c" else text + modules(settings.get("rounding") == "sr"))
+        started = process_time()
+        proof = prove(file, operation, name, function=function, **settings)
+        return f"{process_time() - started:.1f}" if proof else proof.verdict
+
+
+def modules(is_stochastic: bool) -> str:
+    """Return modules around the functions of an emitted package."""
+    port, argument = (", input [29:0] random", ", m::align_random({2'b0, random})") if is_stochastic else ("", "")
+    return f"""
+    module m_encode (input [31:0] x, input [7:0] scale{port}, output [31:0] code);
+      assign code = m::encode($signed(x), {{24'd0, scale}}{argument});
+    endmodule
+    module m_decode (input [7:0] code, input [7:0] scale, output [31:0] value);
+      assign value = m::decode({{24'd0, code}}, {{24'd0, scale}});
+    endmodule
+    module m_shared_scale (input [31:0] amax, output [31:0] scale);
+      assign scale = m::shared_scale($signed(amax));
+    endmodule
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Reads kernels in PTX (``.entry``), as Triton, numba and nvcc write them: what one thread does.
+
+A thread loads one number through each pointer that it reads, and stores one through each that it
+writes. Its index and the kernel's other parameters may be anything for which it stores at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import z3
+
+from mxnum.prove import ptx
+from mxnum.prove.circuit import Answer, Circuit
+from mxnum.prove.cuda_ptx import Machine, blocks_of
+from mxnum.prove.execution import UnsupportedCode
+
+KERNEL = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{", re.S)
+_PARAMETER = re.compile(r"\.param\s+\.[busf](\d+)\s+(?:\.ptr\s+(?:\.\w+\s+(?:\d+\s+)?)*)?(\w+)")
+_ACCESS = re.compile(r"\[(%\w+)(?:\+(-?\d+))?\]")
+
+
+def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Circuit:
+    """Return a kernel as a circuit; other parameters than pointers are inputs if in `ports`."""
+    name = match["name"]
+    parameters = {key: int(bits) for bits, key in _PARAMETER.findall(match["parameters"])}
+    short = {key: re.sub(r".*_(?=param_\d+$)", "", key) for key in parameters}
+    symbols = {key: z3.BitVec(f"parameter {key}", bits) for key, bits in parameters.items()}
+    thread = Thread(dict(symbols), "", 0)
+    try:
+        thread.run(blocks_of(match))
+    except UnsupportedCode as problem:
+        raise UnsupportedCode(f"Cannot read {name!r} in {file.name}: {problem}.") from problem
+    taken = {short[key]: symbol for key, (_, symbol) in thread.loaded.items()}
+    taken |= {short[key]: symbol for key, symbol in symbols.items() if short[key] in ports and short[key] not in taken}
+    order = [each for each in short.values() if each in taken]
+    stored = {short[key]: store for key, store in thread.stored.items()}
+
+    def run(values: Mapping[str, z3.BitVecRef]) -> Answer:
+        pairs = [(taken[each], values[each]) for each in order]
+        others = [(taken[each], z3.FreshConst(taken[each].sort(), "other")) for each in order]
+        premises = [z3.substitute(each, *pairs) for each in thread.numbers.definitions]
+        premises += [z3.substitute(store.condition, *others) for store in stored.values()]
+        return Answer(
+            {each: z3.substitute(store.value, *pairs) for each, store in stored.items()},
+            [z3.substitute(store.condition, *pairs) for store in stored.values()],
+            premises,
+        )
+
+    notes = (
+        "The code is the PTX; what ptxas and the device make of it is believed.",
+        "The thread is any that stores; which elements it loads and stores is not asked.",
+        *(["Different pointers point to different arrays."] if len(thread.loaded | thread.stored) > 1 else []),
+    )
+    widths = {each: taken[each].size() for each in order}
+    outputs = {each: store.value.size() for each, store in stored.items()}
+    return Circuit(f"{name} in {file.name}", widths, outputs, run, notes, by_order=True)
+
+
+@dataclass
+class Store:
+    """What a thread stores through a pointer, where, and under what condition."""
+
+    address: z3.BitVecRef
+    value: z3.BitVecRef
+    condition: z3.BoolRef
+
+
+@dataclass
+class Thread(Machine):
+    """The state of one thread of a kernel."""
+
+    #: For each pointer that the thread reads, the address and the number there.
+    loaded: dict[str, tuple[z3.BitVecRef, z3.BitVecRef]] = field(default_factory=dict)
+    stored: dict[str, Store] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise UnsupportedCode for a thread that stores nothing."""
+        if not self.stored:
+            raise UnsupportedCode("the kernel stores nothing")
+
+    def execute(self, line: str, done: set[str]) -> bool:
+        """Execute a statement; return False if control never goes on to the next."""
+        line = re.sub(r"\{ ?(%\w+) ?\}", r"\1", re.sub(r" *([\[\]+]) *", r"\1", line)).replace("[", " [").strip()
+        line = " ".join(line.split())
+        found = re.fullmatch(r"(?:@(!?)(%\w+) )?st\.global\.[\w.:]*?[busf](\d+) (\S+?), ?(\S+)", line)
+        if not found:
+            return super().execute(line, done)
+        negated, predicate, width, address, register = found.groups()
+        guard = self.env[predicate] == (0 if negated else 1) if predicate else z3.BoolVal(True)
+        self.store(address, self.sized(register, int(width)), z3.And(self.reached, guard))
+        return True
+
+    def store(self, address: str, value: z3.BitVecRef, condition: z3.BoolRef) -> None:
+        """Store a value under a condition."""
+        pointer, at = self.place(address)
+        before = self.stored.get(pointer)
+        if before is None:
+            self.stored[pointer] = Store(at, value, condition)
+            return
+        if not _equal(before.address, at) or before.value.size() != value.size():
+            raise UnsupportedCode(f"a second number stored through {pointer}")
+        either = z3.If(condition, value, before.value)
+        self.stored[pointer] = Store(at, either, z3.Or(condition, before.condition))
+
+    def place(self, text: str) -> tuple[str, z3.BitVecRef]:
+        """Return the pointer that an address is computed from, and the address."""
+        found = _ACCESS.fullmatch(text)
+        if not found:
+            raise UnsupportedCode(f"address {text}")
+        address = z3.simplify(self.env[found[1]] + int(found[2] or 0))
+        names = {str(symbol): key for key, symbol in self.parameters.items()}
+        pointers = [names[str(each)] for each in _addends(address) if str(each) in names]
+        if len(pointers) != 1:
+            raise UnsupportedCode(f"the address {text} is no pointer of the kernel and an offset")
+        return pointers[0], address
+
+    def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
+        """Return what an instruction writes to its destination of `width` bits."""
+        parts = name.split(".")
+        if parts[:2] == ["ld", "global"]:
+            pointer, at = self.place(operands[0])
+            if pointer in self.stored:
+                raise UnsupportedCode(f"a load through {pointer} after a store")
+            bits = int(type_.lstrip("busf"))
+            known, symbol = self.loaded.setdefault(pointer, (at, z3.BitVec(f"number of {pointer}", bits)))
+            if not _equal(known, at) or symbol.size() != bits:
+                raise UnsupportedCode(f"a second number loaded through {pointer}")
+            return ptx._extend(type_[0], symbol, width)
+        if parts[:2] == ["cvta", "to"]:
+            return self.operand(operands[0], width)
+        return super().value(name, type_, operands, width)
+
+    def operand(self, text: str, width: int) -> z3.BitVecRef:
+        """Return a register, an immediate, or the index of the thread."""
+        if re.fullmatch(r"%(n?tid|n?ctaid)\.[xyz]", text):
+            return z3.BitVec(text, 32)
+        return super().operand(text, width)
+
+
+def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
+    """Return the terms that a sum is made of."""
+    if term.decl().kind() != z3.Z3_OP_BADD:
+        return [term]
+    return [each for child in term.children() for each in _addends(child)]
+
+
+def _equal(a: z3.BitVecRef, b: z3.BitVecRef) -> bool:
+    return bool(z3.is_true(z3.simplify(a == b)))

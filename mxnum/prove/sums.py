@@ -1,0 +1,167 @@
+"""Dot products by composition: each product is proved, then the sum of any numbers in their place.
+
+Solvers need hours for a sum of four multipliers, and seconds for its parts. A part of the
+implementation that depends on one pair of codes, and is a multiple of their product, is a cut: a
+symbol takes its place there, and in the definition.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import z3
+
+from mxnum.formats import ElementFormat
+from mxnum.prove.claims import Claim, hypotheses, make_product, make_sum
+from mxnum.prove.sym import Sym
+
+WORD = 64
+
+
+class Cut(NamedTuple):
+    """A dot product as two questions, which together are the claim."""
+
+    #: What is right for each pair of codes: the cuts are multiples of the product.
+    products: z3.BoolRef
+    #: The answers of the implementation and of the definition, and the conditions under which the
+    #: implementation is defined, for numbers in the range of the products.
+    found: z3.BitVecRef
+    right: z3.BitVecRef
+    premises: list[z3.BoolRef]
+    promises: list[z3.BoolRef]
+
+
+def cut(
+    claim: Claim,
+    symbols: Mapping[str, z3.BitVecRef],
+    found: z3.BitVecRef,
+    premises: Sequence[z3.BoolRef],
+    promises: Sequence[z3.BoolRef],
+) -> Cut | None:
+    """Return the questions; None if the implementation has no products that can be cut out."""
+    element, sides = claim.format.element, claim.inputs[:2]
+    codes = [[z3.BitVec(f"{side.name}[{i}]", side.bits) for i in range(side.count)] for side in sides]
+    whole = [
+        (symbols[side.name], z3.Concat(*reversed(each)) if side.count > 1 else each[0])
+        for side, each in zip(sides, codes, strict=True)
+    ]
+    roots = [z3.simplify(z3.substitute(each, *whole)) for each in (found, *premises, *promises)]
+    pairs = list(zip(*codes, strict=True))
+    right = [_product(element, a, b) for a, b in pairs]
+    places = {each.get_id(): i for i, pair in enumerate(pairs) for each in pair}
+    leaves = _leaves(roots, places, element, pairs)
+    if leaves is None:
+        return None
+    numbers = [z3.BitVec(f"product_{i}", WORD) for i in range(len(pairs))]
+    most = max(make_product(element)(code, code) for code in range(1 << element.bits))
+    proved, replaced = [], []
+    for leaf, i, factor in leaves:
+        proved.append(leaf == _multiple(factor, right[i], leaf))
+        replaced.append((leaf, _multiple(factor, numbers[i], leaf)))
+    in_range = [z3.And(each >= -most, each <= most) for each in right]
+    about = {side.name: each for side, each in zip(sides, (pair[1] for pair in whole), strict=True)}
+    first, *others = (z3.substitute(each, *replaced) for each in roots)
+    summed = [Sym(each, []) for each in numbers]
+    scales = [symbols.get(q.name, q.default) for q in claim.inputs[2:]]
+    wide = [Sym(z3.ZeroExt(WORD - 8, each), []) if z3.is_bv(each) else each for each in scales]
+    total = make_sum(element, len(pairs))(summed, *wide)
+    return Cut(
+        z3.Implies(z3.And(*hypotheses(claim, about)), z3.And(*proved, *in_range)),
+        first,
+        z3.Extract(31, 0, total.value),
+        [
+            *others[: len(premises)],
+            *hypotheses(claim, {q.name: symbols[q.name] for q in claim.inputs[2:] if q.name in symbols}),
+            *(z3.And(each >= -most, each <= most) for each in numbers),
+        ],
+        others[len(premises) :],
+    )
+
+
+def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
+    words = (Sym(z3.ZeroExt(WORD - each.size(), each), []) for each in (a, b))
+    product: z3.BitVecRef = make_product(element)(*words).value
+    return product
+
+
+def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
+    """Return a multiple of a product in the width of a term; a condition is a constant."""
+    if isinstance(factor, bool):
+        return z3.BoolVal(factor)
+    change = like.size() - product.size()
+    return factor * (z3.SignExt(change, product) if change > 0 else z3.Extract(like.size() - 1, 0, product))
+
+
+def _leaves(
+    roots: Sequence[z3.ExprRef],
+    places: Mapping[int, int],
+    element: ElementFormat,
+    pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
+) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
+    """Return the largest terms that are multiples of a product, with its index and the factor.
+
+    So are conditions, such as those of defined behaviour, that are the same for all codes.
+
+    The result is None if a code is read elsewhere.
+    """
+    support = _support(roots, places)
+    waiting, seen, leaves = list(roots), set(), []
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen or not support[term.get_id()] - {-1}:
+            continue
+        seen.add(term.get_id())
+        if len(support[term.get_id()]) == 1 and (z3.is_bv(term) or z3.is_bool(term)):
+            (i,) = support[term.get_id()]
+            factor = _factor(term, element, pairs[i])
+            if factor is not None:
+                leaves.append((term, i, factor))
+                continue
+        if not term.num_args():
+            return None
+        waiting += term.children()
+    return leaves
+
+
+def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
+    """Return what multiple of the product a term seems to be, by some codes; None if it is none."""
+    product, sign = make_product(element), 1 << (element.bits - 1)
+    codes, factor = (1, sign | 3, 2, sign - 1, 0, sign | 1, sign - 2, 2 * sign - 1, sign), None
+    for a, b in itertools.product(codes, codes):
+        values = [(symbol, z3.BitVecVal(code, symbol.size())) for symbol, code in zip(pair, (a, b), strict=True)]
+        value = z3.simplify(z3.substitute(term, *values))
+        if z3.is_bool(term):
+            found = z3.is_true(value) if z3.is_true(value) or z3.is_false(value) else None
+            factor = found if factor is None else factor
+            if found is None or found != factor:
+                return None
+            continue
+        if not z3.is_bv_value(value):
+            return None
+        factor = value.as_signed_long() if factor is None else factor
+        if (value.as_long() - factor * product(a, b)) % (1 << term.size()):
+            return None
+    return factor
+
+
+def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
+    """Return the pairs of codes that each term depends on; -1 stands for other symbols."""
+    found: dict[int, frozenset[int]] = {}
+    waiting = list(roots)
+    while waiting:
+        term = waiting[-1]
+        open_ones = [each for each in term.children() if each.get_id() not in found]
+        if open_ones:
+            waiting += open_ones
+            continue
+        waiting.pop()
+        parts = [found[each.get_id()] for each in term.children()]
+        own = frozenset({places.get(term.get_id(), -1)}) if _is_symbol(term) else frozenset()
+        found[term.get_id()] = own.union(*parts)
+    return found
+
+
+def _is_symbol(term: z3.ExprRef) -> bool:
+    return bool(z3.is_const(term)) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED
