@@ -82,7 +82,7 @@ def attend(
 
     A boolean mask is True for each key that takes part. `has_keys` says that each query has a key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True) * scale
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # in place: fresh memory costs more
     dtype = scores.dtype  # a mask of a wider type would widen the scores
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
