@@ -98,7 +98,7 @@ def kind_of(module: nn.Module) -> str | None:
 
 
 def register(cls: type[nn.Module], kind: str) -> None:
-    """Make `emulate` emulate a class of modules, and subclasses that do not change the forward pass.
+    """Make `emulate` emulate a class of modules, and subclasses with the same forward pass.
 
     Parameters
     ----------

@@ -273,7 +273,7 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
 
 
 def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
-    """Return the rows with the largest values of a quantity, NaN first, after the whole model's row."""
+    """Return the whole model's row and the rows with the largest values, NaN first."""
     whole = [row for row in rows if not row["module"] and row["operand"] == "gradient"]
     others = [row for row in rows if row not in whole]
     others.sort(key=lambda row: math.inf if math.isnan(row[quantity]) else row[quantity], reverse=True)
@@ -281,7 +281,7 @@ def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
 
 
 def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
-    """Return these columns of the rows as text, with the rows of a module together, and a legend."""
+    """Return a table of these columns, with the rows of a module together, and its legend."""
     lines: list[list[str]] = []
     for module in dict.fromkeys(row["module"] for row in rows):
         lines.append([module or "(the whole model)"] + [""] * len(names))
