@@ -97,7 +97,7 @@ def kind_of(module: nn.Module) -> str | None:
     return kind_of_code(inspect.unwrap(forward)) if forward is not None else None
 
 
-def register(cls: type[nn.Module], kind: str) -> None:
+def register(cls: Any, kind: str) -> None:
     """Make `emulate` emulate a class of modules, and subclasses with the same forward pass.
 
     Parameters
