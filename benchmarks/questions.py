@@ -19,12 +19,12 @@ from benchmarks.record import Measurement, Table
 
 #: The questions in the order in which they run; questions without a module are left out.
 NAMES = (
-    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda",
-    "cuda_speed", "earlier",
+    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "recipes",
+    "cuda", "cuda_speed", "earlier",
 )  # fmt: skip
 
 #: Questions that are asked only by name.
-ON_REQUEST = ("cuda", "cuda_speed", "earlier")
+ON_REQUEST = ("recipes", "cuda", "cuda_speed", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
 

@@ -23,6 +23,7 @@ from mxnum.torch.functions import (
     quantize,
     rms_norm,
 )
+from mxnum.torch.modules import register
 from mxnum.torch.operands import rounding_by
 from mxnum.torch.scaled_mm import scaled_mm
 from mxnum.torch.watch import Watch, watch
@@ -40,6 +41,7 @@ __all__ = [
     "linear",
     "matmul",
     "quantize",
+    "register",
     "restore",
     "rms_norm",
     "rounding_by",

@@ -71,21 +71,22 @@ def attention_how(
         errors.require(attn_mask is None, "attn_mask", "None with is_causal=True", "a mask")
         attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    return attend(query, key, value, attn_mask, dropout_p, factor, how, drawn)[0]
+    return attend(query, key, value, attn_mask, dropout_p, factor, how, drawn, has_keys=is_causal)[0]
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, scale: float, how: How, drawn: Key
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, scale: float, how: How, drawn: Key,
+    has_keys: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the weighted sums of the values, and the probabilities.
 
-    A boolean mask is True for each key that takes part.
+    A boolean mask is True for each key that takes part. `has_keys` says that each query has a key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True) * scale
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # in place: fresh memory costs more
     dtype = scores.dtype  # a mask of a wider type would widen the scores
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(dtype)
+        scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
+    probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
     return matmul_how(probabilities, value, how, Key(drawn.seed ^ _SECOND, *drawn[1:])), probabilities

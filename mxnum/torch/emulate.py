@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 
 from mxnum import errors
-from mxnum.recipe import Recipe
+from mxnum.recipe import Operand, Recipe
 from mxnum.torch.coverage import Coverage, covered, patterns
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of, why_not
@@ -142,7 +142,8 @@ def emulate(
     model
         The model, before it is compiled or wrapped for several processes. Its modules Linear,
         LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention are
-        emulated, and subclasses that do not change the forward pass.
+        emulated, and subclasses that do not change the forward pass; the Conv1D and most RMSNorm of
+        `transformers`; and what `register` was called with.
     recipe
         What is rounded: a `Recipe`, its name, a format, recipes by patterns of module names, or a
         function of name and module. Of the patterns, as in ``{"head": None, "*": recipe}``, the
@@ -216,6 +217,7 @@ def emulate(
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for pattern in _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
+    _check_shared((name, module, how) for name, module, _, how in found)
     for name, module, kind, how in found:  # after all checks, so that an error leaves the model unchanged
         enter(module, kind, Site(name, how, module_seed(emulation.seed, name), emulation._steps))
         emulation.modules[name] = module
@@ -265,8 +267,25 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
     sums = emulation._sums
     hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *sums) for name, value in wanted.items()}
+    _check_shared((name, module, hows[name]) for name, module in emulation.modules.items())
     for name, site in sites_of(emulation.modules).items():
         site.how = hows[name]
+
+
+def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
+    """Raise if a weight that two modules share is rounded in two ways."""
+    seen: dict[int, tuple[str, Operand]] = {}
+    for name, module, how in found:
+        for weight in module.parameters(recurse=isinstance(module, nn.MultiheadAttention)):
+            operand = how.recipe.weights
+            if weight.ndim < 2 or operand.format is None:
+                continue
+            first, before = seen.setdefault(id(weight), (name, operand))
+            if before != operand:
+                raise ValueError(
+                    f"Argument 'recipe' must round the weight that {first!r} and {name!r} share in one way, not to "
+                    f"{before} and to {operand}."
+                )
 
 
 def _attention_reason(module: nn.Module) -> str | None:

@@ -316,17 +316,23 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
         accepted = "the last axis alone, with weight and bias of its length, for vector_steps"
         errors.require(is_plain, "normalized_shape", accepted, tuple(shape))
         return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
-    if not how.bf16:
-        return torch.nn.functional.layer_norm(x, shape, gamma, beta, eps)
-    return _vector(torch.nn.functional.layer_norm(_vector(x, how, False), shape, gamma, beta, eps), how)
+    return _between(lambda x: torch.nn.functional.layer_norm(x, shape, gamma, beta, eps), x, how)
 
 
 def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
     """Compute `rms_norm` with a prepared recipe and key."""
-    gamma = _affine(weight, how.gamma, GAMMA, how, key)
-    if not how.bf16:
-        return torch.nn.functional.rms_norm(x, shape, gamma, eps)
-    return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
+    return norm_how(lambda x, gamma, _: torch.nn.functional.rms_norm(x, shape, gamma, eps), x, weight, None, how, key)
+
+
+def norm_how(compute: Any, x: Tensor, weight: Any, bias: Any, how: How, key: Key) -> Tensor:
+    """Compute ``compute(x, gamma, beta)`` with a prepared recipe and key."""
+    gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
+    return _between(lambda x: compute(x, gamma, beta), x, how)
+
+
+def _between(compute: Any, x: Tensor, how: How) -> Tensor:
+    """Compute a function of x, both rounded if vector operations are."""
+    return _vector(compute(_vector(x, how, False)), how) if how.bf16 else compute(x)
 
 
 def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:

@@ -6,6 +6,7 @@ its class back.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Mapping
 from functools import cache
@@ -23,9 +24,11 @@ from mxnum.torch.functions import (
     convolution_how,
     layer_norm_how,
     linear_how,
+    norm_how,
     rms_norm_how,
     weights_how,
 )
+from mxnum.torch.known_code import kind_of_code
 from mxnum.torch.operands import AMX, Key, watching
 from mxnum.torch.randomness import Steps
 
@@ -85,11 +88,31 @@ def sites_of(modules: Mapping[str, Any]) -> dict[str, Site]:
 
 
 def kind_of(module: nn.Module) -> str | None:
-    """Return the kind of emulation for a module of torch; None if there is none."""
-    for kind, (base, _) in _KINDS.items():
-        if base is not None and isinstance(module, base) and type(module).forward is base.forward:
+    """Return the kind of emulation for a module; None if there is none."""
+    forward = getattr(type(module), "forward", None)  # a ScriptModule has none
+    known = [(base, kind) for kind, (base, _) in _KINDS.items() if base is not None]
+    for base, kind in [*reversed(_registered.items()), *known]:
+        if isinstance(module, base) and forward is base.forward:
             return kind
-    return None
+    return kind_of_code(inspect.unwrap(forward)) if forward is not None else None
+
+
+def register(cls: Any, kind: str) -> None:
+    """Make `emulate` emulate a class of modules, and subclasses with the same forward pass.
+
+    Parameters
+    ----------
+    cls
+        The class.
+    kind
+        "linear": the forward pass computes x W^T + `bias` from a `weight` of (outputs, inputs). The
+        attribute `bias` may be None or missing. "transposed_linear": the same with a `weight` of
+        (inputs, outputs). "norm": the forward pass of the class itself runs with `weight` rounded
+        as gamma, and `bias` as beta.
+    """
+    is_module = isinstance(cls, type) and issubclass(cls, nn.Module)
+    errors.require_type(is_module, "cls", "a class of modules", cls)
+    _registered[cls] = errors.choose("kind", kind, ("linear", "transposed_linear", "norm"))
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
@@ -138,7 +161,29 @@ def _made_again(cls: Any, kind: str) -> Any:
 
 
 def _linear(self: Any, input: Tensor) -> Tensor:
-    return linear_how(input, self.weight, self.bias, self._mx.how, self._mx_key)
+    return linear_how(input, self.weight, getattr(self, "bias", None), self._mx.how, self._mx_key)
+
+
+def _transposed_linear(self: Any, input: Tensor) -> Tensor:
+    return linear_how(input, self.weight.T, getattr(self, "bias", None), self._mx.how, self._mx_key)
+
+
+def _norm(self: Any, input: Tensor) -> Tensor:
+    def compute(x: Tensor, gamma: Any, beta: Any) -> Tensor:
+        return self.emulates.forward(_Replaced(self, gamma, beta), x)
+
+    parameters = getattr(self, "weight", None), getattr(self, "bias", None)
+    return norm_how(compute, input, *parameters, self._mx.how, self._mx_key)
+
+
+class _Replaced:
+    """A module whose `weight` and `bias` are other tensors."""
+
+    def __init__(self, module: Any, weight: Any, bias: Any):
+        self.module, self.weight, self.bias = module, weight, bias
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
 
 
 def _layer_norm(self: Any, input: Tensor) -> Tensor:
@@ -185,8 +230,12 @@ def _attends(module: Any) -> bool:
     return isinstance(module, Emulated) and module._mx_kind == "attention"
 
 
+#: The kinds of classes given to `register`.
+_registered: dict[Any, str] = {}
 _KINDS: dict[str, tuple[Any, Any]] = {
     "linear": (nn.Linear, _linear),
+    "transposed_linear": (None, _transposed_linear),
+    "norm": (None, _norm),
     "layer_norm": (nn.LayerNorm, _layer_norm),
     "rms_norm": (nn.RMSNorm, _rms_norm),
     "embedding": (nn.Embedding, _embedding),

@@ -224,8 +224,8 @@ def multiply(
 ) -> Tensor:
     """Return the product of two operands from `rounded` or `quantized`, plus a bias."""
     if how.by_floats:
-        are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
-        y = amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
+        by_amx = how.accumulate == AMX and dtype == torch.float32 and not _others
+        y = amx.multiply(a, b) if by_amx and all(map(_fits_bfloat16, operands)) else torch.matmul(a, b)
         return y if bias is None else y.add_(bias)
     tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
     if how.accumulate == "block" and any(tensors):

@@ -7,6 +7,7 @@ rounding twice, and a compiled model is watched like any other.
 from __future__ import annotations
 
 import math
+import textwrap
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -39,6 +40,19 @@ QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest"
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
 SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
+#: What the columns mean.
+LEGEND = {
+    "rmse": "root of the sum of squared errors over the sum of squares",
+    "beyond max": "share of elements beyond the largest value of their block, before rounding",
+    "underflow": "share of elements that became zero",
+    "scales": "least and greatest scale code (or scale, if scales are not codes of eight bits)",
+    "scales at ends": "blocks whose scale code is the least or the greatest possible",
+    "flips": "share of codes that changed since the step watched before",
+    "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
+    "cosine": "cosine of the angle between g~ and g",
+}
+#: The number of operands in the table of the worst.
+WORST = 10
 #: The largest width of the table, in characters.
 WIDTH = 80
 
@@ -74,31 +88,39 @@ class Watch:
         """
         return [dict(row) for row in self._rows]
 
-    def table(self, step: int | None = None) -> str:
-        """Return the rows of a step as text, the last step by default.
+    def table(self, step: int | None = None, *, full: bool = False) -> str:
+        """Return the ten operands with the largest error at a step as text, and a legend.
 
-        Operands stand below the name of their module. The column of scales shows the range from
-        `scale_least` to `scale_greatest`. Results of `compare` have a table of their own.
+        With `full`, all operands are in the table, in the order of the rows. The step is the last
+        one by default. Operands stand below the name of their module. The column of scales shows
+        the range from `scale_least` to `scale_greatest`. Results of `compare` have a table of their
+        own, with the ten largest `zeta` and that of the whole model.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
             return "Nothing has been watched yet."
         wanted = max(steps) if step is None else step
         rows = [row for row in self._rows if row["step"] == wanted]
-        tables = [
-            _table(kind, [row for row in rows if name in row]) for name, kind in (("rmse", SHOWN), ("zeta", BIASES))
-        ]
-        return "\n\n".join([f"Step {wanted}", *filter(None, tables)])
+        parts = [f"Step {wanted}"]
+        for quantity, names in (("rmse", SHOWN), ("zeta", BIASES)):
+            of_kind = [row for row in rows if quantity in row]
+            shown = of_kind if full else _worst(of_kind, quantity)
+            if len(shown) < len(of_kind):
+                parts.append(f"{len(shown)} of {len(of_kind)} rows, by {quantity} (full=True shows all)")
+            parts += _table(names, shown)
+        return "\n\n".join(parts)
 
     def write(self, writer: Any, tag: str = "mxnum") -> None:
-        """Write all new records to a TensorBoard writer, with one tag for each quantity."""
+        """Write all new records to a TensorBoard writer, by `add_scalar`, into its one file.
+
+        The tags are "mxnum_rmse/0.weights" and so on, so that TensorBoard groups them by quantity.
+        """
         new, self._written = self._rows[self._written :], len(self._rows)
-        for step in dict.fromkeys(row["step"] for row in new):
-            of_step = [row for row in new if row["step"] == step]
+        for row in new:
+            operand = f"{row['module']}.{row['operand']}".strip(".").replace(" ", "_")
             for name in (*QUANTITIES, *BIASES):
-                values = {f"{row['module']} {row['operand']}": row[name] for row in of_step if name in row}
-                if values:
-                    writer.add_scalars(f"{tag}/{name}", values, step)
+                if name in row:
+                    writer.add_scalar(f"{tag}_{name}/{operand}", row[name], row["step"])
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
         """Return a matplotlib figure (extra ``plots``) of a quantity by module and step."""
@@ -250,8 +272,16 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
     return {"zeta": float((reduced - exact).norm()) / norm, "cosine": cosine}
 
 
-def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    """Return these columns of the rows as text, with the rows of a module together."""
+def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
+    """Return the whole model's row and the rows with the largest values, NaN first."""
+    whole = [row for row in rows if not row["module"] and row["operand"] == "gradient"]
+    others = [row for row in rows if row not in whole]
+    others.sort(key=lambda row: math.inf if math.isnan(row[quantity]) else row[quantity], reverse=True)
+    return whole + others[:WORST]
+
+
+def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
+    """Return a table of these columns, with the rows of a module together, and its legend."""
     lines: list[list[str]] = []
     for module in dict.fromkeys(row["module"] for row in rows):
         lines.append([module or "(the whole model)"] + [""] * len(names))
@@ -260,7 +290,11 @@ def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
                 lines.append([f"  {row['operand']}", *(_cell(name, row) for name in names)])
     used = [0, *(i for i in range(1, len(names) + 1) if any(line[i] for line in lines))]
     columns = ["", *names]
-    return text_table([columns[i] for i in used], [[line[i] for i in used] for line in lines], WIDTH) if lines else ""
+    if not lines:
+        return []
+    legend = [textwrap.fill(f"{columns[i]}: {LEGEND[columns[i]]}", WIDTH, subsequent_indent="  ") for i in used[1:]]
+    table = text_table([columns[i] for i in used], [[line[i] for i in used] for line in lines], WIDTH)
+    return [table, "\n".join(legend)]
 
 
 def _cell(name: str, row: dict[str, Any]) -> str:

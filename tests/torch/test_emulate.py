@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 
 import pytest
 
@@ -386,3 +387,61 @@ def test_operands_that_are_float32_are_not_touched():
     model, plain = Model(), Model()
     mxt.emulate(model, Recipe(gamma=FLOAT32))
     assert torch.allclose(model(IDS), plain(IDS), atol=1e-6)
+
+
+class Gain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 2, 32))
+
+    def forward(self, x):
+        return (1 + self.weight) * x
+
+
+class Column(nn.Module):
+    """A linear layer without a bias, whose weight has a column for each output."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 16))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+class Narrower(Gain):
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr("mxnum.torch.modules._registered", {})
+    mxt.register(Gain, "norm")
+    mxt.register(Column, "transposed_linear")
+
+
+def test_registered_classes_are_emulated(registered):
+    torch.manual_seed(0)
+    gain, column, x = Gain(), Column(), torch.randn(4, 32)
+    net = nn.Sequential(gain, column)
+    emulation = mxt.emulate(net, mx.Recipe.uniform("mxfp4_e2m1", layer_norm="mxfp4_e2m1"))
+    assert emulation.left_alone == {}
+    q = mxt.fake_quantize
+    middle = (1 + q(gain.weight, "mxfp4_e2m1")) * x
+    assert torch.equal(net(x), q(middle, "mxfp4_e2m1") @ q(column.weight, "mxfp4_e2m1", axis=0))
+    twin = pickle.loads(pickle.dumps(net))
+    assert torch.equal(twin(x), net(x))
+    mxt.restore(net)
+    assert [type(each) for each in net] == [Gain, Column]
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_not_registered(registered):
+    assert list(mxt.emulate(nn.Sequential(Narrower(), Gain()), "mxint8").left_alone) == ["0"]
+
+
+def test_what_can_be_registered():
+    with pytest.raises(TypeError, match="'cls' must be a class of modules, not"):
+        mxt.register(Gain(), "norm")
+    with pytest.raises(ValueError, match=r"'kind' must be one of .*'linear', .*'norm'.*, not 'gain'"):
+        mxt.register(Gain, "gain")

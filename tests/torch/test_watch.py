@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import mxnum as mx
@@ -214,8 +216,8 @@ class Writer:
     def __init__(self):
         self.calls = []
 
-    def add_scalars(self, tag, values, step):
-        self.calls.append((tag, values, step))
+    def add_scalar(self, tag, value, step):
+        self.calls.append((tag, value, step))
 
 
 def test_tables_and_writers():
@@ -224,8 +226,11 @@ def test_tables_and_writers():
     watch, writer = mxt.watch(net), Writer()
     assert watch.table() == "Nothing has been watched yet."
     run(net, 2)
-    title, table = watch.table(1).split("\n\n")
+    title, table, legend = watch.table(1, full=True).split("\n\n")
     assert title == "Step 1"
+    assert [line.split(":")[0] for line in legend.splitlines() if line[0] != " "] == [
+        "rmse", "beyond max", "underflow", "scales", "scales at ends"
+    ]  # fmt: skip
     lines = table.splitlines()
     ruler = next(i for i, line in enumerate(lines) if line.startswith("--"))
     assert sorted(" ".join(lines[:ruler]).split()) == [
@@ -250,9 +255,31 @@ def test_tables_and_writers():
     count = len(writer.calls)
     watch.write(writer)
     assert len(writer.calls) == count
-    tag, values, step = writer.calls[0]
-    assert (tag, step) == ("mxnum/rmse", 1)
-    assert values["0 weights"] == of(watch, module="0", operand="weights", step=1)[0]["rmse"]
+    written = {(tag, step): value for tag, value, step in writer.calls}
+    assert len(written) == count
+    assert written["mxnum_rmse/0.weights", 1] == of(watch, module="0", operand="weights", step=1)[0]["rmse"]
+    assert {tag.split("/")[0] for tag, _ in written} == {
+        f"mxnum_{name}" for row in watch.rows() for name in row if name not in ("step", "module", "operand")
+    }
+    assert all(re.fullmatch(r"[\w./]+", tag) for tag, _ in written)
+
+
+def test_the_table_shows_the_worst_ten_operands():
+    net = nn.Sequential(model(), nn.Linear(32, 32))
+    mxt.emulate(net, "mxfp4_e2m1")
+    watch = mxt.watch(net)
+    run(net, 1)
+    ranked = sorted(watch.rows(), key=lambda row: row["rmse"], reverse=True)
+    assert len(ranked) > 10
+    title, chosen, table, _ = watch.table().split("\n\n")
+    assert (title, chosen) == ("Step 1", f"10 of {len(ranked)} rows, by rmse (full=True shows all)")
+    listed = [line.split()[:2] for line in table.splitlines() if line.startswith("  ") and "." in line]
+    want = [[row["operand"], f"{row['rmse']:.3g}"] for row in ranked[:10]]
+    assert sorted(listed) == sorted(want)
+    listed = [line for line in watch.table(full=True).splitlines() if line.startswith("  ") and "." in line]
+    assert len(listed) == len(ranked)
+    watch.compare(net, lambda: net(x(0)).square().mean())
+    assert "(the whole model)" in watch.table()
 
 
 def test_tables_fit_a_terminal():
