@@ -24,7 +24,8 @@ WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29),
 def landmarks(source: Float) -> list[int]:
     """Return the special magnitudes of a type.
 
-    These are zero, the smallest and largest subnormal and normal numbers, infinity and NaNs.
+    Special magnitudes are zero, the smallest and largest subnormal and normal numbers, infinity and
+    NaNs.
     """
     normal = 1 << source.fraction_bits
     return [

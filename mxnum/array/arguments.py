@@ -106,11 +106,12 @@ def checked_tensor_scale(
 ) -> Any:
     """Return `value` as the tensor scale of an array of that shape.
 
-    A tensor scale is float32, without axes or with as many axes as the array. Each axis has length
-    1, or the length of the array's axis if that axis is not blocked. With `positive` a tensor scale
-    must be positive and finite, since elements are divided by it; otherwise its sign bit must be 0.
-    `value` must be None if, and only if, the format has no tensor scale. An array must be where
-    `beside` is, in host memory or on its GPU; a number is copied there.
+    A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
+    scale has length 1, or the length of the array's axis if that axis is not blocked. With
+    `positive` a tensor scale must be positive and finite, since elements are divided by it;
+    otherwise its sign bit must be 0. `value` must be None if, and only if, the format has no tensor
+    scale. An array must be where `beside` is, in host memory or on its GPU; a number is copied
+    there.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)

@@ -376,7 +376,7 @@ def as_array(value: Any, name: str) -> tuple[Array, str]:
             value = getattr(value, method)()
     try:
         array = np.array(value)
-    except ValueError:  # numpy raises this for rows of different lengths
+    except ValueError:  # numpy cannot make an array of rows of different lengths
         raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
     if array.dtype.kind == "O":
         found = type(value).__name__ if array.ndim == 0 else "objects"

@@ -111,7 +111,7 @@ class Checkpoint:
         if layout == "plain":
             return self._files[name].tensor(name)
         direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
-        with reading(self._path, f"must hold {name!r} as {layout} has it"):
+        with reading(self._path, f"must hold {name!r} in the layout {layout}"):
             stored = [self._files[part].tensor(part) for part in parts]
             if (zero_point := f"{name}_zero_point") in self._files:
                 largest = np.abs(self._files[zero_point].tensor(zero_point).astype(np.float32)).max(initial=0)

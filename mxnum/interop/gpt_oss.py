@@ -42,7 +42,7 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
 def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
     """Return blocks and scales of an MXFP4 array.
 
-    Its last axis must be a whole number of blocks of 32.
+    The last axis of the array must be a whole number of blocks of 32.
     """
     q = in_rows("q", q, "e2m1", "e8m0", 32)
     return q.pack().reshape(*q.scales.shape, 16), np.ascontiguousarray(q.scales)

@@ -159,7 +159,7 @@ def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple
 def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
     """Return the sign and the magnitude, in units of 2**-UNIT, of a float32.
 
-    The number must have an exponent of at least -12.
+    The exponent of the float32 number must be at least -12.
     """
     significand = _wide(z3.Extract(22, 0, c)) + (1 << 23)
     return z3.Extract(31, 31, c), significand << (_wide(z3.Extract(30, 23, c)) - 150 + UNIT)

@@ -328,7 +328,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        # The kernel finds the same tensor scale itself.
+        # The kernel computes the same tensor scale from x.
         assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()

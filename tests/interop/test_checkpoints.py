@@ -61,10 +61,12 @@ def test_a_folder_with_a_configuration(tmp_path):
     safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
     # Regression: the message called a folder a file.
     with pytest.raises(
-        ValueError, match=r"Folder '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"
+        ValueError, match=r"Folder '.*' must hold 'a.weight' in the layout fp8: Argument 'scales' must be of"
     ):
         Checkpoint(tmp_path).tensor("a.weight")
-    with pytest.raises(ValueError, match=r"File '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"):
+    with pytest.raises(
+        ValueError, match=r"File '.*' must hold 'a.weight' in the layout fp8: Argument 'scales' must be of"
+    ):
         Checkpoint(tmp_path / "model-1.safetensors").tensor("a.weight")
     assert Checkpoint(tmp_path, block_shape=(64, 64)).tensor("a.weight").equals(q)
     config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}}

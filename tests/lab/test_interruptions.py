@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Restore Ctrl-C, which processes that a shell starts in the background ignore."""
+    """Restore the handler of Ctrl-C, which processes in a shell's background ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -83,7 +83,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    # The losses before the checkpoint count for the first step, too.
+    # The first step after a checkpoint also knows the losses before it.
     assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 

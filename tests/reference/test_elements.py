@@ -125,9 +125,8 @@ def test_encode_agrees_with_ml_dtypes(name: str) -> None:
     m, _, emin, largest, *_ = TABLE[name]
     rng = np.random.default_rng(1)
     x = np.array(random_floats(rng, 1500, emin - m - 3, math.log2(largest)), np.float32)
-    steps = rng.integers(0, 2 ** (m + 3), 500) * 2.0 ** (
-        emin - m - 1
-    )  # multiples of a fraction of a step: exact values and ties
+    # Multiples of a fraction of a step are exact values and ties.
+    steps = rng.integers(0, 2 ** (m + 3), 500) * 2.0 ** (emin - m - 1)
     x = np.concatenate([x, steps.astype(np.float32), f32([0.0, -0.0])])
     x = x[np.abs(x) <= largest]
     assert len(x) > 1500

@@ -27,10 +27,8 @@ def test_offset_is_rounded_and_its_error_held_by_the_exact_range() -> None:
     half = quantize(x, "mxfp4_e2m1", offset="float16", offset_range="half")
     assert exact.offsets is not None
     assert exact.offsets.tolist() == [4096.0]
-    assert (exact.scales.tolist(), exact.codes.tolist()) == (
-        [126],
-        [4, 7],
-    )  # A is 3: the differences are 2 and 6 halves
+    # A is 3: the differences are 2 and 6 halves.
+    assert (exact.scales.tolist(), exact.codes.tolist()) == ([126], [4, 7])
     # A is 1: the first difference is 4 quarters; the second one, 12 quarters, saturates.
     assert (half.scales.tolist(), half.codes.tolist()) == ([125], [6, 7])
     wide = quantize(f32([1e6, 1e6]), "mxfp8_e4m3", offset="float16")

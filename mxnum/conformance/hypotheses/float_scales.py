@@ -95,7 +95,7 @@ def _codes_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -
     code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
     if not stack.keeps_negative_zero:
         code = np.where(scaled == 0, 0, code)
-    if stack.nan_element is None:  # the hardware decides, by the sign of the NaN that it makes
+    if stack.nan_element is None:  # the NaN code depends on the hardware
         return np.where(np.isnan(scaled), inputs["answered"], code)
     return np.where(np.isnan(scaled), stack.nan_element, code)
 

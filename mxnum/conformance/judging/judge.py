@@ -333,7 +333,7 @@ def classify_values(target: ElementFormat, values: Array) -> Array:
 
 
 def wrong_codes(labels: Array) -> Array:
-    """Return True for each label that says that its number is wrong."""
+    """Return True for each label of a wrong scale or code."""
     return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))
 
 

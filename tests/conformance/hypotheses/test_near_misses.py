@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Truncate numbers, divided by their scales, `bits` bits below the element's last digit."""
+    """Round numbers over their scales toward zero, `bits` bits below the element's last digit."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)

@@ -1,4 +1,4 @@
-"""Made-up results: runs of the MLP, and arms of language models."""
+"""Make up results: runs of the MLP, and arms of language models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.lab.claims.rows import m10
 
 
 def runs(first, zeta=None):
-    """Return runs of 1000 steps that end at the given first rises, as older studies stored them."""
+    """Return runs of at most 1000 steps that end at their first rise, as in old studies."""
     made = []
     for seed, at in enumerate(first):
         steps = 1000 if at is None else at + 20
@@ -23,7 +23,7 @@ def runs(first, zeta=None):
 
 
 def followed(spans, steps=1000):
-    """Return runs that went on after a rise, each with an excursion (start, end), or with None."""
+    """Return runs that continued after a rise; each has an excursion (start, end) or None."""
     made = runs([None] * len(spans))
     for run, span in zip(made, spans, strict=True):
         excursions = [] if span is None else [{"start": span[0], "end": span[1], "base": 0.1, "peak": 9.0, "area": 1.0}]
@@ -53,7 +53,7 @@ def mlp(tmp_path, name, arms, width=64, **more):
 
 
 def mlp_recipes(tmp_path, name, losses):
-    """Store a study of recipes whose runs end at a loss, or are given; return its context."""
+    """Store a study of recipes, each given as runs or as a final loss; return its context."""
     experiment = {"width": 32, "layers": 4, "batch": 64, "rate": 0.1, "steps": 10}
     experiment |= {"optimizer": "adam", "activation": "gelu"}
     arms = {
@@ -72,9 +72,9 @@ def ends(loss, spread=0.002, seeds=8):
 
 
 def arm(gap, error=None, spread=1e-3):
-    """Return runs of language models that end above a common loss by a gap.
+    """Return an arm of language models whose runs end above a common loss by a gap.
 
-    The gap differs a little from seed to seed.
+    The gap differs slightly from seed to seed.
     """
     measured = {} if error is None else {"error": [error, error]}
     evaluations = [2 + s / 10 + (gap and gap + spread * (s - 3.5) / 8) for s in range(8)]
@@ -82,9 +82,10 @@ def arm(gap, error=None, spread=1e-3):
 
 
 def ending(*losses):
-    """Return runs of language models that end at given losses.
+    """Return an arm of language models whose runs end at the given losses.
 
-    The best loss is 1, and a model that knows nothing has the loss 5.
+    The entropy, the best loss, is 1. A model that predicts all symbols as equally likely has
+    loss 5.
     """
     found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
     return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}
@@ -102,7 +103,7 @@ def store(context, name, arms):
 
 
 def lm_recipes(**changes):
-    """Return the arms of a study in which stochastic gradients help with the rule even alone."""
+    """Return the arms of a study in which stochastic gradients help only with rule even."""
     arms = {"float32": arm(0), "bfloat16": arm(0.001), "E4M3": arm(0.01), "E2M3": arm(0.02), "E3M2": arm(0.04)}
     arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
     for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():

@@ -1,4 +1,4 @@
-"""Tests of the page as programs read it: well-formed, self-contained, complete."""
+"""Tests that the report page is well-formed, self-contained and complete HTML."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
         "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 of our own came out as "
         "expected."
     )
-    assert top.count("<svg") == text.count("<svg") == 2  # each figure once
+    assert top.count("<svg") == text.count("<svg") == 2  # each figure occurs once
     assert '<a href="#I1">I1</a>' in top
     nothing = page([Entry(CLAIMS["I6c"], Verdict.NOT_RUN)], tmp_path)
     assert "None of the 1 claim could be decided" in nothing

@@ -1,4 +1,4 @@
-"""Tests that the verdict follows from the evidence by the rule, in every case."""
+"""Tests that the verdict follows from the evidence by the rule."""
 
 from __future__ import annotations
 

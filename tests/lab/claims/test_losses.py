@@ -1,4 +1,4 @@
-"""Tests that the losses are the published ones: counts, single values, and groups."""
+"""Tests that the shipped losses are those published: counts, single values, and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_there_are_1234_runs_in_17_arms():
 def test_single_values():
     first = losses.runs()[0]
     assert first.cell == (192268160, 3963879424)
-    assert first.final == 0.7684688568115234  # the number of the published table, a float32
+    assert first.final == 0.7684688568115234  # the published number, as float32
     assert (first.label, first.state, math.isnan(first.training)) == ("fp32", "finished", True)
 
 
@@ -50,7 +50,7 @@ def test_tables_and_gaps():
     table = losses.table("fp8_e4m3_fp8_e4m3", keep=lambda run: run.finished)
     assert len(table) == 49
     cells = losses.by_cell("fp8_e5m2_bfloat16", "least")
-    assert max(map(len, cells.values())) == 2  # run twice
+    assert max(map(len, cells.values())) == 2  # some cells of the published table were run twice
     twice = next(cell for cell, found in cells.items() if len(found) == 2 and cell in losses.gaps("fp8_e5m2_bfloat16"))
     bf16 = {run.cell: run.least for run in losses.arm(losses.BF16)}
     assert losses.gaps("fp8_e5m2_bfloat16")[twice] == pytest.approx(np.mean(cells[twice]) - bf16[twice])

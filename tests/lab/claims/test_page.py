@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "lab" / "claims.md").read_text()
 
 
-#: A row of the table: id, verdict, sentence, number.
+#: Matches a row of the table: id, verdict, sentence, number.
 ROW = re.compile(r"^\| \[([IMB]\d+[abc]?)\]\(#[^)]*\) \| .+? \| ([a-z ]+) \| (.+) \| (.*) \|$", re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ def test_every_claim_is_on_the_page_word_for_word():
 
 
 def test_what_is_not_settled_is_answered_in_a_sentence():
-    """An unsettled row says what is decided and what is not, without falling back on counts."""
+    """Check that the row of an unsettled claim has a sentence and a number, not counts."""
     not_settled = (Verdict.UNDECIDED, Verdict.CORRECTED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
     rows = [row for row in ROW.findall(PAGE) if row[1] in not_settled]
     assert rows

@@ -1,4 +1,4 @@
-"""Tests of the study's tensors against new measurements."""
+"""Tests that the stored measurements of tensors equal new ones."""
 
 from __future__ import annotations
 

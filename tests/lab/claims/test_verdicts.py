@@ -1,6 +1,6 @@
 """Tests of running checks: missing files, broken checks, interruption, progress.
 
-Nothing is decided without evidence.
+A claim without evidence must have no verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of sources: the order of symbols, and entropies against counts."""
+"""Tests of sources of symbols: the order of symbols, and entropies against counts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_text_in_pairs_of_bytes(tmp_path):
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
 def test_pairs_as_counting_anew_finds_them(text, more):
-    """The commonest pair within words is merged from the left; of several the smallest."""
+    """Check pairs against counting anew: the commonest pair within words is merged from the left.
+
+    Of several equally common pairs the smallest is merged."""
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):
         counts = Counter(pair for word in words for pair in pairwise(word))

@@ -1,4 +1,4 @@
-"""Tests on histories made by hand, and against a second definition that goes step by step."""
+"""Tests of excursions on losses made by hand, and against a definition that goes step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALM = [1.0] * 10 + [0.02] * 300
 
 
 def naive(losses):
-    """Return the excursions by the words of the definition, step by step."""
+    """Return the excursions as the definition says, step by step."""
     bases = [losses[0]]
     for end in range(1, len(losses)):
         bases.append(min(bases[-1], np.median(losses[max(0, end - WINDOW) : end])))
@@ -37,8 +37,7 @@ def naive(losses):
             if sum(loss <= BACK * base for loss in window) >= WINDOW / 2:
                 found.append((start, step))
                 start = None
-                # The step that ends an excursion cannot start another, but its loss is checked
-                # again.
+                # The step that ends an excursion is examined again, but cannot start another one.
                 continue
         step += 1
     return found + ([(start, None)] if start is not None else [])
@@ -76,8 +75,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss falls to 1e-4. Then the same rise is an excursion only if the
-    # model forgets something.
+    # Without layer norm the loss falls to 1e-4. There a rise is an excursion only if it reaches a
+    # share of the untrained loss.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1
@@ -103,13 +102,13 @@ def test_outcomes():
 
     assert course().outcome is Outcome.NONE
     assert course((99, 150)).outcome is Outcome.RECOVERED
-    # The excursion started too late to be watched long enough.
+    # This excursion starts too late to be watched until the horizon.
     assert course((100, None)).outcome is Outcome.NONE
     assert course((99, None)).outcome is Outcome.RUNAWAY
     assert course((20, 40), (99, None)).away == 99
     assert course((99, None), steps=199).outcome is Outcome.OPEN
     assert course((99, 200), steps=400).outcome is Outcome.RECOVERED
-    # A run of 200 steps would count as a runaway, this one does not.
+    # An excursion longer than the horizon is a runaway, although it ends later.
     assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY
     assert course((50, 60), (150, None)).outcome is Outcome.RECOVERED
     assert course((50, 60)).first == 50
@@ -120,10 +119,10 @@ def test_a_run_ends_high_above_the_line_of_its_last_excursion():
     def course(final, start=5):
         return Course(1, 100, 50, (Excursion(start, None, 0.1, 5.0, 1.0),), final)
 
-    assert course(2.1).ends_high  # the line is 20 times the base
+    assert course(2.1).ends_high  # the limit is 20 times the base
     assert not course(1.9).ends_high
     assert course(None).ends_high
-    assert not course(2.1, start=60).ends_high  # after the horizon
+    assert not course(2.1, start=60).ends_high  # an excursion after the horizon does not count
 
 
 def test_degraded_needs_two_quiet_runs():

@@ -40,7 +40,7 @@ def test_every_action_changes_something_and_all_of_the_list_are_there():
     assert set(made) - set(actions(has_one)) == {"LN in bfloat16"}
 
 
-#: This experiment diverges at step 24 on seed 2, and not on seed 1.
+#: An experiment that diverges at step 24 with seed 2, and not with seed 1.
 SOON = Experiment(width=32, layers=2, batch=32, steps=60, optimizer="sgd", rate=5, precision=BASE.precision)
 TOY = Study("toy", "?", {"soon": SOON}, 1, "soon")
 PLAN = Plan(lead=10, watch=40, perturbed=2, every=5)
@@ -94,7 +94,7 @@ def test_the_first_step_is_a_state_too(tmp_path):
     [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
 )
 def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
-    """A checkpoint counts if it is earlier, of the same experiment, and from such a machine."""
+    """Check that a run continues from an earlier checkpoint of its experiment and machine."""
     experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
     if checkpoint == "another rate":
         experiment = SOON.but(rate=4)
@@ -154,7 +154,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
 
 
 def made_up(after, count=10):
-    """Return seeds whose perturbed controls diverge after 100 and 120 steps, with one action."""
+    """Return seeds with controls that diverge after 100, 110 and 120 steps, and an action."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},
@@ -186,7 +186,7 @@ def test_readings(after, delay, reading):
     assert f"(95 % limits {round(low)} and {round(high)}), exact p" in row.numbers
     two, five = (rows(made_up(after, count=count))[-1] for count in (2, 5))
     assert (two.delay, two.reading) == (None, "no effect shown")
-    assert five.reading == "no effect shown"  # five seeds cannot give a p-value below 1 / 16
+    assert five.reading == "no effect shown"  # with five seeds the p-value is at least 1 / 16
 
 
 def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path):

@@ -20,7 +20,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
 def table(**arms):
-    """Return a collected study with the given first rises, as stored before runs went on."""
+    """Return a collected study, as old studies stored it, of runs with the given first rises."""
     experiment = {"steps": 100, "width": 64, "layers": 4, "batch": 256, "optimizer": "adam", "rate": 0.01}
     made = {}
     for name, first in arms.items():
@@ -33,9 +33,9 @@ def table(**arms):
 
 
 def followed(horizon=50, **arms):
-    """Return a collected study of runs that went on to step 100.
+    """Return a collected study whose runs continue to step 100.
 
-    Each run has its excursions as (start, end, peak), and its final loss.
+    A run is given as its excursions (start, end, peak) and its final loss.
     """
     made = table(**{name: [None] * len(runs) for name, runs in arms.items()}) | {"horizon": horizon}
     for name, runs in arms.items():
@@ -50,7 +50,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     rows = {row[0]: dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(t)}
     assert rows["b"]["excursion"] == "12 of 12"
     assert (rows["b"]["recovered"], rows["b"]["runaway"], rows["b"]["open"]) == ("0", "0", "12")
-    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # the least p of twelve seeds
+    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # the smallest p-value that twelve seeds can give
     assert rows["b"]["p after Holm"] == f"{3 * 2 / 2**12:.4f}"
     assert (rows["a"]["excursion"], rows["a"]["exact p"]) == ("0 of 12", "")
     lines = report.conclusions(t)
@@ -67,8 +67,8 @@ def test_excursions_that_came_back_are_told_from_runaways():
     t = followed(a=[calm] * 6, b=[spike, away, blown, late, high, calm])
     row = dict(zip(report.HEADINGS, report.rows(t)[1], strict=True))
     assert [row[k] for k in ("excursion", "recovered", "runaway", "open")] == ["3 of 6", "1", "2", "0"]
-    assert row["degraded"] == "1 of 2"  # the late one is neither quiet nor before the horizon
-    assert row["median peak"] == "90"  # of 90, 70 and one without a bound
+    assert row["degraded"] == "1 of 2"  # the late excursion is after the horizon, but its run is not quiet
+    assert row["median peak"] == "90"  # the median of 90, 70 and infinity
     assert report.arm_of(t, "b", event="away").times == (50, 20, 20, 50, 50, 50)
     assert report.arm_of(t, "b").times == (10, 20, 20, 50, 50, 50)
     assert report.is_followed(t)
@@ -120,7 +120,7 @@ def test_runs_on_disk_become_a_table(tmp_path):
     assert run["measured_at"] == [0, 20, 40]
     assert len(run["measured"]["zeta"]) == 3
     assert made["arms"]["wild"]["runs"][0]["diverged"] is not None
-    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # the run went on
+    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # the run continued after it diverged
     assert made["arms"]["wild"]["runs"][0]["excursions"][0]["end"] is None
     assert report.outcomes(made, "wild")[Outcome.OPEN] == 2
     assert (tmp_path / "results" / "tiny.md").read_text() == said[0]
@@ -141,7 +141,7 @@ def test_tables_of_several_machines_become_one(tmp_path):
     for machine, arm, seeds in (("here", "low", (3,)), ("there", "low", (1, 3)), ("there", "FP32", (3,))):
         for task in sweep.tasks_for(replace(study, arms={arm: study.arms[arm]}), seeds, tmp_path / machine):
             task.run()
-    report.write(study, tmp_path / "here", results, add=True)  # (where there is nothing yet)
+    report.write(study, tmp_path / "here", results, add=True)  # the folder is empty
     before = report.stored(results, "tiny")
     before["environment"]["system"], before["arms"]["low"]["runs"][0]["steps"] = "Other", 90
     storage.write_json(results / "tiny.json", before)
@@ -185,18 +185,19 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     report.write(study, tmp_path, tmp_path / "results", unfinished=True)
     told = "Under way, and calm so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
     assert told in (tmp_path / "results" / "tiny.md").read_text()
-    shutil.copytree(path.parent, tmp_path / study.folder / "other")  # of another configuration
+    shutil.copytree(path.parent, tmp_path / study.folder / "other")  # a checkpoint of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
     for other in (Training(study.arms["other"], (4, 9)), Training(tiny, (4, 5)), Training(tiny, (4,))):
         with pytest.raises(ValueError, match="was made with another configuration or other seeds; remove it"):
             load(other, path)
-    load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps of the same
+    load(Training(tiny.but(steps=80), (4, 9)), path)  # the same configuration with more steps
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-#: The kernels of OpenBLAS that made the stored results; other kernels add in another order.
+#: The OpenBLAS kernels with which the stored results were made; other kernels add in another
+#: order.
 KERNELS = "SkylakeX"
-#: Studies whose table is a page beside the stored results.
+#: Studies that have a page with their table in the folder of stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
 
 

@@ -1,4 +1,4 @@
-"""Tests of statistics against permutation by brute force, against scipy, and by hand."""
+"""Tests that statistics equal brute-force permutations, scipy, and calculations by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def arm(first, horizon=100, seeds=None):
 @pytest.mark.parametrize("seed", range(10))
 def test_sign_flip_is_the_share_of_all_choices_of_signs(seed):
     rng = np.random.default_rng(seed)
-    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # with ties and zeros
+    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # values have ties and zeros
     sums = [
         abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((-1, 1), repeat=len(values))
     ]
@@ -53,7 +53,7 @@ def test_no_p_is_below_what_the_seeds_can_give():
 
 
 def log_rank_statistic(times, horizon=100):
-    """Return the textbook's sum of observed less expected events of the first of two arms."""
+    """Return the log-rank statistic: observed minus expected events of the first of two arms."""
     total = 0.0
     for a, b in zip(*times, strict=True):
         for time in sorted({t for t in (*a, *b) if t < horizon}):
@@ -63,7 +63,7 @@ def log_rank_statistic(times, horizon=100):
     return total
 
 
-# Few distinct times make ties.
+# The third case has few distinct times, and therefore ties.
 @pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])
 def test_compare_is_the_log_rank_test_by_permutation(seed, longest):
     conditions, seeds = 3, 5
@@ -100,7 +100,8 @@ def test_the_statistic_is_that_of_scipys_log_rank_test():
 
 
 def test_which_run_of_a_pair_comes_first():
-    # sooner, later, tie, both quiet, event at the other's last step, event after the other left
+    # Pairs: sooner; later; tie; both quiet; event at the other run's last step; event after the
+    # other run ended.
     a = Arm("a", (10, 50, 30, 100, 60, 80), (True, True, True, False, True, True), tuple(range(6)))
     b = Arm("b", (20, 40, 30, 100, 60, 70), (True, False, True, False, False, False), tuple(range(6)))
     found = compare([(a, b)])
@@ -116,8 +117,8 @@ def test_only_seeds_of_both_arms_are_compared():
 
 
 def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
-    # At the maximum of the partial likelihood the score is 0; at a ratio of 1 the score is the
-    # log-rank statistic.
+    # At the maximum of the partial likelihood the score is 0. At a hazard ratio of 1 the score is
+    # the log-rank statistic.
     rng = np.random.default_rng(5)
     times = [rng.exponential(scale, 40) for scale in (1.0, 2.0)]
     arms = [Arm("x", tuple(t.tolist()), (True,) * 40, tuple(range(40))) for t in times]
@@ -131,9 +132,8 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 
 def test_coxs_ratio_by_hand():
-    # Two pairs, each a condition: of the first events one is a's at 2 against 1 at risk, and so on.
-    # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2:
-    # risk 1, 1)
+    # Arm a has events at 1 and 3, arm b at 2. At time 1 an event of a with 2 and 1 runs at risk, at
+    # time 2 an event of b with 1 and 1 at risk: log L = t - log(2 e^t + 1) - log(e^t + 1).
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
@@ -193,14 +193,14 @@ def test_power_draws_pairs_with_replacement():
     early = Arm("a", tuple(range(10, 22)), (True,) * 12, tuple(range(12)))
     never = Arm("b", (100,) * 12, (False,) * 12, tuple(range(12)))
     assert power((early, never), 16, 0.01, draws=20) == 1.0
-    assert power((never, early), 16, 0.01, draws=20) == 0.0  # later is not sooner
-    assert power((early, never), 6, 0.01, draws=20) == 0.0  # six pairs cannot give p below 1 / 32
+    assert power((never, early), 16, 0.01, draws=20) == 0.0  # the first arm diverges later, not sooner
+    assert power((early, never), 6, 0.01, draws=20) == 0.0  # with six pairs p is at least 1 / 32
     mixed = Arm("a", tuple(range(10, 16)) + (100,) * 6, (True,) * 6 + (False,) * 6, tuple(range(12)))
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
 
 
-#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank
-#: test.
+#: The textbook example of the log-rank test: weeks of remission of leukaemia (Freireich et al.
+#: 1963).
 TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23] + [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
 TREATED_EVENTS = [True] * 9 + [False] * 12
 PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
@@ -225,7 +225,7 @@ def test_without_events_there_is_no_median():
 
 
 def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
-    """Regression: the share was 0.5000000000000001, not 0.5, after half of 24 events."""
+    """Check the median time for any even number of runs, half of which have an event."""
     for runs in range(2, 61, 2):
         half = runs // 2
         times = (*range(100, 100 + half), *[1000] * half)

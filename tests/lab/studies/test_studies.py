@@ -17,7 +17,7 @@ def test_a_study_is_well_made(name):
 
 
 def test_arms_of_one_name_are_one_experiment(tmp_path):
-    # Runs lie in a folder named after the arm, whichever study they belong to.
+    # Runs of all studies are in folders named after the arms, so arms with one name must be equal.
     folders = {}
     for study in map(studies.get, studies.STUDIES):
         for name, experiment in study.arms.items():
@@ -51,6 +51,6 @@ def test_the_factorial_is_balanced_and_orthogonal():
     for a, b in itertools.combinations(range(6), 2):
         assert sum(row[a] for row in signs) == 0
         assert sum(row[a] * row[b] for row in signs) == 0
-    # Resolution IV: no main effect is confounded with an interaction of two.
+    # The design has resolution IV: no main effect is confounded with an interaction of two factors.
     for a, b, c in itertools.permutations(range(6), 3):
         assert abs(sum(row[a] * row[b] * row[c] for row in signs)) < 16

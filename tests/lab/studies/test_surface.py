@@ -1,4 +1,4 @@
-"""Tests on planes with known slopes."""
+"""Tests that fits of planes recover known slopes."""
 
 from __future__ import annotations
 

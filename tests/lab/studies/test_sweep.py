@@ -82,7 +82,7 @@ def test_a_process_that_dies_fails_its_task_alone():
         with pytest.raises(RuntimeError, match="process died"):
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
-        # Regression: the sweep ended with status 0.
+        # Regression: SIGTERM to a worker ended the sweep with exit status 0.
         with pytest.raises(RuntimeError, match="process was asked to end"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Return the page faults when the same array is made again, and when it is made first."""
+    """Return the page faults of making an array a second time, and of making it the first time."""
     import resource
 
     counts = []
@@ -113,7 +113,7 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """A process that compiles ends only afterwards, so the message says that it waits."""
+    """Check that the message about an interruption says that a compiling process ends later."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
@@ -144,7 +144,7 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
 
 
 def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
-    """Steps that a checkpoint had count for no speed, whenever the task starts."""
+    """Check that steps from a checkpoint are left out of the estimated speed."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
     progress, shown = queue.Queue(), []
@@ -166,7 +166,7 @@ def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
 
 
 def test_the_first_step_is_told_at_once(monkeypatch):
-    """Regression: the first report came after a second, and its steps counted as a checkpoint's."""
+    """Check that the first step is reported at once, and later steps at most once a second."""
     progress, now = queue.Queue(), iter((5.0, 5.0, 5.5, 6.5, 6.5))
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(now))
     tell = sweep.telling("a", progress)

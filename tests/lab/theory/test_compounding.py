@@ -1,4 +1,4 @@
-"""Tests of compounding over layers: symbols, and products of real quantized gains."""
+"""Tests of errors that compound over layers, in symbols and with really quantized gains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_layer_factor_is_the_moments_of_its_definition():
 
 @pytest.mark.parametrize(("residual", "branch"), [(False, 1.0), (True, 1.0), (True, 0.2)])
 def test_products_through_the_kernels(residual, branch):
-    """A signal passes through one weight of each of 8 layers, quantized in blocks of 32."""
+    """Check the gain of a signal through one quantized weight of each of 8 layers."""
     noise = gamma_bias("mxfp8_e4m3", 0.97, 0.015)
     predicted = compounded_gain(noise.bias, noise.variance, layers=8, branch=branch, residual=residual)
     runs, skip = 40_000, int(residual)
@@ -37,7 +37,7 @@ def test_products_through_the_kernels(residual, branch):
     assert abs(gain.mean() - predicted.mean) < 5 * error
     assert abs((gain**2).mean() - predicted.second_moment) < 5 * (gain**2).std() / np.sqrt(runs)
     assert gain.std() / gain.mean() == pytest.approx(predicted.relative_spread, rel=0.05)
-    assert abs(predicted.bias) > 20 * error  # the error bar resolves the bias
+    assert abs(predicted.bias) > 20 * error  # the sample is large enough to measure the bias
 
 
 def test_limits():

@@ -1,4 +1,4 @@
-"""Tests of the rest of logits under biased gradients, and of the advice."""
+"""Tests of the equilibrium of logits with biased gradients, and of the advice."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def test_without_a_bias_they_rest_where_the_source_is():
 
 
 def test_a_constant_bias_has_its_fixed_point():
-    """p_j = (D + q_j (1 - s)) / (1 - s q_j): D is the mean gradient, clamping takes s = 1/15."""
+    """Check the fixed point p_j = (D + q_j (1 - s)) / (1 - s q_j) for a constant bias s.
+
+    D is the mean gradient."""
     s, q = 1 / 15, 1 / 16
     found = logit_rest(SIXTEEN, logit_gradient_bias("mxfp8_e4m3", 2048))
     slide = float(found.p[0])
-    shrink = 1 - (7 / 8) / (1 - slide)  # where it rests
+    shrink = 1 - (7 / 8) / (1 - slide)  # the bias by clamping at the equilibrium
     assert 0 < shrink < 0.125
     common = found.drift / SIXTEEN.size
     assert slide == pytest.approx((common + q * (1 - shrink)) / (1 - shrink * q), abs=1e-9)
@@ -34,7 +36,7 @@ def test_a_constant_bias_has_its_fixed_point():
 
 
 def test_descent_comes_to_the_same_rest():
-    """Descent follows the mean gradient step by step, averaged where p slides along a jump."""
+    """Check the equilibrium against gradient descent on the mean gradient."""
     q = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
     bias = logit_gradient_bias("mxfp4_e2m1", 512, 1.3)
     found, logits, mean = logit_rest(q, bias), np.log(q), np.zeros(5)
@@ -79,6 +81,6 @@ def test_bad_arguments_are_refused():
 
 
 def test_where_nothing_pulls_there_is_no_change_of_the_pull():
-    """Regression: the result was 1, the noise of the bisection over itself."""
+    """Check that the bias is 0 if the gradient is zero at the equilibrium."""
     assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
     assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0

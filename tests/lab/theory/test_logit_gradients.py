@@ -1,4 +1,4 @@
-"""Tests of the target's component of logit gradients: reference, kernels, samples, enclosures."""
+"""Tests of the rounded logit gradient of the target against reference, kernels and samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1")
 )
 def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numerator, factor, tokens):
     unit = Fraction(factor) / tokens
-    # The target is only near the boundary, because the rest is about the float.
+    # A float can only be near the boundary; everything below refers to that float.
     target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))
     p = max(1 - Fraction(target) / unit, Fraction(0))
     block = np.array([-target, *[float(p) * target / 31] * 31])
@@ -39,13 +39,13 @@ def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numera
         assert piece.level * unit == got
         assert bias.at(float(p)) == pytest.approx(float(got / Fraction(target) - 1), abs=1e-9)
         assert piece.overflows == bool(bias.overflows(float(p)))
-    # p = 0 has a binade of its own, so it is left out.
+    # p = 0 is left out, because its gradient is in another binade.
     ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}
     assert not ends or got in ends
 
 
 def logits_gradient(p, tokens, vocabulary, rng, target=0):
-    """Return (p_j - [j = target]) / tokens; the other symbols share 1 - p at random."""
+    """Return logit gradients (p_j - [j = target]) / tokens, with 1 - p shared out at random."""
     others = rng.dirichlet(np.full(vocabulary - 1, 0.3), p.size) * (1 - p)[:, None]
     return np.insert(others, target, p - 1, axis=1) / tokens
 
@@ -62,7 +62,7 @@ def logits_gradient(p, tokens, vocabulary, rng, target=0):
 def test_the_kernels_agree_along_the_vocabulary(fmt, rule, rounding):
     rng, law, tokens = np.random.default_rng(1), Beta("1/2", 8), 2048
     p = rng.beta(0.5, 8, 20_000)
-    # With p = 0 the gradient is the tensor's largest, from which NVFP4's tensor scale is found.
+    # A row with p = 0 has the largest gradient of the tensor, which sets NVFP4's tensor scale.
     p[0] = 0
     gradient = logits_gradient(p, tokens, 32, rng).astype(np.float32)
     seed = {"seed": 5} if rounding == "sr" else {}
@@ -72,7 +72,7 @@ def test_the_kernels_agree_along_the_vocabulary(fmt, rule, rounding):
     deviation = error.std() / np.sqrt(p.size)
     assert abs(error.mean() + expected.sum) < 4 * deviation
     at = logit_gradient_bias(fmt, tokens, scale_rule=rule, rounding=rounding).at(p)
-    if rounding == "rne" and fmt != "nvfp4":  # float32 takes the least p for 0
+    if rounding == "rne" and fmt != "nvfp4":  # in float32 the smallest p is rounded away
         assert np.mean(abs(error - at * (1 - p)) < 1e-6) > 0.999
 
 
@@ -162,7 +162,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 
 def test_a_beta_that_is_taken_is_computed():
-    """Regression: larger betas were accepted, for which the series of mpmath did not converge."""
+    """Check that the largest accepted beta distribution is computed and a larger one raises."""
     found = logit_gradient_bias("mxfp8_e4m3", np.int64(2048), np.float32(1)).shrinking(Beta(2048, 2048))
     assert -0.13 < found.bias < 0
     with pytest.raises(ValueError, match="'a' must be above 0 and at most 2048, not 20000"):

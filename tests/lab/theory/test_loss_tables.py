@@ -1,4 +1,4 @@
-"""Tests of tables of losses: what is read, what is left out, and errors with their line."""
+"""Tests of tables of losses: rows that are read or left out, and errors that name the line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_columns_by_usual_and_by_given_names(tmp_path):
-    path = write(tmp_path / "x.csv", rows(), head="﻿ N ,D, L")  # a byte order mark, and blanks
+    path = write(tmp_path / "x.csv", rows(), head="﻿ N ,D, L")  # the head begins with a byte order mark and has blanks
     assert read_losses(path).columns == {"parameters": "N", "tokens": "D", "loss": "L"}
     path = write(tmp_path / "y.csv", rows(), head="size,seen,end")
     assert len(read_losses(path, parameters="size", tokens="seen", loss="end")) == 9

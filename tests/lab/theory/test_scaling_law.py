@@ -1,4 +1,4 @@
-"""Tests of fits of scaling laws: known parameters are recovered, and intervals are honest."""
+"""Tests that fits of scaling laws recover known parameters, with intervals that contain them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N, D = (a.ravel() for a in np.meshgrid(np.geomspace(2e7, 1e9, 6), np.geomspace(3
 
 
 def law_of(alpha, beta, of_size, of_data, floor):
-    """Return a law with given heights of its terms in the middle of the table."""
+    """Return a law whose terms have the given values in the middle of the table."""
     return ScalingLaw(of_size * 1.4e8**alpha, of_data * 2.4e9**beta, floor, alpha, beta)
 
 
@@ -55,12 +55,12 @@ def test_runs_that_went_astray_do_not_bend_the_law():
     fit = fit_scaling_law(N, D, losses)
     np.testing.assert_allclose(fit.law.as_parameters[2:], TRUTH.as_parameters[2:], atol=0.01)
     assert sorted(np.argsort(-fit.residuals)[:2]) == [3, 17]
-    bent = fit_scaling_law(N, D, losses, delta=10.0)  # least squares
+    bent = fit_scaling_law(N, D, losses, delta=10.0)  # with this delta the fit is least squares
     assert abs(bent.law.beta - TRUTH.beta) > 10 * abs(fit.law.beta - TRUTH.beta)
 
 
 def test_an_infinite_delta_is_least_squares():
-    """Regression: the start was returned as the fit, because every step was inf / inf, NaN."""
+    """Check that an infinite delta gives the least-squares fit."""
     losses = noisy(TRUTH, 0.004)
     plain, wide = (fit_scaling_law(N, D, losses, delta=delta) for delta in (float("inf"), 10.0))
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
@@ -90,15 +90,16 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # This is 90 % of them, less an allowance for correlations.
+    # The limit is 90 % of the intervals, less an allowance for correlations.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
-    """Both deltas lie far below the noise, so both fits minimize absolute errors.
+    """Check that profiles have the same width for two values of delta far below the noise.
 
-    Regression: with 2 % of noise, the interval of 90 % held the truth in half of all tables at the
-    usual delta, and was ten times narrower at a hundredth of it.
+    Both fits then minimize absolute errors. Regression: with 2 % of noise and the usual delta, the
+    90 % interval contained the truth in only half of the tables; with a delta a hundred times
+    smaller it was ten times narrower.
     """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
@@ -111,7 +112,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
     fit = fit_scaling_law(N, D, noisy(TRUTH, 0.004))
     low, high = fit.profile()["alpha"]
 
-    def held(alpha):  # by the slow way: a grid over nothing but the others
+    def held(alpha):  # fit all other parameters with alpha held, by another optimizer
         from scipy.optimize import minimize
 
         def loss(p):
@@ -136,7 +137,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
 def test_a_profile_of_what_nothing_determines_is_open():
     flat = law_of(0.4, 0.4, 0.4, 0.4, 1e-3)
     fit = fit_scaling_law(N, D, noisy(flat, 0.05), delta=0.1)
-    assert fit.profile()["E"][0] == 0  # nothing says that there is a floor
+    assert fit.profile()["E"][0] == 0  # the data do not show a floor
 
 
 def test_forecasts_and_best_sizes():

@@ -1,4 +1,4 @@
-"""Tests of projected speed-ups: counted by hand, and within their bounds."""
+"""Tests that projected speed-ups agree with counts by hand and are within their bounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ precision = st.sampled_from(tuple(RATES))
 
 
 def test_flops_are_those_of_the_matrices():
-    # The terms are the queries, the keys and values of half as many heads, and the output.
+    # The terms are the queries, the keys and values (with half as many heads), and the output.
     attention = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8)
     assert TINY.flops == {
         "mlp": 2.0 * 2 * 3 * 8 * 16,
         "attention": 2.0 * attention,
-        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products over the half of the context that is seen
+        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products over half of the context, the part that is visible
         "logits": 2.0 * 8 * 10,
     }
     ungated = TransformerShape(2, 8, 16, 4, 2, 10, 6, gated=False)
@@ -33,7 +33,7 @@ def test_flops_are_those_of_the_matrices():
 )
 def test_the_shapes_have_the_parameters_that_their_names_say(name, parameters):
     shape = SHAPES[name]
-    # The embeddings count, too.
+    # Embeddings have as many parameters as the logits' weight.
     weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2
     assert weights == pytest.approx(parameters, rel=2e-3)
 
@@ -57,7 +57,7 @@ def test_amdahl():
 def test_no_step_is_faster_than_its_fastest_product(forward, backward, other, conversion):
     recipe = Recipe.of(forward, backward)
     got = project("llama-3-405b", recipe, other=other, conversion=conversion)
-    assert got.speed_up <= max(RATES[forward], RATES[backward]) * (1 + 1e-12)  # shares are rounded
+    assert got.speed_up <= max(RATES[forward], RATES[backward]) * (1 + 1e-12)  # allow for rounding of the shares
     assert sum(got.times.values()) == pytest.approx(1 / got.speed_up)
     assert got.speed_up <= project("llama-3-405b", recipe, other=other).speed_up
     if forward == backward == "bf16":

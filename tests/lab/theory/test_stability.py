@@ -1,4 +1,4 @@
-"""Tests of the stability boundary: formula, spectral radius, simulations, biased gradients (B2)."""
+"""Tests that the stability limit agrees with the spectral radius and simulations (B2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_claim_b2_in_symbols():
     b, v, beta = sympy.Symbol("bias", real=True), *sympy.symbols("variance beta", positive=True)
     claimed = 2 * (1 + b) / ((1 + b) ** 2 + v)
     assert sympy.simplify(stability_expression().subs(beta, 0) - claimed) == 0
-    # The definition itself, without momentum: E[(1 - a (1 + zeta))**2] = 1.
+    # Without momentum, the limit is defined by E[(1 - a (1 + zeta))**2] = 1.
     a, zeta = sympy.symbols("a zeta", positive=True)
     square = sympy.expand((1 - a * (1 + zeta)) ** 2)
     mean = sum(square.coeff(zeta, n) * m for n, m in enumerate((1, b, v + b**2)))
@@ -43,13 +43,13 @@ def test_the_expression_and_the_function_agree():
 
 
 def _plain(expression):
-    """Return the expression with symbols that assume nothing."""
+    """Return the expression with symbols that have no assumptions."""
     return expression.subs({s: sympy.Symbol(s.name) for s in expression.free_symbols})
 
 
 def test_bias_alone_stabilises_a_quadratic():
     assert stability_limit(-0.125) > stability_limit() == 2
-    rate = 2.1  # unstable when clean
+    rate = 2.1  # this rate is unstable without a bias
     theta = {0.0: 1.0, -0.125: 1.0}
     for _ in range(400):
         theta = {b: t - rate * (1 + b) * t for b, t in theta.items()}
@@ -75,28 +75,28 @@ def test_simulated_second_moments_follow_the_matrix(bias, variance, momentum):
 
 
 def test_gradients_that_pass_through_a_quantized_gain():
-    """The gradient of theta is multiplied by Q(gamma)/gamma, a fresh cluster at every step."""
+    """Check the limit for a gradient multiplied by Q(gamma) / gamma of random gammas."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     limit = stability_limit(noise.bias, noise.variance)
-    assert limit > 2  # the clamp wins over the noise here
+    assert limit > 2  # clamping raises the limit by more than the noise lowers it
     rng, runs, steps = np.random.default_rng(8), 20_000, 6
     for rate in (0.95 * limit, 1.05 * limit):
         theta = np.ones(runs)
         for _ in range(steps):
             gamma = rng.normal(0.9, 0.05, (runs, 32))
-            # One element of each block is taken, since elements of a block are dependent.
+            # Use one element of each block, since the elements of a block are dependent.
             gain = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0]
             theta = theta * (1 - rate * gain)
         want = ((1 - rate * (1 + noise.bias)) ** 2 + rate**2 * noise.variance) ** steps
         error = (theta**2).std() / np.sqrt(runs)
         assert abs((theta**2).mean() - want) < 5 * error
         assert (want < 1) == (rate < limit)
-        wrong = (1 - rate) ** (2 * steps)  # as if gradients were clean
+        wrong = (1 - rate) ** (2 * steps)  # the result without gradient errors
         assert abs((theta**2).mean() - wrong) > 5 * error
 
 
 def test_adam_does_not_see_a_constant_bias():
-    """With epsilon = 0, halving every gradient leaves the trajectory the same, bit for bit."""
+    """Check that with epsilon = 0 halving every gradient does not change a bit of Adam's path."""
 
     def run(factor):
         theta, m, v, path = 1.0, 0.0, 0.0, []
@@ -112,7 +112,7 @@ def test_adam_does_not_see_a_constant_bias():
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
-    """Adam's v holds E[g**2] of gradients of size 1 that passed through the same quantizer."""
+    """Check the limit of Adam whose second moment remembers gradients of size 1."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     rate = part * adam_limit(noise.bias, noise.variance)
     power = (1 + noise.bias) ** 2 + noise.variance
@@ -126,10 +126,10 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    # The limit allows for v, which fades by 3e-4.
+    # The tolerance allows for v, which shrinks by 3e-4.
     assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    # This limit treats v as that of clean gradients.
+    # A matrix for the v of exact gradients predicts another result.
     deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 
@@ -147,7 +147,7 @@ def test_arguments_are_checked():
         stability_limit(momentum=1.0)
     with pytest.raises(ValueError, match="'variance' must be at least 0"):
         stability_limit(0.0, -0.1)
-    with pytest.raises(ValueError, match="'bias' must be finite, not nan"):  # the limit was 0
+    with pytest.raises(ValueError, match="'bias' must be finite, not nan"):  # Regression: the limit was 0.
         stability_limit(np.nan)
     with pytest.raises(ValueError, match="'variance' must be at least 0 and finite, not inf"):
         adam_limit(0.0, np.inf)

@@ -23,7 +23,7 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
-    # The shipped settings have no effect, the switch has, and larger models did not run.
+    # The shipped settings have no effect, the switch has one, and larger models did not run.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("as in the code") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer

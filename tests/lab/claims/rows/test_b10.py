@@ -10,7 +10,7 @@ from mxnum.lab.claims.rows import (
 
 
 def test_the_transform_of_an_outlier():
-    """A number alone in a block loses only the rounding of a scale, a part in 17 at most."""
+    """Check that the only number in a block has only the error of its scale, at most 1/17."""
     x = np.zeros((4, 16), np.float32)
     x[:, 3] = 1, 2, 3, 5
     assert (b10.by_block(x, "nvfp4", False) < 1 / 17**2).all()

@@ -1,4 +1,4 @@
-"""Tests of the gradients of the logits: the stored study, a seed trained here, made-up tables."""
+"""Tests of B11 about gradients of logits: the stored study, a seed trained here, made-up tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Three tests are within their limits, but miss a prediction or end below float32."""
+    """Check that the text names results within limits that miss a prediction or float32."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
@@ -86,7 +86,7 @@ def test_a_gap_that_stays_refutes(tmp_path):
 
 
 def test_other_settings():
-    """The gaps at rest are .05, except for one; other arms keep a part of their gap."""
+    """Check the rules for other settings on made-up gaps at rest near .05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -108,7 +108,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """A longer study decides nothing where float32 is far from the entropy."""
+    """Check that a longer study decides nothing if float32 ends far above the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
@@ -153,7 +153,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with these gaps to float32, which ends `above` the entropy."""
+    """Return a table of arms with these gaps to float32, whose loss is `above` the entropy."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -205,7 +205,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """Return a table of `logits-factors` with the gaps of the kernels, except for `changed`."""
+    """Return a table of study `logits-factors` with gaps as predicted, except `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

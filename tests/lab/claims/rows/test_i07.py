@@ -26,7 +26,7 @@ def test_i7(tmp_path):
     made = {k: {"diverged_after": v, "watched": 1500, "last_loss": 1.0} for k, v in outcomes.items()}
     seeds = [{"seed": s, "diverged": 900, "start": 600, "outcomes": made} for s in range(6)]
     table = {"study": "small", "base": "E2M1", "plan": {"watch": 1500}, "seeds": seeds}
-    for count, holds in ((6, None), (9, None), (10, True)):  # fewer than ten decide nothing
+    for count, holds in ((6, None), (9, None), (10, True)):  # fewer than ten seeds decide nothing
         table["seeds"] = [seeds[0] | {"seed": s} for s in range(count)]
         (tmp_path / "interventions.json").write_text(json.dumps(table))
         found = i07.CLAIM.run(Context(tmp_path))

@@ -1,4 +1,4 @@
-"""Tests that the figures of M4 are those of the row, and that a wrong one is noticed."""
+"""Tests that M4's figures are those of its row, and that a wrong figure is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what the published speed-ups imply in M11."""
+"""Tests of M11: conclusions from the published speed-ups."""
 
 from __future__ import annotations
 
