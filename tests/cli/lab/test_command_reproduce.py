@@ -40,7 +40,9 @@ def test_a_broken_check_is_status_1(run, tmp_path, monkeypatch):
     from mxnum.lab.claims import CLAIMS
 
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: 1 / 0)
-    assert "The check of M9 raised an error: ZeroDivisionError" in run("reproduce", "--only", "M9", "-o", tmp_path / "r", status=1)
+    assert "The check of M9 raised an error: ZeroDivisionError" in run(
+        "reproduce", "--only", "M9", "-o", tmp_path / "r", status=1
+    )
 
 
 def test_mistakes(run, tmp_path):

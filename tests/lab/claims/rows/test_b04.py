@@ -38,7 +38,7 @@ def test_b4(tmp_path):
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
     note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
-    assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
+    assert f"later: none; sooner: {studies.DIFFERENCES[0]}." in note
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
