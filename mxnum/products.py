@@ -96,8 +96,8 @@ def matmul(
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. The BLAS
         of numpy, which computes ``"blas"``, has its own thread settings.
     out
-        An array of the shape and dtype of the result to write to. It may overlap the operands and
-        have any strides. A float32 array in C order that does not overlap them saves memory.
+        An array of the shape and dtype of the result to write to. `out` may overlap the operands
+        and have any strides. A float32 array in C order that does not overlap them saves memory.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 def is_stream(path: Path) -> bool:
     """Return True if bytes written to a path are not stored in a file.
 
-    That is so for a FIFO, a device, a socket and standard output.
+    Examples are a FIFO, a device, a socket and standard output.
     """
     try:
         kind = path.stat().st_mode

@@ -49,8 +49,8 @@ def diverges(experiment: Experiment, seed: int) -> bool:
     return train(experiment, (seed,))[0].diverged is not None
 
 
-#: A small network, and the noise with which its largest stable learning rate is measured. Both were
-#: fixed before the seeds were drawn.
+#: A small network, and the noise with which its largest stable learning rate is measured. Network
+#: and noise were fixed before the seeds were drawn.
 NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
 BOUNDS = (0.5, 500.0)
 CONDITIONS = (

@@ -1,6 +1,6 @@
 """Classify histories of losses: excursions that came back, runaways, and high final losses.
 
-The definitions do not depend on architecture or precision. They use only the losses, after the run
+The definitions do not depend on architecture or precision. Only the losses decide, after the run
 has ended.
 """
 

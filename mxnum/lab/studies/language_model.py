@@ -40,7 +40,7 @@ class _LanguageModel(Model):
         errors.require(machine == "cpu", "machine", "'cpu' for language models", machine)
         errors.require(stack == 1, "stack", "1 for language models, which train one seed at a time", stack)
         for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
-            errors.require(Path(text).is_file(), "text", "a file that is there", text)
+            errors.require(Path(text).is_file(), "text", "a file that exists", text)
 
     def train(self, task: Task, progress: Any) -> None:
         (seed,) = task.seeds

@@ -20,8 +20,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The number of points of a stored loss curve, and of digits of a stored number. They are small, so
-#: that the file of a study is below a megabyte.
+#: The number of points of a stored loss curve, and of digits of a stored number. Both numbers are
+#: small, so that the file of a study is below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -190,7 +190,7 @@ def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: 
 def horizon_of(table: dict[str, Any]) -> int:
     """Return the step before which excursions count.
 
-    It is the horizon of the study, or the number of steps of its longest run.
+    This step is the horizon of the study, or the number of steps of its longest run.
     """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
@@ -252,7 +252,7 @@ def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
     """Return the number of degraded runs, and the number of runs that could be degraded.
 
-    These are the runs without an excursion whose control has none either.
+    A run can be degraded only if neither it nor its control has an excursion.
     """
     controls = {run.seed: run for run in courses(table, control)}
     pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]

@@ -2,8 +2,8 @@
 
 Runs that reach the horizon without an event are censored there. Tests are exact: if two arms do not
 differ, exchanging the two outcomes of a seed changes nothing, and a test counts all such exchanges.
-So the number of seeds limits how small a p-value can be. Limits of a mean are Student's, with n - 1
-degrees of freedom.
+So the number of seeds limits how small a p-value can be. Confidence limits of a mean come from
+Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -159,11 +159,11 @@ class Comparison:
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
     """Compare arms by the exact log-rank test, stratified by a condition such as the rate.
 
-    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. Its
-    log-rank statistic is the sum of the scores of the first arm's runs; a score is the number of
-    events of a run (0 or 1) minus the number expected by its time. Exchanging the two runs of a
-    seed does not change the scores, so it only changes signs in the statistic. The runs of a seed
-    are exchanged in all strata at once.
+    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. The
+    log-rank statistic of a stratum is the sum of the scores of the first arm's runs; a score is the
+    number of events of a run (0 or 1) minus the number expected by its time. Exchanging the two
+    runs of a seed does not change the scores, so it only changes signs in the statistic. The runs
+    of a seed are exchanged in all strata at once.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -222,7 +222,7 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
 def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
     """Return Cox's hazard ratio of the first arms to the second arms, and its limits.
 
-    The ratio is stratified by condition. Its limits come from a jackknife over seeds, with
+    The ratio is stratified by condition. The limits come from a jackknife over seeds, with
     Student's t; all runs of a seed are left out together. Return None if an arm has no event, or
     has none without one of the seeds.
     """

@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. Each has a module in this package with its `Model` as `MODEL`, and a
-#: folder of study files.
+#: The names of the networks. A network has a module in this package, whose `MODEL` is its `Model`,
+#: and a folder of study files.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew it after all settings in `studies` had been
 #: fixed. `--fresh` draws another one.
@@ -67,7 +67,7 @@ class Study:
 class Model:
     """The interface to a network: it trains tasks, and reads and shows their runs."""
 
-    #: The default configuration. It has `steps`, `but`, `to_dict` and `from_dict`.
+    #: The default configuration. A configuration has `steps`, `but`, `to_dict` and `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str

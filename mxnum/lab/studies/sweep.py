@@ -154,7 +154,7 @@ def tasks_for(
 def telling(label: str, progress: Any) -> Callable[[int], None]:
     """Return `tell(step)`, which puts the step into a queue at most once a second.
 
-    It does nothing without a queue.
+    Without a queue, `tell` does nothing.
     """
     last = -math.inf
 

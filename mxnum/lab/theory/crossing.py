@@ -106,9 +106,9 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
     """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) at the crossing.
 
     Below the crossing gamma moves up by a = eta lambda (target - below) in each step, and above the
-    crossing down by d = eta lambda (above - target). This is a rotation by a on a circle of length
-    a + d. So the share of steps above the crossing is a / (a + d) for every eta, the average of Q
-    is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
+    crossing down by d = eta lambda (above - target). So gamma moves like a rotation by a on a
+    circle of length a + d. So the share of steps above the crossing is a / (a + d) for every eta,
+    the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))

@@ -2,8 +2,8 @@
 
 Suppose the elements of a gradient are multiplied by 1 + zeta_i, independent of each other. The
 gradient along a mode v (a unit eigenvector of the preconditioned Hessian) is then multiplied by 1 +
-xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times sum v_i^4. This
-factor is 1 for a mode of one element and 1/n for a mode with n equal elements.
+xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times sum v_i^4. The
+factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with n equal elements.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def inverse_participation(mode: Any) -> Any:
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
     """Return the largest stable rate times curvature of a mode under noise in each element.
 
-    This is `stability_limit` with the variance multiplied by the inverse participation ratio. A
-    ratio of 1 means that all elements have the same noise.
+    The limit is `stability_limit` with the variance multiplied by the inverse participation ratio.
+    A ratio of 1 means that all elements have the same noise.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174

@@ -23,7 +23,7 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: The number of parameters. Their order is ln A, ln B, ln E, alpha, beta.
+#: The number of parameters. The order of parameters is ln A, ln B, ln E, alpha, beta.
 PARAMETERS = 5
 #: The largest change of a parameter in one step.
 _LONGEST = 2.0

@@ -18,8 +18,8 @@ class LawComparison:
 
     A comparison can show that the laws differ, by how much, and in which parameters. If it finds no
     difference, the laws need not be the same: `at_most` says how far apart they may still be. The
-    comparison applies to the sizes in both tables, not to larger ones. It also applies only to
-    these runs: if all share one seed, another seed may shift all of them.
+    comparison applies to the sizes in both tables, not to larger ones. The comparison also applies
+    only to these runs: if all share one seed, another seed may shift all of them.
     """
 
     #: The median absolute difference of the laws' logarithms, over the cells within the range of

@@ -80,7 +80,7 @@ class Shrinking:
     #: The share of the tokens whose component is beyond the largest element.
     overflow: float
     #: E[sum of the token's components] in units of c/N, if the other components are right on
-    #: average. It equals E[A - Q].
+    #: average. The sum equals E[A - Q].
     sum: float
 
 
@@ -99,7 +99,7 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return E[Q]/A - 1 for each p, if the token's own component decides the scale.
 
-        It is 0 for p = 1.
+        For p = 1 the result is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)

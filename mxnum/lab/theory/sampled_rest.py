@@ -4,8 +4,8 @@
 average. But in a block without a target, the largest number is the largest p. If the mantissa of
 this p is large, it overflows too, and shrinks. How often this happens depends on how the p of a
 model scatter around their means. This module draws contexts, each with its own order of symbols,
-scattered logits and a target. It rounds their gradients by the kernels, and moves the mean logits
-until the mean gradient of each symbol is the same.
+scattered logits and a target. The kernels round the gradients of these contexts, and the module
+moves the mean logits until the mean gradient of each symbol is the same.
 """
 
 from __future__ import annotations

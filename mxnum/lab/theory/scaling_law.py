@@ -118,9 +118,9 @@ class ScalingFit:
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
         """Return bootstrap intervals, which contain the middle `level` of resampled fits.
 
-        There is also one for the `compute_exponent`. The intervals show how much the law depends on
-        the choice of runs. They do not show the effect of something that all runs share, such as
-        one seed.
+        The result also has an interval of the `compute_exponent`. The intervals show how much the
+        law depends on the choice of runs. The intervals do not show the effect of something that
+        all runs share, such as one seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -148,9 +148,9 @@ class ScalingFit:
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # With `delta` near 0 a fit passes through five of the runs. Their residuals do not show the
-        # noise, so they are left out. Too few of the other residuals lie within a small `delta` to
-        # count them, so the median residual gives their expected share.
+        # With `delta` near 0 a fit passes through five of the runs. The residuals of these five do
+        # not show the noise, so they are left out. Too few of the other residuals lie within a
+        # small `delta` to count them, so the median residual gives their expected share.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)

@@ -3,9 +3,10 @@
 The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lambda theta with
 E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
 <- beta m + (1 - beta) gradient, then theta <- theta - eta m. Write a = eta lambda and u = eta m.
-The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. It maps covariance
-matrices to covariance matrices, so its spectral radius is an eigenvalue whose eigenvector is such a
-matrix (Krein and Rutman). So stability is lost exactly when 1 becomes an eigenvalue.
+The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. The recurrence maps
+covariance matrices to covariance matrices, so its spectral radius is an eigenvalue whose
+eigenvector is a covariance matrix (Krein and Rutman). So stability is lost exactly when 1 becomes
+an eigenvalue.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[li
 def stability_expression() -> Any:
     """Return the largest stable a = eta lambda as a sympy expression in bias, variance and beta.
 
-    It solves det(I - M) = 0.
+    The expression solves det(I - M) = 0, where M is the `moment_matrix`.
 
     >>> import sympy
     >>> sympy.simplify(stability_expression().subs(sympy.Symbol("beta", positive=True), 0))
