@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The facts about this machine and the outcome of each check, which ``str`` makes a report."""
+    """The facts about this machine and the outcome of each check; ``str`` returns a report."""
 
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)

@@ -78,7 +78,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations over one number of a block, as arrays over mu and sigma.
+    """Expectations of one or two numbers of a block, as arrays with an entry for each mu and sigma.
 
     `pair` holds E[h_i h_j] for two numbers of the block.
     """

@@ -52,7 +52,7 @@ class Candidate:
     #: Bits stored per element: the bits of its code, and its share of the block's scale and offset.
     #: A tensor scale does not count.
     bits_per_element: float
-    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by it.
+    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by this error.
     normalized_rmse: float
     rmse: float
     sqnr_db: float

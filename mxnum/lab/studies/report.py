@@ -406,7 +406,7 @@ def survival_figure(
 
 
 def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
-    """Return times, share and limits from step 0 to the horizon."""
+    """Return an arm's Kaplan-Meier curve and its limits, from step 0 to the horizon."""
     times, *values = kaplan_meier(arm)
     t = np.concatenate([[0], times, [horizon]])
     survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)

@@ -38,7 +38,7 @@ class Equilibrium:
     p: Array
     #: The cross-entropy at rest minus the entropy of q, in nats.
     excess: float
-    #: The sum of the mean gradient in units of c/N. If it is above zero, all logits fall.
+    #: The sum of the mean gradient in units of c/N. If this sum is above zero, all logits fall.
     drift: float
     #: The relative change of the mean of the target's component, sum q (1 - p) b(p) / sum q (1 -
     #: p).
