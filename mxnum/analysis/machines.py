@@ -198,7 +198,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Do nothing: the precision belongs to this machine, not to the library."""
+        """Yield at once: the precision belongs to this machine, not to the library."""
         yield
 
     def number(self, value: Fraction) -> Any:

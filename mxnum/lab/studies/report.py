@@ -451,7 +451,7 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study's runs in a table, write the table by `store`, and return it.
+    """Write a table of a study's runs by `store`, and return the table.
 
     With `add` the other runs of the stored table are kept.
     """
@@ -463,7 +463,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Join several tables of a study; if two have the same run, the longer run is kept."""
+    """Make one table of several; of a run that two tables have, keep the longer one."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

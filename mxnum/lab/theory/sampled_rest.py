@@ -124,7 +124,7 @@ class _Contexts:
         return found
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
-        """Search for the rest point; return p of each symbol, the excess loss, and the drift.
+        """Find the rest point; return p of each symbol, the excess loss, and the drift.
 
         `rounded` rounds two arrays: the gradients of contexts, and the components that a target
         would have at each position.
