@@ -121,5 +121,5 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     assert top.count("<svg") == text.count("<svg") == 2  # each figure once
     assert '<a href="#I1">I1</a>' in top
     nothing = page([Entry(CLAIMS["I6c"], Verdict.NOT_RUN)], tmp_path)
-    assert "None of the 1 claim could be decided" in nothing
+    assert "The runs could decide none of the 1 claim" in nothing
     assert "No training was run here" in nothing
