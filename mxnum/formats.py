@@ -159,7 +159,7 @@ class ElementFormat:
 def two_complement(name: str, bits: int) -> ElementFormat:
     """Return a two's complement integer of `bits` bits times 2**-(bits-2).
 
-    Its values lie in (-2, 2).
+    The values of the format lie in (-2, 2).
     """
     bits = errors.integer("bits", bits, 3, 32)
     return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)

@@ -190,7 +190,7 @@ def _checked_results(out: Sequence[Array | None] | None, context: LinearContext)
 def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
     """Return `out` as a matrix, or None if the product cannot write to it directly.
 
-    It cannot if `out` overlaps an input or is not in C order.
+    The product cannot write to `out` if `out` overlaps an input or is not in C order.
     """
     if out is None or not out.flags.c_contiguous:
         return None

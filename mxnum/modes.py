@@ -3,9 +3,9 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the member.
 
-Code that depends on a mode never compares with one member and leaves all others to `else`. It
-matches all members, looks the mode up in a table of all members, calls `which`, or reads a property
-that this module defines. So a new mode raises in all code that does not handle it yet;
+Code that depends on a mode never compares with one member and leaves all others to `else`. Such
+code matches all members, looks the mode up in a table of all members, calls `which`, or reads a
+property that this module defines. So a new mode raises in all code that does not handle it yet;
 tests/test_modes.py checks the package for this.
 """
 
@@ -49,7 +49,7 @@ class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
     Even and odd are the parity of the code k * 2**m + q (exponent step k, significand q) with an
-    unbounded exponent. It is the parity of the significand in every element but e3m0, where it
+    unbounded exponent. This parity is that of the significand in every element but e3m0, where it
     alternates by exponent.
     """
 
@@ -128,7 +128,8 @@ class ScaleRule(_DocumentedEnum):
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
-        "E - emax + 1, so that the largest element's binade stays empty: MXFP8 on AWS Neuron (nki.isa.quantize_mx).",
+        "E - emax + 1, so that no number is in the binade of the largest element. AWS Neuron uses it for MXFP8 "
+        "(nki.isa.quantize_mx).",
     )
 
 

@@ -1,4 +1,4 @@
-"""The operations of the public API. They check arguments; `mxnum.engine` computes the bits."""
+"""The operations of the public API check arguments here; `mxnum.engine` computes the bits."""
 
 from __future__ import annotations
 

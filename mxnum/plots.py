@@ -1,8 +1,9 @@
 """Draw plots of quantization and its errors (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig``
-writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Each also
-has its own marker or line style, for readers who cannot distinguish the colours.
+writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Scale
+rules, formats and arms also have their own markers or line styles, for readers who cannot
+distinguish the colours.
 """
 
 from __future__ import annotations

@@ -81,8 +81,9 @@ def matmul(
         `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
     c
         An addend that broadcasts to the result: sums start from it, rounded to float32. For
-        ``"exact"`` it is one more exact term; for ``"blas"`` it is added in float32 after the sum.
-        For a matrix unit it is the addend of the first instruction, in the unit's accumulator type.
+        ``"exact"`` the addend is one more exact term; for ``"blas"`` it is added in float32 after
+        the sum. For a matrix unit it is the addend of the first instruction, in the unit's
+        accumulator type.
     accumulate
         ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
         ``axis=-2`` for b. A transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or
@@ -96,8 +97,9 @@ def matmul(
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. The BLAS
         of numpy, which computes ``"blas"``, has its own thread settings.
     out
-        An array of the shape and dtype of the result to write to. It may overlap the operands and
-        have any strides. A float32 array in C order that does not overlap them saves memory.
+        An array of the shape and dtype of the result to write to. `out` may overlap the operands
+        and have any strides. A float32 array in C order that does not overlap the operands saves
+        memory.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Recipes: which tensors training rounds, and how. Every training program of mxnum reads them."""
+"""Recipes say which tensors training rounds, and how; all code that trains reads a recipe."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Operand:
 def plain(operand: Operand) -> str | dict[str, Any]:
     """Return the value that `Operand.of` reads back as this operand.
 
-    The value is "float32", or the name of a format if nothing else is set, or a dictionary.
+    This value is "float32", the name of a format if nothing else is set, or a dictionary.
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:

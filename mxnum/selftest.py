@@ -1,8 +1,8 @@
 """Check on this machine that compiled code gives the bits of the exact reference.
 
 ``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba on which
-the project was not tested. It checks common calls in seconds and every kind of call with ``--all``.
-It prints a text to paste into an issue about this machine.
+the project was not tested. The command checks common calls in seconds and every kind of call with
+``--all``. The command prints a text to paste into an issue about this machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The facts about this machine and the outcome of each check, which ``str`` makes a report."""
+    """The facts about this machine and the outcome of each check; ``str`` returns a report."""
 
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)

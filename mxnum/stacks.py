@@ -3,7 +3,7 @@
 Compiled loops quantize large arrays. If an array has infinities, NaN scales, or factors that are
 zero or infinite, which is rare, numpy computes it instead. numpy also quantizes small arrays, so
 that nothing is compiled for them. The loops and numpy both compute with the processor's floats.
-They raise RuntimeError if these do not round to nearest even or do not keep subnormals.
+Every function raises RuntimeError if floats do not round to nearest even or do not keep subnormals.
 
 The code of a NaN scale is 0x7F here. In the stacks the sign of this code, and the elements of the
 block, depend on the processor's NaN.
@@ -179,8 +179,8 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
     """Return a function that computes a block's scale in float32, before `stack` rounds it to E4M3.
 
-    Its arguments are the blocks' largest magnitudes and the global scale. `dtype` is the type of
-    the tensor.
+    The arguments of that function are the blocks' largest magnitudes and the global scale. `dtype`
+    is the type of the tensor.
     """
     if stack.block_scale_in is None:
         return stack.block_scale

@@ -7,9 +7,9 @@ number and of the scale
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with two
-numbers and k - 2 gives their covariance. Only the integrals over single numbers are approximated:
-they are composite Gauss-Legendre sums on the pieces where Q is smooth.
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For two numbers, with k - 2
+instead of k - 1, the same formula gives their covariance. Only the integrals over single numbers
+are approximated: they are composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of a relative error. In all random trials against interval
 arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
@@ -78,7 +78,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations over one number of a block, as arrays over mu and sigma.
+    """Expectations of one or two numbers of a block, as arrays with an entry for each mu and sigma.
 
     `pair` holds E[h_i h_j] for two numbers of the block.
     """

@@ -52,7 +52,7 @@ class Candidate:
     #: Bits stored per element: the bits of its code, and its share of the block's scale and offset.
     #: A tensor scale does not count.
     bits_per_element: float
-    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by it.
+    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by this error.
     normalized_rmse: float
     rmse: float
     sqnr_db: float
@@ -253,7 +253,7 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
 def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
     """Return the blocks to combine a format with.
 
-    Their sizes are those asked for; by default the usual sizes and the format's own.
+    The block sizes are those asked for; by default the usual sizes and the format's own.
     """
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
@@ -287,7 +287,7 @@ def _combinations(
 def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Iterator[tuple[int, int]]:
     """Yield (rows, columns) of the blocks of `size` elements.
 
-    They are 1 x size, size x 1, and the tile nearest to a square.
+    The blocks are 1 x size, size x 1, and the tile nearest to a square.
     """
     side = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
     shapes = {"row": (1, size), "column": (size, 1), "tile": (side, size // side)}

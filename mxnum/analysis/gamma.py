@@ -98,7 +98,7 @@ class _Result:
     def _finite(self, name: str) -> None:
         """Raise ValueError if the result called `name` is not finite.
 
-        This happens for 0/0, and for E[Q/x] if small x are rounded away from zero.
+        Results are not finite for 0/0, and for E[Q/x] if small x are rounded away from zero.
         """
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))

@@ -187,7 +187,7 @@ class ArbMachine:
 class IntervalMachine:
     """The machine whose numbers are intervals of mpmath, independent of flint.
 
-    It computes erf and the integral of density / x as series with a bounded remainder.
+    This machine computes erf and the integral of density / x as series with a bounded remainder.
     """
 
     def __init__(self, prec: int) -> None:
@@ -198,7 +198,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Do nothing: the precision belongs to this machine, not to the library."""
+        """Yield at once: the precision belongs to this machine, not to the library."""
         yield
 
     def number(self, value: Fraction) -> Any:

@@ -78,7 +78,8 @@ def _least_normal(scale: ScaleFormat) -> float:
 def _differences(x: Array, offsets: Array) -> Array:
     """Return the differences x - offset, which elements represent under asymmetric scaling.
 
-    They are computed as in the definition: in float64 for float64 input, otherwise in float32.
+    As in the definition, differences are computed in float64 for float64 input, otherwise in
+    float32.
     """
     working = np.float64 if x.dtype == np.float64 else np.float32
     with np.errstate(over="ignore", invalid="ignore"):

@@ -39,9 +39,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. They differ only for
-    stochastic rounding (with infinitely many random bits), where the mean is x. At breakpoint i the
-    result is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. `lower` and `upper`
+    differ only for stochastic rounding (with infinitely many random bits), whose mean is x. At
+    breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat

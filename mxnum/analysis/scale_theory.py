@@ -20,8 +20,8 @@ from mxnum.modes import ScaleRule
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
     """Return the t for which the shared exponent is the largest s with A >= t * 2**s.
 
-    For ceil and rceil the condition is A > t * 2**s. This is the definition of each rule, with f *
-    2**E = A solved for A.
+    For ceil and rceil the condition is A > t * 2**s. Both conditions follow from the definition of
+    each rule, with A = f * 2**E.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -49,8 +49,8 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 class OverflowRegion:
     """The mantissas f at which a block maximum f * 2**E is beyond the largest element.
 
-    They are lower < f < upper; the interval is empty if the rule never overflows. `worst_error` is
-    the supremum of the relative error 1 - max / abs(x) in the interval.
+    These mantissas satisfy lower < f < upper; the interval is empty if the rule never overflows.
+    `worst_error` is the supremum of the relative error 1 - max / abs(x) in the interval.
     """
 
     lower: Fraction

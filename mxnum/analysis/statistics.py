@@ -37,10 +37,11 @@ _LARGEST: dict[str, Any] = {"dtype": np.float64, "combine": np.maximum}
 class Statistics:
     """The effect of quantization on an array, on each of its blocks, or on each index of an axis.
 
-    Counts and sums are stored; rates and errors are computed from them. Each is a number for a
-    whole tensor and an array otherwise. Rates are shares of the `measured` elements: those that are
-    finite and not in a NaN block. Errors are over the `compared` elements: those measured elements
-    that are finite after quantization. Rates and errors are NaN if no element was measured.
+    Counts and sums are stored; rates and errors are computed from them. Each field is a number for
+    a whole tensor, and an array otherwise. Rates are shares of the `measured` elements: those that
+    are finite and not in a NaN block. Errors are over the `compared` elements: those measured
+    elements that are finite after quantization. Rates and errors are NaN if no element was
+    measured.
 
     Under asymmetric scaling the element format represents the difference between a number and its
     block's offset. Counts are about this difference, errors about the number.
@@ -146,7 +147,7 @@ class Statistics:
     def sqnr_db(self) -> Any:
         """The ratio of signal to quantization noise in decibels; infinite without an error.
 
-        It is 10 log10(sum(x**2) / sum((x_q - x)**2)).
+        The value is 10 log10(sum(x**2) / sum((x_q - x)**2)).
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             return _scalar(10 * np.log10(np.divide(self.sum_x2, self.sum_error2)))
@@ -160,7 +161,7 @@ class Statistics:
     def gain(self) -> Any:
         """sum(x_q x) / sum(x x): the factor by which quantization scales x on average.
 
-        It is 1 without multiplicative bias.
+        The gain is 1 if there is no multiplicative bias.
         """
         return _scalar(1 + _ratio(self.sum_error_x, self.sum_x2))
 

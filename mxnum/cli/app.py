@@ -2,7 +2,7 @@
 
 A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer
 and no large package. Calling a command loads only its own module; `--help` loads the modules of all
-commands. Both should start within a third of a second.
+commands. A command and `--help` should start within a third of a second.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _common(
 def app_of(arguments: Sequence[str]) -> typer.Typer:
     """Return the typer application for the arguments of a call.
 
-    It has the command that the arguments name, or all commands if they name none.
+    The application has the command that the arguments name, or all commands if they name none.
     """
     app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
     app.callback()(_common)

@@ -57,7 +57,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 def is_stream(path: Path) -> bool:
     """Return True if bytes written to a path are not stored in a file.
 
-    That is so for a FIFO, a device, a socket and standard output.
+    Examples are a FIFO, a device, a socket and standard output.
     """
     try:
         kind = path.stat().st_mode
@@ -88,7 +88,10 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Make errors of the system name `path` if they name no file or a temporary file."""
+    """Raise errors of the operating system again with the name `path`.
+
+    Errors that already name another file, which is not temporary, are not changed.
+    """
     try:
         yield
     except OSError as problem:

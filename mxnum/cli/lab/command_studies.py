@@ -140,7 +140,7 @@ def interventions(
     """Apply interventions before the divergence of each run, and compare the outcomes.
 
     The command uses the runs of `run STUDY` in the same folder, and first trains the runs that are
-    missing. The same command continues after Ctrl-C or a failure.
+    missing. After Ctrl-C or a failure, the same command continues.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import continuable

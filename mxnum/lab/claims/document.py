@@ -32,7 +32,7 @@ _CLASSES = {
     Verdict.NOT_RUN: "none", Verdict.FAILED: "bad", Verdict.CONFIRMED: "good", Verdict.CORRECTED: "odd",
 }  # fmt: skip
 _UNCHECKED = (Verdict.NOT_RUN, Verdict.FAILED)
-_MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
+_MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "undecided")}
 
 
 def html(report: Report, command: str, facts: Mapping[str, Any], context: Context) -> str:

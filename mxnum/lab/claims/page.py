@@ -156,7 +156,9 @@ def _on_claims(report: Report) -> str:
     of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
     parts = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
     parts += (
-        [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} claims of this project came out as expected")] if ours else []
+        [_how_many(ours, Verdict.CONFIRMED, f"{counted(len(ours), 'claim')} of this project came out as expected")]
+        if ours
+        else []
     )
     return "; ".join(parts) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
 

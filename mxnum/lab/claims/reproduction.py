@@ -32,8 +32,8 @@ _FIRST = (
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
 #: Studies whose checks need the stored operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together. It is small, so that all processes end at
-#: about the same time.
+#: The number of seeds that one process trains together. The number is small, so that all processes
+#: end at about the same time.
 STACK = 4
 #: For claim I7, on the arm "E2M1" of the study "small": the plan and the number of seeds. For claim
 #: B2: the number of seeds.
@@ -291,4 +291,4 @@ class _Session:
 
 
 class _Stopped(BaseException):
-    """Raised to end the checks. It is not an Exception, so that no check catches it."""
+    """Raised to end the checks. `_Stopped` is not an Exception, so that no check catches it."""

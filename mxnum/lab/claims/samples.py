@@ -77,6 +77,6 @@ def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
     return Statement(
         f"the kernels agree with the formula within {SIGMA} standard errors",
         close == len(distances),
-        f"{close} of {len(distances)} figures, the farthest {max(distances):.1f} standard errors away",
+        f"{close} of {len(distances)} numbers agree; the largest difference is {max(distances):.1f} standard errors",
         Whose.OURS,
     )

@@ -209,7 +209,7 @@ def train(
         number of steps; 0: never.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
-        interruption, and to continue from if it exists. It is deleted at the end.
+        interruption, and to continue from if it exists. The checkpoint is deleted at the end.
     report
         Called after each step with the number of steps and the loss.
     device

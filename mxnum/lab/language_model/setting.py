@@ -30,8 +30,8 @@ class Setting:
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes; all words of a class have the same choices. A model learns few classes
-    #: in fewer steps. 0: each word has its own choices.
+    #: The number of classes; all words of a class have the same choices. A model needs fewer steps
+    #: to learn fewer classes. With 0, each word has its own choices.
     classes: int = 0
     source_seed: int = 0
 

@@ -42,12 +42,11 @@ class Source(Protocol):
 class Markov:
     """A Markov chain of any order, whose entropy is exact.
 
-    A *word* is a sequence of `order` symbols. One of `choices` symbols follows it, with
-    probabilities that are the same for every word; a hash of the word selects these symbols. So the
-    entropy is that of the probabilities, whatever the frequencies of words are, and the chain
-    stores no table of words. If `classes` is above 0, the choices depend only on the class of the
-    word. With exactly vocabulary / choices classes, the choices of different classes do not
-    overlap.
+    A *word* is a sequence of `order` symbols. After a word comes one of `choices` symbols, which a
+    hash of the word selects; their probabilities are the same for every word. So the entropy is
+    that of the probabilities, whatever the frequencies of words are, and the chain stores no table
+    of words. If `classes` is above 0, the choices depend only on the class of the word. With
+    exactly vocabulary / choices classes, the choices of different classes do not overlap.
     """
 
     def __init__(

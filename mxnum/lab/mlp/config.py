@@ -169,6 +169,6 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 def vector_code(precision: Recipe) -> int:
     """Return the code by which the kernels know the rounding of vector operations.
 
-    It is 0 for no rounding, 1 for nearest even, 2 for ties away from zero.
+    The code is 0 for no rounding, 1 for nearest even, 2 for ties away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

@@ -1,9 +1,9 @@
 """Detect a divergence: 20 losses in a row above 100 times the least, or a loss not finite.
 
 A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
-`critical` to judge a rate. It does not show whether the loss comes back; `excursions` decides that
-after the run. Runs of older stored studies ended at the divergence. `is_near_spike` decides when to
-measure more often.
+`critical` to judge a rate. A divergence does not show whether the loss comes back; `excursions`
+decides that after the run. Runs of older stored studies ended at the divergence. `is_near_spike`
+decides when to measure more often.
 """
 
 from __future__ import annotations

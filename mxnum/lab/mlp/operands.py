@@ -194,7 +194,7 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Clip x to the values that do not saturate, without rounding."""
+    """Limit x to the values that do not saturate, without rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 

@@ -1,10 +1,9 @@
-"""Studies: arms that are compared on common seeds, and how they are run, stored and judged.
+"""Run studies, in which arms are compared on common seeds; store and evaluate their runs.
 
-- `study`: what a study is, and its interface to a network, `Model`; `mlp`, `language_model`: the
+- `study`: defines `Study`, and `Model`, its interface to a network; `mlp`, `language_model`: the
   two networks;
-- `studies`: the studies that ship, from ``files/MODEL`` and from Python; `study_file` reads TOML;
-- `run_study`: one call for a whole study; `sweep` runs its tasks on processes or a cluster;
-- `report`: runs on disk become one table, and the table becomes pages and figures;
-- `statistics`, `excursions`, `thresholds`, `surface`, `critical`, `interventions`: what is computed
-  from runs.
+- `studies`: the built-in studies, from ``files/MODEL`` and from Python; `study_file` reads TOML;
+- `run_study`: runs a whole study in one call; `sweep` runs its tasks on processes or a cluster;
+- `report`: collects stored runs in one table, and makes pages and figures from the table;
+- `statistics`, `excursions`, `thresholds`, `surface`, `critical`, `interventions`: evaluate runs.
 """

@@ -1,4 +1,4 @@
-"""Critical rates: of SGD under synthetic zeta (claim B2), and of each format (claim B6)."""
+"""Measure critical learning rates: of SGD under noise (claim B2), and of formats (claim B6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxnum.lab.theory import stability_limit
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
-    """Return the factor by which zeta changes the limit of SGD on a quadratic.
+    """Return the factor by which noise zeta changes the largest stable rate of SGD on a quadratic.
 
     `mxnum.lab.theory.stability_limit` has the formula.
 
@@ -31,10 +31,10 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 def critical_rate(
     experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
 ) -> tuple[float, float]:
-    """Return a stable rate of a seed, and one that diverges within `experiment.steps`.
+    """Return a stable learning rate of a seed, and one that diverges within `experiment.steps`.
 
-    The function bisects the logarithm, down to a relative width of `tolerance`; `low` must be
-    stable and `high` not.
+    The function bisects the logarithm of the rate until the two differ by at most the factor 1 +
+    `tolerance`. `low` must be stable and `high` must not.
     """
     if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
         raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
@@ -49,8 +49,8 @@ def diverges(experiment: Experiment, seed: int) -> bool:
     return train(experiment, (seed,))[0].diverged is not None
 
 
-#: A small network, and the conditions under which its limit is measured. They were fixed before the
-#: seeds were drawn.
+#: A small network, and the noise with which its largest stable learning rate is measured. Network
+#: and noise were fixed before the seeds were drawn.
 NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
 BOUNDS = (0.5, 500.0)
 CONDITIONS = (
@@ -71,9 +71,10 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return each seed's limit under each injection over that without, and the prediction.
+    """Return each seed's limit under each kind of noise, relative to no noise, and the prediction.
 
-    Each limit is written to the file `kept` at once; limits in the file are not searched again.
+    Each limit is written to the file `kept` as soon as it is found; limits in the file are not
+    measured again.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
@@ -91,7 +92,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """The limits that an interrupted `sgd_limits` found with the same libraries."""
+    """The limits that an interrupted call of `sgd_limits` found with the same libraries."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -102,7 +103,7 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits between `BOUNDS`, from the file if it has them."""
+        """Return the limits of the seeds; read them from the file if it has them."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
@@ -129,13 +130,13 @@ def write_sgd_limits(
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    """Return a condition in words."""
+    """Return a description of the noise in a row."""
     kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
     return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"
 
 
 def rate_of(arm: str) -> tuple[str, float]:
-    """Return the kind of an arm of the study `critical-rate`, and its rate.
+    """Return the precision and the learning rate of an arm of the study `critical-rate`.
 
     >>> rate_of("E2M1 even, rate 0.024")
     ('E2M1 even', 0.024)
@@ -145,7 +146,7 @@ def rate_of(arm: str) -> tuple[str, float]:
 
 
 def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
-    """Return (rate, runs with an excursion, runs) for each kind, with rising rates."""
+    """Return (rate, runs with an excursion, runs) for each precision, by rising rate."""
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
         kind, rate = rate_of(name)
@@ -155,12 +156,12 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
 
 
 def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None:
-    """Return the critical rate of a kind over that of FP32, with 95 % limits.
+    """Return the critical learning rate of a precision divided by FP32's, with 95 % limits.
 
-    The ratio is taken seed by seed, at the rates that both were run at. The critical rate of a seed
-    is the lowest rate at which it has an excursion, or, if it never has one, the next rate beyond
-    those run. Such a ratio is a bound, so the mean of the logarithms lies nearer to zero than the
-    true one.
+    The ratio is computed for each seed, from the rates at which both were run. The critical rate of
+    a seed is the lowest rate at which it has an excursion. If it has none at any rate, the next
+    higher rate is used; the ratio is then a bound, so the mean of the logarithms is nearer to zero
+    than the true mean.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:

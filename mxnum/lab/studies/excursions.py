@@ -1,7 +1,7 @@
-"""What a history of losses did: excursions that came back, runaways, and high endings.
+"""Classify histories of losses: excursions that came back, runaways, and high final losses.
 
-The definitions hold for every architecture and precision. They use losses alone, after the run;
-they stop nothing.
+The definitions do not depend on architecture or precision. Only the losses decide, after the run
+has ended.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ import numpy as np
 
 Array = Any
 
-#: An excursion starts at the first loss above this many times the base, the least running median so
-#: far, if the loss also exceeds the share `FORGOTTEN` of the loss before training.
+#: An excursion starts at the first loss above this many times the base (the least running median so
+#: far), if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
 #: The share of the loss before training that the start of an excursion must exceed. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends at the first loss that is at most this many times the base and begins a window
-#: whose median is too.
+#: An excursion ends at the first loss that is at most this many times the base, if the median of
+#: the window that begins there also is.
 BACK = 5.0
-#: Steps of a running median, and of the window that ends an excursion.
+#: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
-#: A run ends degraded if its last losses are this many times its control's, on the same seed,
-#: without an excursion.
+#: A run without an excursion is degraded if its final loss is above this many times its control's
+#: on the same seed.
 DEGRADED = 1.5
-#: The value in an area of a loss that is not finite.
+#: The value that replaces a loss that is not finite in `Excursion.area`.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Excursion:
-    """One rise of the loss, and its end."""
+    """One excursion: a rise of the loss, and its return."""
 
     start: int
-    #: The step at which the loss was back; None if that was not seen.
+    #: The step at which the loss was back; None if it did not come back.
     end: int | None
-    #: The base before it: the least running median.
+    #: The base before the excursion: the least running median.
     base: float
-    #: The largest loss; infinite if one was not finite.
+    #: The largest loss of the excursion; infinite if a loss was not finite.
     peak: float
-    #: The decades by which the loss lay above the base, summed over the steps.
+    #: The sum over steps of log10 of the loss divided by the base.
     area: float
-    #: The step at which the loss was back under the threshold at which the excursion started, by
-    #: the same rule as `end`; it may still be high.
+    #: The step at which the loss was back below the threshold at which the excursion started, by
+    #: the same rule as `end`. The loss may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
-        """Return the end of the excursion, or that of the run."""
+        """Return the end of the excursion, or the last step of the run if it did not come back."""
         return steps if self.end is None else self.end
 
 
@@ -92,7 +92,7 @@ def _first(wanted: Array, step: int) -> int | None:
 
 
 def _bases(loss: Array) -> Array:
-    """Return the least running median before each step; the first use the losses so far."""
+    """Return the least running median before each step; early medians use the losses so far."""
     window = min(WINDOW, len(loss))
     whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
     early = [np.median(loss[:count]) for count in range(1, window)]
@@ -120,15 +120,16 @@ class Outcome(StrEnum):
     NONE = "none"
     #: Every excursion that started before the horizon came back.
     RECOVERED = "recovered"
-    #: An excursion did not come back up to twice the horizon, or a loss was not finite.
+    #: An excursion had not come back by twice the horizon, or a loss was not finite.
     RUNAWAY = "runaway"
-    #: An excursion had not come back when the run ended, before twice the horizon.
+    #: An excursion had not come back when the run ended, and the run ended before twice the
+    #: horizon.
     OPEN = "open"
 
 
 @dataclass(frozen=True)
 class Course:
-    """The excursions of a run of `steps` steps, before a horizon."""
+    """The excursions of a run of `steps` steps, and the horizon before which they count."""
 
     seed: int
     steps: int
@@ -154,29 +155,29 @@ class Course:
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
         end = self.counted[-1].end
-        if end is not None and end <= 2 * self.horizon:  # so that longer runs of an arm are judged like its others
+        if end is not None and end <= 2 * self.horizon:  # so that a longer run is judged like the other runs of its arm
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion that was a runaway."""
+        """The start of the excursion that did not come back, if the run is a runaway."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
     def ends_high(self) -> bool:
-        """True if the last losses lie above the threshold of the last excursion that counts."""
+        """True if the final loss is above the starting threshold of the last counted excursion."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the excursions that count, in units of its base."""
+        """The largest peak of the counted excursions, each in units of its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:
-        """Return True if the run ends high without an excursion at any time.
+        """Return True if the run has no excursion, and its final loss is far above the control's.
 
-        Return None if either run has excursions or no known end.
+        Return None if either run has an excursion or no finite final loss.
         """
         if self.excursions or control.excursions or self.final is None or not control.final:
             return None
@@ -184,7 +185,7 @@ class Course:
 
 
 def highest(losses: Array) -> float:
-    """Return the largest loss over the base at its step; infinite if one is not finite."""
+    """Return the largest ratio of a loss to the base at its step; infinite if a loss is."""
     loss = np.asarray(losses, np.float64)
     finite = np.where(np.isfinite(loss), loss, np.inf)
     return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf

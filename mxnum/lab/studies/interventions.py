@@ -1,8 +1,8 @@
-"""Interventions shortly before a divergence, beside two kinds of controls.
+"""Run interventions shortly before a divergence, and two kinds of controls.
 
-A single trajectory proves nothing this close to the edge. So each seed has an unperturbed control,
-which must diverge at the same step again, and controls whose parameters are changed by one part in
-a million.
+Shortly before a divergence a single trajectory proves nothing. So each seed has an unperturbed
+control, which must diverge at the same step as the original run, and controls whose parameters are
+changed by one part in a million.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return the changes at the checkpoint (claim I7), without those that the arm has already."""
+    """Return the changed experiments of claim I7, without changes that the arm already has."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -59,7 +59,10 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How far before the divergence to act (at a multiple of `every`), and how long to watch."""
+    """How many steps before the divergence to act, and how many steps to train afterwards.
+
+    Actions begin at a multiple of `every`.
+    """
 
     lead: int = 300
     watch: int = 1500
@@ -69,9 +72,10 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Approach(Task):
-    """A repetition of a run up to some steps before its divergence; `start.npz` is its state there.
+    """A repetition of a run up to some steps before its divergence, where its state is stored.
 
-    It begins at the latest earlier checkpoint of the run, if there is one.
+    The file is `start.npz`. The repetition begins at the latest checkpoint of the run before this
+    step, if there is one.
     """
 
     start: int
@@ -92,7 +96,7 @@ class Approach(Task):
         return self.directory / "start.npz"
 
     def run(self, progress: Any = None) -> None:
-        """Train up to the start of the branches, and store the state there."""
+        """Train up to the step at which branches start, and store the state."""
         way = self.directory / "way.npz"
         if self.start:
             tell, experiment = telling(self.label, progress), self.configuration.but(steps=self.start)
@@ -123,7 +127,7 @@ class Branch(Task):
 
     approach: Approach
     watch: int
-    #: The number of the perturbation; None without one.
+    #: The number of the perturbation, or None.
     perturbed: int | None = None
 
     @property
@@ -131,7 +135,7 @@ class Branch(Task):
         return self.watch
 
     def run(self, progress: Any = None) -> None:
-        """Train for the steps of the watch, and save the run."""
+        """Train for `watch` steps, and save the run."""
         (seed,), tell, start = self.seeds, telling(self.label, progress), self.approach.start
         state = _row_of_state(storage.read_arrays(self.approach.state), 0)
         if self.perturbed is not None:
@@ -145,7 +149,7 @@ class Branch(Task):
         (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
 
     def outcome(self) -> dict[str, Any] | None:
-        """Return the outcome in numbers; None if the branch was not run."""
+        """Return the outcome as a dictionary; None if the branch was not run."""
         path, start = self.directory / f"seed-{self.seeds[0]}.json", self.approach.start
         if not path.exists():
             return None
@@ -178,13 +182,13 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if a run's libraries and devices give the same sums as this machine's."""
+    """Return True if a run was made with libraries and devices that give the same sums as here."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
 
 class NothingDivergedError(ValueError):
-    """Raised if no run diverged, so that there is nothing to act on."""
+    """Raised if no run diverged, so that no intervention is possible."""
 
 
 def gather(
@@ -204,8 +208,8 @@ def gather(
     """Run every action before the divergence of each seed of an arm, and return a table.
 
     The runs are those of the study in the same folder; missing runs are trained first. After an
-    interruption, the same call continues and does not repeat what is on disk. As for `run_study`,
-    call it under ``if __name__ == "__main__":``.
+    interruption, the same call continues and does not repeat stored runs. Call it under
+    ``if __name__ == "__main__":``, as `run_study`.
     """
     experiment, own = study.arms[base], arm_directory(runs / study.folder, base)
     first = study.first_seed if first_seed is None else first_seed
@@ -226,7 +230,7 @@ def gather(
             )  # fmt: skip
             diverged[seed], all_branches[seed] = run["diverged"], branches(approach, plan)
     if not diverged:
-        raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+        raise NothingDivergedError("No seed diverged, so no intervention is possible; take more seeds or another arm.")
     left = [b for each in all_branches.values() for b in each if b.outcome() is None]
     ways = dict.fromkeys(b.approach for b in left if not b.approach.state.exists())
     failed = run_all(list(ways), **how)
@@ -269,22 +273,22 @@ def _raise_for(failures: list[Failure]) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """One action, or one kind of control, over all seeds."""
+    """The results of one action, or of one kind of control, over all seeds."""
 
     name: str
     arm: Arm
-    #: The p-value of the exact sign-flip test of the delays, seed by seed, after Holm's correction
-    #: over all actions; None for controls.
+    #: The p-value of the exact sign-flip test of the seeds' delays, after Holm's correction over
+    #: all actions; None for controls.
     p: float | None
-    #: The delay of the divergence against the perturbed controls of the same seed, in steps; runs
-    #: that do not diverge count with the end of the watch. Mean, and limits by Student's t over the
-    #: seeds. None for controls and for one or two seeds.
+    #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
+    #: mean, and limits by Student's t over seeds. A run that does not diverge counts with its last
+    #: step. None for controls, and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 
     @property
     def numbers(self) -> str:
-        """The evidence in words."""
+        """A text with the counts, the delay and the p-value."""
         words = f"{self.arm.events} of {self.arm.runs} diverged"
         if self.delay is not None:
             mean, low, high = self.delay if self.delay[0] >= 0 else (-self.delay[0], -self.delay[2], -self.delay[1])

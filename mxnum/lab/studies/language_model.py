@@ -1,4 +1,4 @@
-"""Studies of language models: how their runs are trained, read and shown."""
+"""Train, read and show the runs of studies of language models."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mxnum.lab.studies.sweep import Task, telling
 from mxnum.lab.theory import LogitGradientBias, logit_gradient_bias, logit_rest, sampled_logit_rest
 from mxnum.output.text_table import markdown_table
 
-#: The block shapes whose errors are compared: sixteen elements within a row (a token; a row of
-#: weights), within a column, and in a tile.
+#: The block shapes whose errors are compared. A block has sixteen elements of a row (a token, or a
+#: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-#: The largest excess of a control over the entropy, in nats. Beyond it the model has learnt nothing
-#: that could be at rest.
+#: Predictions at rest are computed only if the control exceeds the entropy by less than this, in
+#: nats. Otherwise the model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -43,7 +43,7 @@ class _LanguageModel(Model):
             check_machine(machine)
         errors.require(stack == 1, "stack", "1 for language models, which train one seed at a time", stack)
         for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
-            errors.require(Path(text).is_file(), "text", "a file that is there", text)
+            errors.require(Path(text).is_file(), "text", "a file that exists", text)
 
     def train(self, task: Task, progress: Any) -> None:
         (seed,) = task.seeds
@@ -91,7 +91,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error of stored operands over layers, by `ORGANISATIONS` (E2M1, even)."""
+    """Return the mean error of stored operands in E2M1 with the rule even, by `ORGANISATIONS`."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -105,18 +105,17 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """Return the predicted change of the targets' pull at each evaluation."""
+    """Return the predicted relative change of the targets' components at each evaluation."""
     bias = _bias(setting, "rne")
-    # The analysis says nothing about a model whose losses are NaN, or that knows every target.
+    # There is no prediction for a model whose losses are NaN, or which gives every target p = 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the predicted excess loss of free logits at rest, or None.
+    """Return the predicted excess loss of free logits at rest, or None if there is no prediction.
 
-    It is known for a Markov source and a last layer with MX gradients. The gradient of the last
-    layer's weights and the gradient that it passes down must be rounded alike; no prediction exists
-    if the two pull differently.
+    A prediction needs a Markov source and a last layer with gradients in MX. The gradient of the
+    logits must be rounded in the same way in both products that use it.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
@@ -129,16 +128,16 @@ def predicted_gap(setting: Setting) -> float | None:
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return what rounding does to the gradient of the logits in a setting."""
+    """Return the relative change of the targets' components by rounding in a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """Return the excess loss at rest by the kernels, with all gradients rounded and no drift.
+    """Return the excess loss at rest that the kernels predict, with all components rounded.
 
-    The model is `noise` above the entropy.
+    There is no drift. The loss of the model without rounding is `noise` above the entropy.
     """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
@@ -149,7 +148,7 @@ def sampled_gap(setting: Setting, noise: float) -> float:
 
 
 def excess_of(arm: Mapping[str, Any]) -> float:
-    """Return how far an arm ends above the entropy of its source, on average."""
+    """Return the mean final loss of an arm minus the entropy of its source."""
     return float(np.mean([run["evaluation"] - run["entropy"][1] for run in arm["runs"]]))
 
 
@@ -224,10 +223,10 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Return every run as a line of CSV, as `mxnum lab fit` reads it.
+    """Return a CSV text with a line for each run, which `mxnum lab fit` reads.
 
-    The parameters include those of the embedding. The arms have their names in the study file,
-    because laws are fitted over what a grid changes.
+    The number of parameters includes the embedding. Arms have the names of the study file, without
+    the values of the grid, because laws are fitted over these values.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

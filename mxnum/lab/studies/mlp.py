@@ -1,4 +1,4 @@
-"""Studies of the residual MLP: how their runs are trained, read and shown."""
+"""Train, read and show the runs of studies of the residual MLP."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _Mlp(Model):
     stack, prolongs = 6, True
 
     def folder(self, study: Study) -> str:
-        """Return one folder for all studies of a width, which share their runs."""
+        """Return the folder of a width; all studies of this width share it and its runs."""
         return f"width-{next(iter(study.arms.values())).width}"
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
         machines.check(machine, here=here)
-        errors.require(not keep_operands, "keep_operands", "False but for language models", keep_operands)
+        errors.require(not keep_operands, "keep_operands", "False, except for language models", keep_operands)
 
     def order(self, configuration: Experiment) -> int:
         return 0 if configuration.precision.weights.is_mx else 1

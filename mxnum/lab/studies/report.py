@@ -1,4 +1,4 @@
-"""Collect a study's runs in one small JSON file, and make tables and figures from it."""
+"""Collect a study's runs in one small JSON file, and make tables and figures from the file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The points of each stored loss curve, and the digits of each stored number. They keep a study
-#: below a megabyte.
+#: The number of points of a stored loss curve, and of digits of a stored number. Both numbers are
+#: small, so that the file of a study is below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -33,10 +33,10 @@ _KEPT_MEASUREMENTS = (
 def collect(
     study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
 ) -> dict[str, Any]:
-    """Return the runs of a study as one table; arms and seeds without runs are left out.
+    """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds` the table has the lowest seeds on disk, as many as the study. With `unfinished`
-    it also has runs under way, up to their last checkpoints.
+    Without `seeds` the table has as many seeds as the study, the lowest ones that are stored. With
+    `unfinished` it includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -61,7 +61,7 @@ def collect(
 
 
 def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what runs on several machines depend on: for each entry, all values that occur."""
+    """Return one environment for runs on several machines: for each key, all values that occur."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for each in environments for key in each):
         values = dict.fromkeys(part for each in environments if each.get(key) for part in str(each[key]).split(" and "))
@@ -70,12 +70,12 @@ def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the run of each seed that was trained longest."""
+    """Return, for each seed, the run with most steps."""
     return list({run["seed"]: run for run in sorted(runs, key=lambda run: (run["seed"], run["steps"]))}.values())
 
 
 def stored(results: Path, name: str) -> dict[str, Any]:
-    """Return the study in `results/NAME.json`, its arms in the study's order."""
+    """Return the table in `results/NAME.json`, with arms in the order of the study."""
     table: dict[str, Any] = storage.read_json(results / f"{name}.json")
     if name in studies.STUDIES:
         table["arms"] = {arm: table["arms"][arm] for arm in studies.get(name).arms if arm in table["arms"]}
@@ -83,9 +83,9 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 
 
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
-    """Return the stored facts of a run; raise ValueError unless it is one of this arm.
+    """Return the stored data of a run; raise ValueError unless it has the arm's configuration.
 
-    If runs of the model can be prolonged, the number of steps may differ.
+    The number of steps may differ if the model can continue runs.
     """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)
@@ -101,20 +101,20 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as "rate 0.1, not 0.2"; tables are only named."""
+    """Return the settings that differ, such as "rate 0.1, not 0.2"; only the names of tables."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)
 
 
-#: The smallest excess over the least possible loss; nearer losses differ by chance alone.
+#: The smallest excess over the least possible loss that counts; smaller ones are only chance.
 MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
-    """Return what a table stores of a run.
+    """Return the data of a run that a table stores.
 
-    Excursions are those of the loss above the `least` possible loss.
+    Excursions are computed from the loss minus the `least` possible loss.
     """
     losses, at = arrays["losses"], arrays["measured_at"]
     above = np.maximum(losses - least, MOST_EXACT) if least else losses
@@ -151,10 +151,10 @@ def _short(value: Any) -> float | None:
 
 
 def courses(table: dict[str, Any], name: str) -> list[Course]:
-    """Return the course of each run of an arm of a collected study.
+    """Return the excursions and the outcome of each run of an arm, as `Course` objects.
 
-    Studies that were stored before excursions existed ended their runs at the first divergence (see
-    `divergence`). It counts as an excursion whose end was not seen.
+    Runs of older stored studies ended at the first divergence (see `divergence`). Such a divergence
+    counts as an excursion that had not come back.
     """
     horizon = horizon_of(table)
     found: list[Course] = []
@@ -171,17 +171,17 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
 
 
 def _number(stored: float | None) -> float:
-    """Return a stored number; JSON has no infinity, so null stands for it."""
+    """Return a stored number; null stands for infinity, which JSON does not have."""
     return math.inf if stored is None else stored
 
 
 def is_followed(table: dict[str, Any]) -> bool:
-    """Return True if the runs of the table went on after an excursion."""
+    """Return True if the runs of the table continued after an excursion."""
     return all("excursions" in run for arm in table["arms"].values() for run in arm["runs"])
 
 
 def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
-    """Return an arm as survival data, by the "first" excursion or going "away" for good."""
+    """Return an arm as survival data; `event` is "first" (excursion) or "away" (runaway)."""
     runs, limit = courses(table, name), horizon or horizon_of(table)
     found = [getattr(run, event) for run in runs]
     return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
@@ -190,7 +190,7 @@ def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: 
 def horizon_of(table: dict[str, Any]) -> int:
     """Return the step before which excursions count.
 
-    It is the study's horizon, or the steps of its longest run.
+    This step is the horizon of the study, or the number of steps of its longest run.
     """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
@@ -198,7 +198,7 @@ def horizon_of(table: dict[str, Any]) -> int:
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """Return the control of an arm: its own, else the study's, else the arm itself."""
+    """Return the control of an arm: its own, the study's, or the arm itself if there is none."""
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 
@@ -213,7 +213,10 @@ def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "f
 
 
 def _controls(table: dict[str, Any], control: str | None = None) -> dict[str, str]:
-    """Return the control of each arm that has one: `control`, or the arm's own."""
+    """Return the control of each arm: `control` if given, otherwise the arm's own.
+
+    Arms that are their own control are left out.
+    """
     pairs = {name: control or control_of(table, name) for name in table["arms"]}
     return {name: other for name, other in pairs.items() if name != other}
 
@@ -225,7 +228,7 @@ def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
 
 
 def outcomes_text(table: dict[str, Any], name: str) -> str:
-    """Return an arm's runs with an excursion in words: "9 of 12, 4 back, 5 away"."""
+    """Return a text that counts an arm's runs with an excursion: "9 of 12, 4 back, 5 away"."""
     count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
     words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
     parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
@@ -240,16 +243,16 @@ def returns(table: dict[str, Any], name: str) -> Arm:
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """Return how far each run ends above the control's of the same seed, in log loss."""
+    """Return the final log loss of each run minus that of the control on the same seed."""
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
 
 
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
-    """Return how many runs without an excursion end high, and of how many.
+    """Return the number of degraded runs, and the number of runs that could be degraded.
 
-    Only seeds whose control has no excursion either count.
+    A run can be degraded only if neither it nor its control has an excursion.
     """
     controls = {run.seed: run for run in courses(table, control)}
     pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
@@ -295,7 +298,7 @@ def markdown(table: dict[str, Any], control: str | None = None) -> str:
 
 
 def note(table: dict[str, Any], control: str | None = None) -> str:
-    """Return what a reader of the table must know."""
+    """Return the note below a table, which explains its columns and tests."""
     seeds = max(len(arm["runs"]) for arm in table["arms"].values())
     own = table.get("controls") and control is None
     against = "the control of each arm" if own else f"'{control or table['control']}'"
@@ -317,7 +320,7 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
 
 
 def seeds_text(table: dict[str, Any]) -> str:
-    """Return the seeds of a table in words: "3 to 8" if none is missing, otherwise one by one."""
+    """Return the seeds of a table as text: "3 to 8" if none is missing, otherwise a list."""
     seeds = sorted({run["seed"] for arm in table["arms"].values() for run in arm["runs"]})
     is_whole = len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds)
     return f"{seeds[0]} to {seeds[-1]}" if is_whole else ", ".join(map(str, seeds))
@@ -348,7 +351,7 @@ def made_with(table: dict[str, Any]) -> str:
 
 
 def _under_way_text(table: dict[str, Any]) -> str:
-    """Return a sentence on how far unfinished runs are."""
+    """Return a sentence with the steps that unfinished runs have reached."""
     parts = [
         f"{name}, seed {run['seed']}, at step {run['steps']} of {arm['experiment']['steps']}"
         for name, arm in table["arms"].items()
@@ -359,13 +362,13 @@ def _under_way_text(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """Return a sentence on each arm's exact test, at one percent after Holm."""
+    """Return a sentence for each arm: the result of its exact test at 1 %, after Holm."""
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
         counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
         if test.p is None:
-            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
+            lines.append(f"{name}: no pair of runs differs by the horizon ({counts}).")
         elif test.corrected_p is not None and test.corrected_p < 0.01:
             when = "sooner" if test.comes_sooner else "later"
             lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")
@@ -380,7 +383,7 @@ def survival_figure(
     axes: Any = None,
     colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
 ) -> Any:
-    """Draw Kaplan-Meier curves of first excursions, and dashed ones of runaways.
+    """Draw Kaplan-Meier curves of first excursions, and dashed curves of runaways.
 
     Needs matplotlib.
     """
@@ -403,7 +406,7 @@ def survival_figure(
 
 
 def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
-    """Return times, share and limits from step 0 to the horizon."""
+    """Return an arm's Kaplan-Meier curve and its limits, from step 0 to the horizon."""
     times, *values = kaplan_meier(arm)
     t = np.concatenate([[0], times, [horizon]])
     survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)
@@ -448,9 +451,9 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Write the table of a study's runs with `store`, and return it.
+    """Write a table of a study's runs by `store`, and return the table.
 
-    `add` keeps the runs that the stored table has.
+    With `add` the other runs of the stored table are kept.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
@@ -460,12 +463,12 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one table from several of a study; of a run in two tables, the longer one counts."""
+    """Make one table of several; of a run that two tables have, keep the longer one."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]
         if any(wanted.from_dict(arm["experiment"]).but(steps=wanted.steps) != wanted for arm in found):
-            raise ValueError(f"The table there does not have the configuration of arm {name!r}; use another folder.")
+            raise ValueError(f"The stored table has another configuration of arm {name!r}; use another folder.")
         if found:
             runs = _longest(run for arm in found for run in arm["runs"])
             arms[name] = found[0] | {"runs": runs}
@@ -476,7 +479,7 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store(study: Study, table: dict[str, Any], results: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """Write a collected study as `results/NAME.json`, with its page, and say the page."""
+    """Write a table as `results/NAME.json`, with its page, and pass the page to `say`."""
     storage.write_json(results / f"{table['study']}.json", table)
     for end, text in study.model.files(table).items():
         storage.write_text(results / f"{table['study']}.{end}", text)

@@ -1,4 +1,4 @@
-"""Run a whole study in one call: train what is missing, collect, draw the conclusions."""
+"""Run a whole study in one call: train missing runs, collect all runs, and test the arms."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from mxnum.output.files import as_path, remove_abandoned
 class Outcome:
     """The result of a study."""
 
-    #: The records of the runs in the store, as `report.collect` returns them: arms with their
-    #: configurations and runs.
+    #: The stored runs, as `report.collect` returns them: arms with their configurations and runs.
     table: dict[str, Any]
     #: The runs that ended with an exception. The table has all other runs.
     failed: list[sweep.Failure]
-    #: The duration of this call; runs that were in the store cost nothing.
+    #: The duration of this call, which repeats no stored run.
     seconds: float
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence on the excursions of each arm against those of its control."""
+        """A sentence for each arm, which compares its excursions with those of its control."""
         return report.conclusions(self.table) if self.table["arms"] else []
 
 
@@ -49,40 +48,40 @@ def run_study(
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> Outcome:
-    """Run what the store lacks of a study, on processes of this machine, and return the outcome.
+    """Train the runs of a study that the store lacks, and return the outcome.
 
     After an interruption, the same call with the same store continues from the last checkpoints,
-    and the trajectories are the same bit for bit. The quick study is ``run_study("quick",
-    folder)``: 48 runs, three minutes on two cores. Call it under ``if __name__ == "__main__":``,
-    because the processes import the main module.
+    and the trajectories are the same bit for bit. ``run_study("quick", folder)`` trains 48 runs, in
+    three minutes on two cores. Call it under ``if __name__ == "__main__":``, because the processes
+    import the main module.
 
     Parameters
     ----------
     study
         A `Study`, or a name of `studies.STUDIES`.
     store
-        The folder of the runs. Studies of the MLP of one width share arms there, so `confirm`
-        continues `quick`.
+        The folder of the runs. Studies of the MLP with the same width share arms in this folder.
     arms, seeds, first_seed
-        Only these arms; the number of seeds, and the first (default: the study's). The returned
-        records are of all arms in the store and of these seeds, or of as many seeds as the study
-        has if fewer are requested.
+        Train only these arms; the number of seeds, and the first seed (default: the study's). The
+        returned table has all arms in the store with these seeds, or with as many seeds as the
+        study has if fewer are requested.
     changes
-        Other values for the configuration of every arm, as ``{"rate": 0.1}``; use a separate store
-        for them. A larger ``"steps"`` prolongs stored runs of the MLP.
+        Other values for the configuration of every arm, such as ``{"rate": 0.1}``, which need a
+        separate store. A larger ``"steps"`` continues stored runs of the MLP.
     processes, stack, niceness, scheduler
         The number of processes (default: one for each core; 0: only this one), the number of seeds
         that each trains together, and the niceness of the processes; or the address of a
         dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch"
-        or "cuda", PyTorch on the CPU or on a GPU, where one process suffices. Last bits differ.
+        "cpu"; for the MLP also "amx" or "avx512_bf16" (a CPU with products in bfloat16), or "torch"
+        or "cuda" (PyTorch on the CPU or on a GPU, with one process). The last bits of losses depend
+        on the machine.
     keep_operands
         Store the final operands of the linear layers of a language model, in
         ``seed-N-operands.npz``.
     say, show
-        `say` receives a line for each group of seeds that is done. `show` receives the
-        `sweep.State` about once a second (default: `say` receives it every ten seconds).
+        `say` is called with a line for each completed group of seeds. `show` is called with the
+        `sweep.State` about once a second; by default `say` is called with it every ten seconds.
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study
@@ -96,13 +95,16 @@ def run_study(
     wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
-    root = as_path(store, "store").resolve()  # workers of a cluster may be in another folder
+    root = as_path(store, "store").resolve()  # workers of a cluster may have another current folder
     remove_abandoned(root)
     for name, configuration in wanted.items():
         for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):
             steps = report.read_run(path, name, configuration)["steps"]
             if steps > configuration.steps:
-                say(f"{str(path)!r} has {steps} steps, not {configuration.steps}: it is kept, and reported whole.")
+                say(
+                    f"{str(path)!r} has {steps} steps, not {configuration.steps}; it is kept, and all its steps are "
+                    f"reported."
+                )
     part = replace(whole, arms=wanted, own_folder=whole.folder)
     how: dict[str, Any] = {"stack": stack, "machine": machine, "keep_operands": keep_operands}
     tasks = sweep.tasks_for(part, range(first, first + count), root, **how)
@@ -111,7 +113,7 @@ def run_study(
         failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     else:
         failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
-    # The table has every arm in the store, even if this call did not request it.
+    # The table has every arm in the store, even if this call did not train it.
     try:
         table = report.collect(whole, root, range(first, first + max(whole.seeds, count)))
     except ValueError:

@@ -1,8 +1,9 @@
-"""The statistics of every study: times to an event, and arms in pairs of shared seeds.
+"""Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
 Runs that reach the horizon without an event are censored there. Tests are exact: if two arms do not
-differ, the outcomes of a seed may be exchanged between them. So no p-value is below what the number
-of seeds allows. Limits of a mean are Student's, with n - 1.
+differ, exchanging the two outcomes of a seed changes nothing, and a test counts all such exchanges.
+So the number of seeds limits how small a p-value can be. Confidence limits of a mean come from
+Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from mxnum import errors
 
 #: Two sums of floats count as equal if they differ by less than this share of the largest.
 _TIE = 1e-9
-#: The most values of a sign-flip test: larger halves would have too many sums to list.
+#: The largest number of values of a sign-flip test; more would have too many sums to list.
 _MOST = 44
-#: Random permutations for a rank correlation of more than eight points, and their seed.
+#: The number of random permutations for a rank correlation of more than eight points, and their
+#: seed.
 _DRAWS, _SEED = 99_999, 20260101
 #: The confidence of intervals and limits.
 CONFIDENCE = 0.95
@@ -35,7 +37,7 @@ def scipy_stats() -> Any:
 
 @dataclass(frozen=True)
 class Arm:
-    """Times of one arm: the step of the divergence, or the number of steps of a run without one."""
+    """The times of one arm: the step of each run's event, or its last step if it has none."""
 
     name: str
     times: tuple[int, ...]
@@ -48,7 +50,7 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm from the first divergence (None: none) and the steps of each run.
+        """Return an arm from the step of the first event (or None) and the steps of each run.
 
         Events after the horizon are censored.
         """
@@ -77,12 +79,12 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # 24 runs give 0.5000000000000001 after 12 events
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # with 24 runs it is 0.5000000000000001 after 12 events
         return float(times[below[0]]) if len(below) else None
 
 
 def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
-    """Return times, the survival function after each, and its log-log limits at 95 %."""
+    """Return times, the survival function after each time, and its log-log limits at 95 %."""
     stats = scipy_stats()
     if arm.events == 0:
         ones = np.ones(1)
@@ -91,16 +93,16 @@ def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
     data = stats.CensoredData(times[events], right=times[~events])
     survival = stats.ecdf(data).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined when no run is left
+        warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined if no run is left
         interval = survival.confidence_interval(CONFIDENCE, method="log-log")
     return survival.quantiles, survival.probabilities, interval.low.probabilities, interval.high.probabilities
 
 
 def sign_flip(values: Sequence[float]) -> float:
-    """Return the exact two-sided sign-flip p-value that values are symmetric about zero.
+    """Return the exact two-sided p-value of the sign-flip test that values are symmetric about 0.
 
-    The test counts all 2^n choices of the signs, by the sorted sums of two halves. Zeros carry no
-    information and are left out.
+    The test counts all 2^n choices of the signs, using the sorted sums of both halves of the
+    values. Zeros are left out.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([])
     (0.25, 1.0)
@@ -132,8 +134,8 @@ class Comparison:
     p: float | None
     #: The number of seeds in both arms.
     seeds: int
-    #: The log-rank statistic: events of the first arm minus those expected if the arms do not
-    #: differ.
+    #: The log-rank statistic: the number of events of the first arm minus the number expected if
+    #: the arms do not differ.
     score: float
     #: The numbers of pairs of runs in which the event of the first arm, or of the other, came
     #: first.
@@ -141,7 +143,7 @@ class Comparison:
     later: int
     #: The hazard ratio with its limits; None if there are too few events to estimate it.
     ratio: tuple[float, float, float] | None = None
-    #: p after Holm's correction over the tests that belong together; None without a correction.
+    #: p after Holm's correction over a family of tests; None if it was not corrected.
     corrected_p: float | None = None
 
     @property
@@ -155,13 +157,13 @@ class Comparison:
 
 
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
-    """Compare arms by the exact log-rank test, stratified by condition such as the rate.
+    """Compare arms by the exact log-rank test, stratified by a condition such as the rate.
 
-    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. Its
-    log-rank statistic is the sum of the scores of the first arm's runs, where a score is the number
-    of events (0 or 1) minus the number expected by then. Exchanging the two runs of a seed leaves
-    the scores as they are, so it only changes signs in the statistic. The runs of a seed are
-    exchanged in all strata together.
+    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. The
+    log-rank statistic of a stratum is the sum of the scores of the first arm's runs; a score is the
+    number of events of a run (0 or 1) minus the number expected by its time. Exchanging the two
+    runs of a seed does not change the scores, so it only changes signs in the statistic. The runs
+    of a seed are exchanged in all strata at once.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -180,10 +182,10 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return how often `pairs` drawn pairs show the first arm sooner, at `level`.
+    """Return the share of samples of `pairs` pairs that show the first arm sooner, at `level`.
 
-    Pairs of runs of one seed are drawn with replacement, which keeps the stored shares, times and
-    their dependence.
+    Each sample draws pairs of runs of one seed with replacement, which keeps the dependence within
+    a pair.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0
@@ -199,7 +201,7 @@ def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) 
 
 
 def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
-    """Return for each run its event minus the Nelson-Aalen hazard of all runs by then."""
+    """Return each run's event (0 or 1) minus the Nelson-Aalen hazard at its time."""
     hazard, found = 0.0, {}
     for time in sorted({t for t, _ in runs}):
         hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
@@ -208,7 +210,7 @@ def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
-    """Return 1 if a's event comes first while b is watched, -1 the other way round, else 0."""
+    """Return 1 if a's event comes before b's event or end, -1 if b's comes first, else 0."""
     (at, event), (bt, other) = a, b
     if event and (at < bt or (at == bt and not other)):
         return 1
@@ -218,11 +220,11 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
 
 
 def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
-    """Return Cox's hazard ratio of the first arms to the second, and its limits.
+    """Return Cox's hazard ratio of the first arms to the second arms, and its limits.
 
-    It is stratified by condition. The limits are a jackknife's over seeds, with Student's t: a
-    seed's runs in all arms and conditions go together. Return None if an arm has no event, or would
-    have none without one of the seeds.
+    The ratio is stratified by condition. The limits come from a jackknife over seeds, with
+    Student's t; all runs of a seed are left out together. Return None if an arm has no event, or
+    has none without one of the seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -241,7 +243,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
     """Return the log ratio that maximizes Cox's partial likelihood (Breslow's), or None."""
-    sets = []  # at each time: events of a, events of both, at risk in a, at risk in b
+    sets = []  # at each time: events of a, events of both, runs at risk in a, runs at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
             events = [sum(d and t == time for t, d in zip(arm.times, arm.diverged, strict=True)) for arm in (a, b)]
@@ -263,7 +265,7 @@ def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return p-values after Holm's correction for the number of tests, to be judged at one level.
+    """Return p-values after Holm's correction for the number of tests.
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
@@ -278,7 +280,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
     """Return tests of one family with p-values corrected by `holm`.
 
-    p counts as 1 if no pair differs.
+    A test in which no pair differs counts with p = 1.
     """
     p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
     return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
@@ -310,10 +312,10 @@ class Correlation:
 
 
 def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correlation | None:
-    """Return Spearman's rho of points with a key; None for fewer than four points.
+    """Return Spearman's rho of (key, x, y) points; None for fewer than four points.
 
-    Points with the same key are the same arm and count once. The p-value uses all permutations of
-    up to eight points, and 99,999 random ones above.
+    Points with the same key are the same arm and count once. The p-value uses all permutations for
+    up to eight points, and 99,999 random permutations for more.
     """
     once: dict[Hashable, tuple[float, float]] = {}
     for key, x, y in points:

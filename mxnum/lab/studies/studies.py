@@ -1,6 +1,6 @@
-"""The studies that ship: families of similar arms here, the others in ``files/MODEL``.
+"""Define the built-in studies that have many similar arms; others are in ``files/MODEL``.
 
-Settings were fixed before seeds were drawn.
+Settings were fixed before the seeds were drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mxnum.lab.studies.study import MODELS, Study
 from mxnum.output.files import as_path
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
-#: The first seed of "quick", drawn as `FIRST_SEED` was. No other study uses the seeds of "quick".
+#: The first seed of "quick", drawn in the same way as `FIRST_SEED`. No other study uses the seeds
+#: of "quick".
 QUICK_SEED = 38475894
 
 E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
@@ -35,14 +36,14 @@ def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
 
 
 BASE = Experiment()
-#: A setting that costs a twentieth of the default one. Its rate was chosen on seeds 1 to 6, which
-#: are not reported: within 4,000 steps, runs with E2M1 in layer norm diverge and few in bfloat16
-#: do.
+#: A setting that takes a twentieth of the default one's time. Its learning rate was chosen on seeds
+#: 1 to 6, which are not reported: within 4,000 steps, runs with E2M1 in layer norm diverge, and few
+#: runs in bfloat16 do.
 SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
 
 
 def small(arms: Mapping[str, Experiment], **changes: object) -> dict[str, Experiment]:
-    """Return the arms in the small setting."""
+    """Return the arms in the setting `SMALL`, with further changes."""
     return {name: arm.but(**(SMALL | changes)) for name, arm in arms.items()}
 
 
@@ -66,47 +67,47 @@ _SLOW = {"betas": (0.9, 0.95)}
 _MECHANISM = {
     "bf16": _BF16,
     "LN E2M1": _ONLY_LN,
-    # Clamping: alone, and removed.
+    # Clamping alone, and rounding without clamping.
     "LN clamp, no rounding": _with(layer_norm_only(Operand("mxfp4_e2m1", error="clamp"))),
     "LN E2M1 rceil (no clamp)": _with(layer_norm_only(Operand("mxfp4_e2m1", scale_rule="rceil"))),
-    # Rounding of one parameter alone.
+    # Rounding of only one parameter.
     "gamma E2M1": _with(layer_norm_only(E2M1, BFLOAT16)),
     "beta E2M1": _with(layer_norm_only(BFLOAT16, E2M1)),
-    # Coarse rounding on a plain grid, straight-through: no blocks, no scales, no clamping.
+    # Coarse rounding to multiples of a number: no blocks, no scales, no clamping.
     "gamma grid 1/4": _with(layer_norm_only(Operand(error="grid", step=0.25), BFLOAT16)),
     "gamma grid 1/16": _with(layer_norm_only(Operand(error="grid", step=0.0625), BFLOAT16)),
     "beta grid 1/64": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.015625))),
     "beta grid 1/16": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.0625))),
-    # Errors of the same size without the steps: with random signs, one sign, or shuffled.
+    # The rounding errors of E2M1 with random signs, with one sign, or shuffled.
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
     # Stochastic rounding, which has no dead zone on average.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
-    # Finer blocks, finer elements.
+    # Smaller blocks, and elements with more bits.
     "LN E2M1, blocks of 8": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=8))),
     "LN E2M1, blocks of 1": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=1))),
     "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
     "LN E2M3": _with(layer_norm_only(Operand("mxfp6_e2m3"))),
     "LN E4M3": _with(layer_norm_only(E4M3)),
-    # Nothing to round: gamma and beta keep their initial values.
+    # gamma or beta keeps its initial value.
     "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
     "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
     "bf16, LN frozen": _FROZEN,
     "bf16, gamma frozen": _BF16.but(train_gamma=False),
     "bf16, beta frozen": _BF16.but(train_beta=False),
-    # Frozen at another gain: does learning stabilise the run, or the small gain that it learns?
+    # Frozen at other gains: does learning stabilise the run, or the small gain that it learns?
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
-    # A fixed small gain and a trained beta: does the rounding of beta alone cause a divergence,
-    # where a lost gain cannot be the reason?
+    # A fixed small gain and a trained beta: does rounding beta alone cause a divergence? The gain
+    # cannot be the reason here.
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
     "LN E2M1, gamma frozen at 1/8": _ONLY_LN.but(train_gamma=False, gamma_start=(0.125, 0.125)),
-    # Adam's memory.
+    # A faster second moment of Adam.
     "bf16, beta2 0.95": _BF16.but(**_SLOW),
     "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
     "LN E2M1, beta2 0.95": _ONLY_LN.but(**_SLOW),
@@ -174,7 +175,8 @@ _ABLATIONS = {
     for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
 }
 
-#: The six differences between the paper's text and its released code; sign +1 follows the code.
+#: The six differences between the paper's text and its released code. In `fraction`, +1 follows the
+#: code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",
@@ -186,7 +188,7 @@ DIFFERENCES = (
 
 
 def fraction() -> list[tuple[int, ...]]:
-    """Return the 2^(6-2) fraction of resolution IV: the fifth factor is ABC, the sixth BCD."""
+    """Return the 2^(6-2) fractional design of resolution IV: factor five is ABC, factor six BCD."""
     return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
 
 
@@ -219,8 +221,8 @@ def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: Arms at a quarter of the rate of the small setting. Few runs diverge there, so the final losses
-#: are compared.
+#: Arms at a quarter of the learning rate of `SMALL`, at which few runs diverge, so that final
+#: losses can be compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
     for name, precision in {
@@ -253,7 +255,7 @@ _PAPER = {
 }
 _PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
 
-#: Rates above the paper's rate, in steps of the square root of 2.
+#: Learning rates above the paper's, in steps of about the square root of 2.
 PAPER_RATES = (8.5e-4, 1.2e-3, 1.7e-3, 2.4e-3, 3.4e-3, 4.8e-3, 6.8e-3)
 _PAPER_RATES = {
     f"{name}, rate {rate:g}": _PAPER_SCALE.but(rate=rate, steps=6000, precision=precision)
@@ -315,7 +317,7 @@ IN_PYTHON: dict[str, Study | Path] = {
     )
 }  # fmt: skip
 FILES = Path(__file__).parent / "files"
-#: The studies by model and name; a study in a file is a path.
+#: The built-in studies by model and name. A study in a file is represented by its path.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
     model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
 }
@@ -330,7 +332,7 @@ def get(name: str) -> Study:
 
 
 def read(config: str | Path, model: str = "mlp") -> Study:
-    """Return the study in a file, or the one that ships for a model under that name."""
+    """Return the study in a file, or the built-in study of a model with that name."""
     found = SHIPPED[model].get(str(config)) or as_path(config)
     if isinstance(found, Study):
         return found
@@ -339,7 +341,7 @@ def read(config: str | Path, model: str = "mlp") -> Study:
 
 
 def outline(study: Study | Path) -> tuple[str, int, tuple[str, ...]]:
-    """Return question, seeds and arms without reading configurations, which may need an extra."""
+    """Return question, seeds and arms of a study, without its configurations."""
     if isinstance(study, Study):
         return study.question, study.seeds, tuple(study.arms)
     table = study_file.parsed(study)

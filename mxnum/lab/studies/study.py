@@ -1,4 +1,4 @@
-"""A study, and its interface to the network that its arms train."""
+"""Define a study, and its interface to the network that its arms train."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The networks. Each has a module in this package whose `MODEL` is its `Model`, and a folder of
-#: study files.
+#: The names of the networks. A network has a module in this package, whose `MODEL` is its `Model`,
+#: and a folder of study files.
 MODELS = ("mlp", "language_model")
-#: The first seed, drawn once by `secrets.randbelow` after every setting of `studies` had been
-#: fixed. `--fresh` draws another.
+#: The default first seed. `secrets.randbelow` drew it after all settings in `studies` had been
+#: fixed. `--fresh` draws another one.
 FIRST_SEED = 39304300
 
 
 @dataclass(frozen=True)
 class Study:
-    """Arms that are compared on the same seeds: the same initial parameters and batches."""
+    """Arms that are compared on the same seeds, so with the same initial parameters and batches."""
 
     name: str
     question: str
@@ -32,20 +32,21 @@ class Study:
     control: str
     measure_every: int = 250
     first_seed: int = FIRST_SEED
-    #: The control of each arm that has its own, such as FP32 at its rate.
+    #: The controls of arms that have their own control, such as FP32 at the same learning rate.
     controls: Mapping[str, str] = field(default_factory=dict)
-    #: The step before which excursions must start to count; they are watched up to twice this step.
-    #: None: all steps count.
+    #: Excursions count if they start before this step; whether they came back is decided at twice
+    #: this step. None: all excursions count.
     horizon: int | None = None
-    #: Runs are also measured at every step after a loss above this times the least of the last 500.
+    #: Runs are also measured at every step after a loss above this number times the least of the
+    #: last 500 losses.
     measure_above: float | None = None
     #: True if runs keep their last checkpoint (three times the size of the parameters), so that
-    #: more steps can follow.
+    #: training can continue for more steps.
     keeps_checkpoints: bool = False
-    #: The folder of the runs, in which arms of one name have one configuration; None: that of its
-    #: `Model`.
+    #: The folder of the runs; arms with the same name in it must have the same configuration. None:
+    #: the folder that the `Model` chooses.
     own_folder: str | None = None
-    #: For each arm that a grid made, its name in the study file.
+    #: For each arm that comes from a grid, the name of the arm in the study file.
     named: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -64,20 +65,19 @@ class Study:
 
 
 class Model:
-    """A network that studies train: how to train a task, and how to read and show its runs."""
+    """The interface to a network: it trains tasks, and reads and shows their runs."""
 
-    #: The configuration of an arm that changes nothing; it has `steps`, `but`, `to_dict` and
-    #: `from_dict`.
+    #: The default configuration. A configuration has `steps`, `but`, `to_dict` and `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
-    #: Defaults of a study file, and the extra keys that it may have at its top.
+    #: The default first seed of a study file, and the extra keys that such a file may have.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
     #: The default number of seeds that one process trains together.
     stack = 1
-    #: True if a run with fewer steps is the beginning of one with more.
+    #: True if a run with fewer steps is the beginning of a run with more steps.
     prolongs = False
 
     def folder(self, study: Study) -> str:
@@ -89,7 +89,7 @@ class Model:
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:
-        """Return the rank of an arm among those that start together; the slowest go first."""
+        """Return the rank of an arm: tasks with a lower rank, the slow ones, start first."""
         return 0
 
     def train(self, task: Any, progress: Any) -> None:
@@ -97,7 +97,7 @@ class Model:
         raise NotImplementedError
 
     def summary(self, configuration: Any, stored: dict[str, Any], arrays: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Return what a table keeps of a stored run."""
+        """Return the data of a stored run that a table keeps."""
         raise NotImplementedError
 
     def under_way(self, folder: Path, configuration: Any) -> Iterable[dict[str, Any]]:
@@ -105,11 +105,11 @@ class Model:
         return ()
 
     def finish(self, study: Study, table: dict[str, Any]) -> None:
-        """Add to a collected table what only studies of this network have."""
+        """Add the entries to a collected table that only studies of this network have."""
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts to write beside a table's JSON file, by their suffixes."""
+        """Return the texts of further files to write for a table, by their suffixes."""
         raise NotImplementedError
 
 

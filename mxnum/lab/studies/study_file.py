@@ -19,11 +19,11 @@ _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "
 def read(path: str | Path, model: str = "mlp") -> Study:
     """Return the study in a file.
 
-    ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes. Both tables take
-    what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm may also name
-    its ``control``. ``arms_of`` names a study file in the same folder, whose arms come first.
-    ``[grid]`` has lists: every arm is run with every combination, and compared with its control
-    under the same combination.
+    ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
+    arm. Both tables take the keywords that the method `but` of the model's configuration takes
+    (`Experiment`, `Setting`); an arm may also name its ``control``. ``arms_of`` names a study file
+    in the same folder, whose arms are included first. ``[grid]`` has lists: every arm is run with
+    every combination, and compared with its control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -48,9 +48,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(here):
-                    base.but(**kept)  # raises if the arm is wrong
+                    base.but(**kept)  # raises if the arm itself is wrong
                 with _named(f"[grid] for {here}"):
-                    base.but(**(kept | values))  # raises if only the grid is
+                    base.but(**(kept | values))  # raises if only the grid is wrong
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),
@@ -75,7 +75,7 @@ def parsed(path: Path) -> dict[str, Any]:
         for name in ("name", "question", "arms_of"):
             errors.require(isinstance(table.get(name, ""), str), name, "text", table.get(name))
         for name, values in table["grid"].items():
-            errors.require(isinstance(values, list) and bool(values), name, "a list of values to try", values)
+            errors.require(isinstance(values, list) and bool(values), name, "a list of values", values)
     if "arms_of" in table:
         table["arms"] = parsed(path.with_name(f"{table['arms_of']}.toml"))["arms"] | table["arms"]
     if not table["arms"] or not all(isinstance(changes, dict) for changes in table["arms"].values()):
@@ -86,7 +86,7 @@ def parsed(path: Path) -> dict[str, Any]:
 
 
 def _head(table: Mapping[str, Any], of: Any) -> dict[str, Any]:
-    """Return the numbers at the top of a file."""
+    """Return the settings at the top of a study file."""
     bounds = {"seeds": (1, 1 << 20), "first_seed": (0, 1 << 60), "measure_every": (0, 1 << 40), "horizon": (1, 1 << 40)}
     usual = {"seeds": 6, "first_seed": of.first_seed, "measure_every": of.measure_every}
     given = usual | {name: table[name] for name in (*bounds, "measure_above") if name in table}
@@ -104,7 +104,7 @@ def names_of(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def combinations(grid: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return every combination of a grid with what it adds to the name of an arm."""
+    """Return every combination of a grid, with the suffix that it adds to the name of an arm."""
     found = []
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
@@ -128,7 +128,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return a study's folders of runs and tables; the default has the study's name."""
+    """Return the folders of a study's runs and tables; by default they have the study's name."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

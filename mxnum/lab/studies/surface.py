@@ -1,4 +1,4 @@
-"""How high the loss rises by Adam's second moment and the rate: a plane in logarithms."""
+"""Fit how the height of a rise depends on Adam's beta2 and the rate: a plane in logarithms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return each seed's largest loss over the least running median before it.
+    """Return, for each seed, the largest loss divided by the least running median before it.
 
     Only seeds whose losses are all finite count.
     """
@@ -35,8 +35,8 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
     """Return the exponents of 1 - beta2 and of the rate in the height, with 95 % limits.
 
-    They come from least squares for each seed. The result is None unless at least three seeds have
-    every cell, and the cells have several values of beta2 and of the rate.
+    The exponents come from a least-squares fit for each seed. Return None unless at least three
+    seeds have every cell, and cells have several values of beta2 and of the rate.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}

@@ -1,4 +1,4 @@
-"""Run many training runs on several processes, resumable, with progress."""
+"""Train many runs on several processes, with progress; interrupted runs can continue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, which one process trains; a task can be interrupted and run again."""
+    """Some seeds of one arm, which one process trains. An interrupted task can run again."""
 
     arm: str
     #: An `Experiment`, or a `Setting`.
@@ -61,7 +61,7 @@ class Task:
         return int(self.configuration.steps) * len(self.seeds)
 
     def run(self, progress: Any = None) -> None:
-        """Train and save; put (label, step) into the queue `progress` from time to time."""
+        """Train and save the runs; now and then put (label, step) into the queue `progress`."""
         model_of(self.configuration).train(self, progress)
         for seed in self.seeds:
             (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
@@ -84,7 +84,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """The progress of a sweep in steps of single seeds, counted from its checkpoints."""
+    """The progress of a sweep in steps of seeds, without the steps of earlier checkpoints."""
 
     done: int
     total: int
@@ -101,12 +101,12 @@ Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """Return the folder of an arm: its name with anything but letters, digits and dots replaced."""
+    """Return the folder of an arm: its name, with "-" for all but letters, digits and dots."""
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
 def check_folders(arms: Iterable[str]) -> None:
-    """Raise ValueError if two arms would write into one folder."""
+    """Raise ValueError if two arms would use the same folder."""
     by_folder: dict[Path, str] = {}
     for arm in arms:
         other = by_folder.setdefault(arm_directory(Path(), arm), arm)
@@ -127,7 +127,7 @@ def tasks_for(
 ) -> list[Task]:
     """Return the runs that are incomplete on disk, in groups of `stack` seeds.
 
-    First seeds come first.
+    Groups of the first seeds of all arms come first.
     """
     seeds, stack, tasks = list(seeds), stack or study.model.stack, []
     check_folders(study.arms)
@@ -152,9 +152,9 @@ def tasks_for(
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """Return `tell(step)`, which puts the step into a queue about once a second.
+    """Return `tell(step)`, which puts the step into a queue at most once a second.
 
-    It does nothing without a queue.
+    Without a queue, `tell` does nothing.
     """
     last = -math.inf
 
@@ -168,7 +168,7 @@ def telling(label: str, progress: Any) -> Callable[[int], None]:
 
 
 def _guarded(task: Task) -> list[Failure]:
-    """Run a task and return its failures; seeds that fail together then run alone."""
+    """Run a task and return its failures; if several seeds fail together, run each alone."""
     try:
         task.run(_progress)
     except Exception as problem:
@@ -179,7 +179,7 @@ def _guarded(task: Task) -> list[Failure]:
 
 
 def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
-    """Return the failure of a one-seed task, and write its traceback beside the runs."""
+    """Return the failure of a task with one seed, and write its traceback to the runs' folder."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
     log = task.directory / f"failed-{task.seeds[0]}.txt"
@@ -195,16 +195,18 @@ def _start_worker(progress: Any, niceness: int) -> None:
     global _progress
     _progress = progress
     os.nice(niceness)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # last: an exception above would count as a failure
+    signal.signal(signal.SIGTERM, _leave)  # set last, because SIGTERM before this line would count as a failure
 
 
 def _keep_freed_memory() -> None:
     """Keep freed memory in the process.
 
-    glibc would return it, and the system would clear it again at every step.
+    Otherwise glibc returns it to the system, which clears it again at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -214,11 +216,11 @@ def _keep_freed_memory() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # unwinds the stack, which removes partial files
+    raise SystemExit  # unwinding the stack removes partial files
 
 
 def _end_with_the_parent() -> None:
-    """Stop this process when its parent dies, as nobody would read the results."""
+    """Stop this process when its parent dies, because then nobody reads the results."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -226,7 +228,7 @@ def _end_with_the_parent() -> None:
 
 
 class Workers(Executor):
-    """Processes that run one task at a time; if one dies, only its task fails."""
+    """Processes that run one task at a time. If a process dies, only its task fails."""
 
     def __init__(self, count: int, niceness: int = 0) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -250,8 +252,8 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("its process died; perhaps there was not enough memory") from None
-        except SystemExit:  # from `_leave`; here it would end this process with status 0
-            raise RuntimeError("its process was asked to end; what it had is in its last checkpoint") from None
+        except SystemExit:  # raised by `_leave` in the worker; it must not end this process with status 0
+            raise RuntimeError("its process was asked to end; it can continue from its last checkpoint") from None
 
     def terminate(self) -> None:
         """Stop the processes now; their runs can continue from their last checkpoints."""
@@ -277,10 +279,10 @@ def run_all(
     say: Say = print,
     show: Show | None = None,
 ) -> list[Failure]:
-    """Run tasks on this machine's processes, or in this one, and return the failures.
+    """Run tasks on processes of this machine, and return the failures.
 
-    ``processes=0`` uses this process. An interruption loses only the steps since the last
-    checkpoints: call it again with the result of `tasks_for`.
+    ``processes=0`` runs them in this process. An interruption loses only the steps since the last
+    checkpoints; to continue, call the function again with the result of `tasks_for`.
     """
     if processes == 0 or not tasks:
         return [failure for task in tasks for failure in _announced(task, _guarded(task), say)]
@@ -289,7 +291,7 @@ def run_all(
         return follow(workers, tasks, workers.progress, say, show)
     except BaseException as problem:
         if isinstance(problem, KeyboardInterrupt):
-            say("Interrupted: ending the processes; one that is compiling finishes that first.")
+            say("Interrupted: ending the processes. A process that is compiling finishes that first.")
         workers.terminate()
         raise
     finally:
@@ -357,7 +359,7 @@ def _announced(task: Task, failures: list[Failure], say: Say, count: str = "") -
 
 
 def every(seconds: float, say: Say) -> Show:
-    """Return `show(state)`, which says the estimated time left every `seconds` seconds."""
+    """Return `show(state)`, which says the time left, at most every `seconds` seconds."""
     shown = time.monotonic()
     began: float | None = None
 
@@ -375,7 +377,7 @@ def every(seconds: float, say: Say) -> Show:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, for estimates.
+    """Return a duration as text, for estimates.
 
     >>> duration(40), duration(100), duration(3 * 3600)
     ('40 s', '2 min', '3.0 h')

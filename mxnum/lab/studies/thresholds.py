@@ -1,4 +1,4 @@
-"""Outcomes of runs that jumped, over thresholds, so that no count rests on one."""
+"""Count outcomes of runs that jumped for several thresholds, so that no result rests on one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return the least loss of each run from its first jump on, over its base.
+    """Return, for each run, the least loss after its first jump divided by its base.
 
     The losses are the stored medians over bins of steps; a run whose jump begins in its last bin
     counts as infinite.
@@ -37,7 +37,7 @@ def least_after(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
-    """Return the final loss of each run that jumped, over the base before its first jump."""
+    """Return each jumped run's final loss divided by the base before its first jump."""
     runs = [run for run in report.courses(table, arm) if run.excursions]
     return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
 

@@ -1,12 +1,11 @@
-"""The theory of training in block formats: stability, gradients of logits, scaling laws, speed-ups.
+"""Theory of training in block formats: stability, logit gradients, scaling laws, speed-ups.
 
-- `stability`, `eigenmodes`: Adam under multiplicative noise in its gradients;
-- `crossing`, `compounding`: the dead zone of a clamped block; a gain through many layers;
-- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the
+- `stability`, `eigenmodes`: the stability of Adam under multiplicative noise in its gradients;
+- `crossing`, `compounding`: the dead zone of a clamped block; errors that compound over layers;
+- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: the effect of rounding the gradient of the
   logits;
-- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and
-  compared;
-- `speed_up`: how much faster products shorten a training step.
+- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: fit and compare scaling laws;
+- `speed_up`: the speed-up of a training step by faster products.
 """
 
 from mxnum.lab.theory.compounding import CompoundedGain, compounded_gain

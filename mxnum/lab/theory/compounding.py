@@ -1,9 +1,9 @@
-"""How a multiplicative error compounds over L layers, in plain and residual chains.
+"""Compute how a multiplicative error compounds over L layers, in plain and residual chains.
 
 A layer multiplies the signal (or, backward, the gradient) by s + j (1 + zeta), where s is 1 with a
 skip connection and 0 without, and j is the gain of its branch. Without the error the factor is s +
-j. With independent errors of mean b and variance v, the moments of the product are products of
-moments.
+j. If errors are independent, with mean b and variance v, the moments of the product of all factors
+are products of the layers' moments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mxnum import errors
 
 @dataclass(frozen=True)
 class CompoundedGain:
-    """Moments of the product of all layers' factors, relative to the clean product."""
+    """Moments of the product of all layers' factors, relative to the product without errors."""
 
     #: E[gain]; 1 without errors.
     mean: Any
@@ -32,7 +32,7 @@ class CompoundedGain:
 
     @property
     def relative_spread(self) -> Any:
-        """The standard deviation of the gain over its mean."""
+        """The standard deviation of the gain divided by its mean."""
         return np.sqrt(np.maximum(self.second_moment / self.mean**2 - 1, 0.0))
 
 
@@ -48,7 +48,7 @@ def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any,
 def compounded_gain(
     bias: Any, variance: Any = 0.0, *, layers: int, branch: Any = 1.0, residual: bool = False
 ) -> CompoundedGain:
-    """Return the gain of `layers` layers with relative errors of this bias and variance.
+    """Return the gain of `layers` layers whose relative errors have the given bias and variance.
 
     In a plain chain the gain is (1 + b)**L for every branch gain. With skip connections the error
     affects only the branch's share j / (1 + j) of the signal.

@@ -1,9 +1,9 @@
-"""The dead zone of a clamped block, and its jump when its maximum crosses to a new scale.
+"""Compute the dead zone of a clamped block, and its jump when the scale changes.
 
-A weight that is trained through its quantized value (straight-through gradients) is pushed on and
-on while it lies in one piece of Q, because the loss does not answer. At the top of a binade,
-clamping widens that piece. The end of the widened piece is special: there the shared scale changes,
-and every element of the block is quantized anew.
+A weight is trained through its quantized value Q (straight-through gradients). While the weight
+lies in one piece of Q, it keeps moving, but the loss does not change. At the top of a binade,
+clamping widens this piece. At the end of the widened piece (the *crossing*) the shared scale
+changes, and every element of the block is quantized anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """Elements in `lower`..`upper` jump from `before` to `after` when the maximum crosses."""
+    """A jump: elements in `lower`..`upper` go from `before` to `after` at the crossing."""
 
     lower: Fraction
     upper: Fraction
@@ -39,7 +39,7 @@ class DeadZone:
     lower: Fraction
     #: The value of Q on that piece.
     level: Fraction
-    #: The jumps of the elements of a block at the crossing, for elements from 1/2 to 1.
+    #: The jumps of elements from 1/2 to 1 at the crossing.
     jumps: tuple[Jump, ...]
 
     @property
@@ -70,8 +70,8 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) /
-    # (c / 2).
+    # In units of the crossing c, an element x has the value Q(x c) / c before the crossing, and Q(x
+    # c / 2) / (c / 2) after it.
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -92,23 +92,23 @@ def dead_zone(
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """Gradient descent on a quadratic whose target lies between two values of a block."""
+    """The cycle of gradient descent on a quadratic whose target lies between two values of Q."""
 
     #: The share of steps spent at the upper value.
     duty: Fraction
-    #: Mean number of steps from one upward jump to the next.
+    #: The mean number of steps from one upward jump to the next.
     period: Fraction
-    #: The mean of (Q - target)**2 over the cycle, which smaller steps do not reduce.
+    #: The mean of (Q - target)**2 over the cycle. A smaller learning rate does not reduce it.
     mean_square: Fraction
 
 
 def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
     """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) at the crossing.
 
-    Below the crossing gamma moves up by a = eta lambda (target - below), above it down by d = eta
-    lambda (above - target): a rotation by a on a circle of length a + d. So the share of steps
-    above is a / (a + d) for every eta, the average of Q is the target, and a jump comes every 1 /
-    min(duty, 1 - duty) steps.
+    Below the crossing gamma moves up by a = eta lambda (target - below) in each step, and above the
+    crossing down by d = eta lambda (above - target). So gamma moves like a rotation by a on a
+    circle of length a + d. So the share of steps above the crossing is a / (a + d) for every eta,
+    the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -133,6 +133,6 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Allow for the rounding of decimals to floats, which must not cost a step.
+    # Rounding decimals to floats must not add a step.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

@@ -1,9 +1,9 @@
-"""Elementwise noise as one mode sees it, and how high a mode rises before Adam stops it.
+"""Compute the effect of elementwise noise on one mode, and the rise of a mode until Adam stops it.
 
 Suppose the elements of a gradient are multiplied by 1 + zeta_i, independent of each other. The
-gradient along a mode v (a unit eigenvector of the preconditioned Hessian) then moves as if by one
-noise xi = sum v_i^2 zeta_i. Only the share sum v_i^4 of the variance of zeta is left. That share is
-1 for a mode of one element and 1/n for a mode that n elements carry alike.
+gradient along a mode v (a unit eigenvector of the preconditioned Hessian) is then multiplied by 1 +
+xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times sum v_i^4. The
+factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with n equal elements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: A mode counts as quiet up to this share of its limit.
+#: The share of its stability limit up to which a mode counts as quiet.
 QUIET = 0.8
 
 
@@ -32,10 +32,10 @@ def inverse_participation(mode: Any) -> Any:
 
 
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
-    """Return the largest stable rate times curvature of a mode under noise drawn for each element.
+    """Return the largest stable rate times curvature of a mode under noise in each element.
 
-    This is `stability_limit` with the variance times the inverse participation ratio. A ratio of 1
-    is noise common to all elements.
+    The limit is `stability_limit` with the variance multiplied by the inverse participation ratio.
+    A ratio of 1 means that all elements have the same noise.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174
@@ -49,9 +49,9 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """How high a mode's loss rose after sharpening: the largest over the median before."""
+    """The height of a rise: the largest loss divided by the median loss before sharpening."""
 
-    #: The median, least and largest height of the copies.
+    #: The median, the least and the largest height over the copies.
     height: float
     lowest: float
     highest: float
@@ -63,10 +63,10 @@ def arrest(
 ) -> Arrest:  # fmt: skip
     """Run Adam on lambda x^2 / 2 with noise, while lambda grows by `sharpening` a step.
 
-    The gradient noise has deviation 1. lambda starts at `start` of Adam's limit, stops growing at
-    `ceiling` of it, and the run makes `after` more steps. Beyond the limit x grows, its gradient
-    fills the second moment after some 1 / (1 - beta2) steps, and the step shrinks. So the rise
-    arrests itself, and nothing else stops it.
+    The gradient noise has deviation 1. lambda starts at `start` times Adam's limit and stops
+    growing at `ceiling` times the limit; then the run makes `after` more steps. Beyond the limit x
+    grows, its gradient increases the second moment after some 1 / (1 - beta2) steps, and the steps
+    become smaller. So Adam stops the rise by itself.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

@@ -1,4 +1,4 @@
-"""Figures of a scaling law (extra ``plots``), drawn into `ax` or a new figure."""
+"""Draw figures of a scaling law (extra ``plots``), into `ax` or a new figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.output.palette import COLOURS
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw each run's loss against its compute, and the law's least loss."""
+    """Draw the loss of each run against its compute, and the least loss by the law."""
     table = fit.table
     ax = _axes(ax, 3.8)
     sizes = np.log10(table.parameters)
@@ -37,7 +37,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw how far each run lies above the law, and the band with quadratic loss."""
+    """Draw the residual of each run, and the band in which residuals count as squares."""
     table = fit.table
     ax = _axes(ax, 3.0)
     delta = 100 * fit.delta

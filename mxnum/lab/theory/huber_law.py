@@ -8,10 +8,11 @@ which are linear in the five parameters. With p_k = exp(z_k) / sum and c_k the g
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
-So Newton's method applies directly. A step solves (H + lambda M) s = -gradient, where H is the
-exact Hessian of the Huber loss and M the curvature of the quadratics that lie above it (weights
+So Newton's method can be used directly. A step solves (H + lambda M) s = -gradient, where H is the
+exact Hessian of the Huber loss, and M the Hessian of a quadratic upper bound of this loss (weights
 min(1, delta/|r|)). M ensures that any step with a large lambda lowers the loss. All problems of a
-batch are arrays with a first axis, so that a bootstrap costs little more than a fit.
+batch are solved together, along the first axis of arrays, so a bootstrap takes little more time
+than a fit.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: The number of parameters, which are in the order ln A, ln B, ln E, alpha, beta.
+#: The number of parameters. The order of parameters is ln A, ln B, ln E, alpha, beta.
 PARAMETERS = 5
-#: No parameter moves further than this in a step.
+#: The largest change of a parameter in one step.
 _LONGEST = 2.0
 _MOST_STEPS = 400
-#: Tolerances: the limit of float64, and what is enough for a sample of fits.
+#: Two tolerances for convergence: the limit of float64, and a coarser one for resampled fits.
 EXACT, ENOUGH = 1e-14, 1e-7
 _MOST_TRIES = 12
 
 
 class Minimum(NamedTuple):
-    """The result of each problem."""
+    """The result of a minimization, for each problem."""
 
     #: problems x 5
     parameters: Array
@@ -114,7 +115,7 @@ def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def huber(residuals: Array, delta: float) -> Array:
-    """Return half the square within `delta`, and delta (|r| - delta/2) beyond."""
+    """Return the Huber loss: r^2 / 2 if |r| <= delta, and delta (|r| - delta / 2) otherwise."""
     size = np.abs(residuals)
     inner = np.minimum(size, delta)
     result: Array = inner * (size - inner / 2)
@@ -159,7 +160,7 @@ def _outer(weights: Array, g: Array) -> Array:
 def _step(here: _Curvature, damping: Array) -> Array:
     """Return the damped Newton step.
 
-    Fixed parameters, and directions on which nothing depends, stay as they are.
+    Fixed parameters, and directions along which the loss is constant, do not change.
     """
     size = np.einsum("bii->b", here.above) / PARAMETERS
     ridge = (1e-14 + 1e-6 * damping) * size + 1e-300

@@ -1,4 +1,4 @@
-"""Test whether the runs that two scaling laws were fitted to can distinguish the laws."""
+"""Test if two scaling laws differ by more than chance, given the runs to which they were fitted."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from mxnum.memory.dtypes import Array
 
 @dataclass(frozen=True)
 class LawComparison:
-    """The differences between two fits.
+    """The difference between two fitted laws.
 
     A comparison can show that the laws differ, by how much, and in which parameters. If it finds no
-    difference, the laws need not be the same: `at_most` says how far apart they may still be. It
-    covers the sizes in both tables, not larger ones. It also covers only the runs as they are: if
-    all share one seed, another seed may shift them all.
+    difference, the laws need not be the same: `at_most` says how far apart they may still be. The
+    comparison applies to the sizes in both tables, not to larger ones. The comparison also applies
+    only to these runs: if all share one seed, another seed may shift all of them.
     """
 
-    #: The median size of the difference of the laws' logarithms over the cells in the range of both
-    #: tables.
+    #: The median absolute difference of the laws' logarithms, over the cells within the range of
+    #: both tables.
     distance: float
-    #: The probability that two fits to drawn tables lie as far apart by chance alone.
+    #: The probability that two fits to resampled tables differ at least as much by chance.
     p: float
-    #: The quantile at `level` of the distances of the drawn pairs.
+    #: The quantile at `level` of the distances between fits to resampled tables.
     at_most: float
     #: The second value minus the first, and its interval, for each parameter and the compute
     #: exponent.
     differences: dict[str, tuple[float, Interval]]
     level: float
-    #: The number of cells (N, D) in both tables. Their runs are drawn together, so that common
-    #: effects cancel.
+    #: The number of cells (N, D) that both tables have. Runs of such a cell are resampled together,
+    #: so that common effects cancel.
     shared_cells: int
 
     @property
     def told_apart(self) -> bool:
-        """True if chance gives such a distance with probability below 1 - `level`."""
+        """True if p is below 1 - `level`."""
         return self.p < 1 - self.level
 
 
@@ -48,8 +48,7 @@ def compare_laws(
 ) -> LawComparison:
     """Compare two laws by resampling both tables, cell by cell.
 
-    p is at least 1 / (1 + draws), so too few draws could not distinguish any laws and raise
-    ValueError.
+    Too few draws raise ValueError, because p is at least 1 / (1 + draws).
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -74,7 +73,7 @@ def compare_laws(
 
 
 def _common_ground(first: LossTable, second: LossTable) -> tuple[Array, Array]:
-    """Return the cells of either table that lie within the sizes of both."""
+    """Return the cells of both tables that lie within the range of sizes of both."""
     cells = np.array(sorted(set(first.cells) | set(second.cells)))
     inside = np.ones(len(cells), bool)
     for table in (first, second):
@@ -94,8 +93,8 @@ def _drawn_cells(
 ) -> Array:
     """Return how often each cell is drawn.
 
-    Each draw has as many cells as there are in both tables, in the first alone, and in the second
-    alone.
+    A draw resamples three groups of cells separately: those in both tables, those only in the
+    first, and those only in the second.
     """
     kinds = np.array([0 if cell in both else 1 if cell in first else 2 for cell in cells])
     counts = np.zeros((draws, len(cells)))

@@ -1,14 +1,14 @@
-"""What follows from shrunken logit gradients: where training settles, and what to change.
+"""Compute where logits come to rest if rounding changes their gradients, and give advice.
 
-In a context where symbol j comes with probability q_j and the model predicts p_j, the mean gradient
+If symbol j follows with probability q_j in a context, and the model predicts p_j, the mean gradient
 of logit j is, in units of c/N,
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)),
 
 with b(p) the relative change of the target's component, if the other components are right on
-average. Without b the gradient is p_j - q_j. With b the sum over j is no longer zero but the drift
--sum q_j (1 - p_j) b(p_j): all logits move together, which the loss does not see. Where the
-differences of the logits rest, every g_j is the same.
+average. Without b the gradient is p_j - q_j. With b the sum over j is not zero: it is the drift
+-sum q_j (1 - p_j) b(p_j), with which all logits move together without changing the loss. The
+differences of the logits are at rest if all g_j are equal.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from mxnum.analysis import overflow_region
 from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
 from mxnum.memory.dtypes import Array
 
-#: The factors to try: 2**(k/8), rounded to float32.
+#: The factors that `logit_advice` tries: 2**(k/8), rounded to float32.
 FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))
 _HALVINGS = 48
 
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """Where free logits come to rest under the mean gradient."""
+    """The point at which free logits come to rest under the mean gradient."""
 
     #: The predicted probabilities at rest.
     p: Array
-    #: The cross-entropy at rest less the entropy of q, in nats.
+    #: The cross-entropy at rest minus the entropy of q, in nats.
     excess: float
-    #: The sum of the mean gradient in units of c/N: above zero, all logits fall.
+    #: The sum of the mean gradient in units of c/N. If this sum is above zero, all logits fall.
     drift: float
-    #: The relative change of the mean pull, sum q (1 - p) b(p) / sum q (1 - p).
+    #: The relative change of the mean of the target's component, sum q (1 - p) b(p) / sum q (1 -
+    #: p).
     bias: float
 
 
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     """Return where the logits come to rest if the next symbol has probabilities q.
 
-    Each g_j grows with p_j, because the rounded value of 1 - p never grows with p. So there is one
-    D for which the p_j with g_j = D sum to 1, and bisection finds both. Where b jumps, p may rest
-    at the jump.
+    Each g_j increases with p_j, because the rounded value of 1 - p never increases with p. So there
+    is one D for which the solutions p_j of g_j = D sum to 1; bisection finds D and p. If b has a
+    jump, p may come to rest at the jump.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -75,14 +76,14 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     p = resting(common)
     inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
     resolution = 2.0 ** (1 - _HALVINGS)
-    count = float((p > resolution).sum())  # the other symbols would rest below zero, so they vanish
+    count = float((p > resolution).sum())  # the other symbols have p = 0: their solution would be below zero
     drift = common * count
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
     return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
 
 
 def probabilities_of(q: Any) -> Array:
-    """Return q as float64; raise ValueError unless it holds probabilities of sum 1."""
+    """Return q as float64; raise ValueError unless it is a vector of probabilities with sum 1."""
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
@@ -91,18 +92,18 @@ def probabilities_of(q: Any) -> Array:
 
 @dataclass(frozen=True)
 class LogitAdvice:
-    """How the targets' pull changes with the factor and the rule, and what to do about it."""
+    """The change of the targets' components for each factor and scale rule, and the advice."""
 
     now: Shrinking
-    #: The result for each factor: c times `FACTORS`.
+    #: The result for each factor, which is c times an entry of `FACTORS`.
     factors: Mapping[float, Shrinking]
     #: The result for each scale rule, at the factor of the call.
     rules: Mapping[str, Shrinking]
-    #: The factor with the least overflow of those tried.
+    #: The factor with the least overflow.
     best_factor: float
-    #: Scale rules under which nothing ever overflows, at any p, tokens and factor.
+    #: The scale rules under which no component overflows, at any p, number of tokens and factor.
     never_overflow: tuple[str, ...]
-    #: The advice in words.
+    #: The advice as text.
     text: str
 
     def __str__(self) -> str:
@@ -118,10 +119,10 @@ def logit_advice(
     scale_rule: str | None = None,
     rounding: str = "rne",
 ) -> LogitAdvice:
-    """Return what rounding does to a mean cross-entropy's targets, and the remedies.
+    """Return the effect of rounding on the gradient of the logits, and remedies.
 
-    p says how probable the model finds the target symbols: a number, a sample, or a `Beta`
-    (default: Beta(1/2, 8), a model that learns). The other arguments are as in
+    p is the probability that the model gives target symbols: a number, a sample, or a `Beta`
+    (default: Beta(1/2, 8), as in a model that still learns). The other arguments are as in
     `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
@@ -132,7 +133,7 @@ def logit_advice(
     """
     law = Beta("1/2", 8) if p is None else p
     c = errors.fraction("factor", factor)
-    accepted = "between 2**-40 and 2**39, since up to twice as much is tried"
+    accepted = "between 2**-40 and 2**39, because factors up to twice as large are tried"
     errors.require(Fraction(1, 2**40) <= c <= 2**39, "factor", accepted, factor)
 
     def at(factor: Fraction, rule: Any) -> Shrinking:

@@ -1,16 +1,16 @@
-"""The logits' gradient under block scales: how much the target's pull shrinks.
+"""Compute how block scales change the gradient of the logits: the target's component shrinks.
 
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
-c/N, where t is the target. The target's component is always the largest, of magnitude A = (1 - p)
-c/N, because the others together have that magnitude too. So in blocks along the vocabulary the
-target decides the scale of its block, and its rounded value is a function of A: piecewise constant,
-with the breakpoints of the format. In blocks along the tokens a second token of the same target may
-have the larger A. With `frequency`, the probability of that for each other token of a block, the
-scale is conditioned exactly as in `cluster` (small components of other tokens are assumed to decide
-no scale).
+c/N, where t is the target. The target's component is always the largest: its magnitude is A = (1 -
+p) c/N, and all other components together have the same magnitude. So in blocks along the vocabulary
+the target decides the scale of its block, and its rounded value is a function of A: piecewise
+constant, with the breakpoints of the format. In blocks along the tokens, another token with the
+same target may have a larger A. `frequency` is the probability that another token of a block has
+the same target; with it, the scale is conditioned exactly as in `mxnum.analysis.cluster`. (The
+small components of tokens with other targets are assumed to decide no scale.)
 
-For p from Beta(a, b), 1 - p is from Beta(b, a), and the expectations over pieces are incomplete
-beta functions.
+If p has the distribution Beta(a, b), 1 - p has Beta(b, a), and expectations over pieces are
+incomplete beta functions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: The number of binades of 1 - p that are summed. Enclosures bound the rest; other results omit it.
+#: The number of binades of 1 - p that are summed. Enclosures bound the contribution of smaller 1 -
+#: p; other results omit it.
 DEPTH = 40
-#: The rounding modes whose error never exceeds the number, so that the rest is bounded.
+#: The rounding modes whose error is never larger than the number, so that omitted terms are
+#: bounded.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -41,9 +43,9 @@ _LARGEST = 2048
 
 @dataclass(frozen=True)
 class Beta:
-    """p from a beta distribution, with mean a / (a + b).
+    """A beta distribution of p, with mean a / (a + b).
 
-    a = b = 1 is uniform; with a small a and b = 1, p is mostly near zero.
+    With a = b = 1 it is uniform; with a small a and b = 1, p is mostly near zero.
     """
 
     a: Fraction
@@ -58,7 +60,7 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """An interval of p whose targets round to `level` c/N; None: at random, unbiased."""
+    """An interval of p in which A rounds to `level` c/N (None: stochastically, without bias)."""
 
     lower: Fraction
     upper: Fraction
@@ -68,23 +70,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shrinking:
-    """Expectations over tokens: A is the target component's magnitude, Q its rounded one."""
+    """Expectations over tokens of the target component's magnitude A and its rounded value Q."""
 
-    #: E[Q - A] / E[A], the relative change of the pull; below zero the pull shrinks.
+    #: E[Q - A] / E[A], the relative change of the target's component; below zero it shrinks.
     bias: float
-    #: The part of `bias` from components beyond the largest element of their block; the rest is
-    #: rounding.
+    #: The part of `bias` that comes from components beyond the largest element of their block. The
+    #: other part comes from rounding.
     overflow_bias: float
     #: The share of the tokens whose component is beyond the largest element.
     overflow: float
     #: E[sum of the token's components] in units of c/N, if the other components are right on
-    #: average. It equals E[A - Q].
+    #: average. The sum equals E[A - Q].
     sum: float
 
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component, by format, rule, tokens and factor."""
+    """The relative change of the target's component by rounding, in one setting."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -97,7 +99,7 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return E[Q]/A - 1 for each p, if the token's own component decides the scale.
 
-        It is 0 for p = 1.
+        For p = 1 the result is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -115,7 +117,7 @@ class LogitGradientBias:
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """Return exact pieces of p in 0..1 - 2**-binades, if the token decides the scale."""
+        """Return the exact pieces of p in 0..1 - 2**-binades, for blocks along the vocabulary."""
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -153,8 +155,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Below that, each error is at most the number itself, and the chance of overflow at
-            # most that of the interval.
+            # Below 2**-binades, each error is at most the number itself, and the probability of
+            # overflow at most that of 1 - p in this interval.
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -168,8 +170,8 @@ class LogitGradientBias:
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # A block of k tokens has scale s with probability others(end of s) - others(begin of s), where
-    # others(t) is the probability of no other token of the same target with A >= t. All lengths are
-    # in units of c/N: they are values of 1 - p.
+    # others(t) is the probability that no other token with the same target has A >= t. All lengths
+    # are in units of c/N, so they are values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the scales of components from 2**-binades to 1."""
@@ -199,7 +201,7 @@ class LogitGradientBias:
         for s in self._scales(binades):
             begin, end = self._ends(s)
             reached = law.others(end, self.frequency, self.block_size)
-            risen = reached - law.others(begin, self.frequency, self.block_size)  # scale s set by another token
+            risen = reached - law.others(begin, self.frequency, self.block_size)  # another token sets scale s
             for low, high, level, overflows in self._pieces_at(s):
                 for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
                     x, y = max(low, first), min(high, last, Fraction(1))
@@ -215,7 +217,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The start of each scale, its unit, and True if it excludes its start; as float64."""
+        """The start and the unit of each scale, and True if the scale excludes its start."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -283,7 +285,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """Return what rounding does to logit gradients, by the target's probability p.
+    """Return the change of the target's component by rounding, as a function of its probability p.
 
     Parameters
     ----------
@@ -298,8 +300,8 @@ def logit_gradient_bias(
         probability that another token of the block has the same target. 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. Without it the largest component of the
-        tensor is assumed to be c/N, that of p = 0.
+        The tensor scale of NVFP4 and similar formats. By default the largest component of the
+        tensor is assumed to be c/N, which is that of p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -323,9 +325,9 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return the quantizer's pieces above zero: ends, values, and if they overflow.
+    """Return the quantizer's pieces above zero: their ends, their value, and True if they overflow.
 
-    The value None means x on average.
+    The value None means that Q(x) is x on average.
     """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)

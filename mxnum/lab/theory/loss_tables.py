@@ -1,4 +1,4 @@
-"""Losses of trained models with their sizes, from arrays or CSV files."""
+"""Read tables of losses and sizes of trained models, from arrays or CSV files."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from mxnum import errors
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: The default names of the columns; the first that the file has is read.
+#: The usual names of the columns. The first name that the file has is used.
 COLUMNS = {
     "parameters": ("parameters", "params", "n_params", "N"),
     "tokens": ("tokens", "n_tokens", "D"),
     "loss": ("loss", "val_loss", "validation_loss", "L"),
 }
-#: A law of five parameters needs more than five runs, and three different sizes to show a bend.
+#: A law of five parameters needs more than five runs, and three different sizes to show a
+#: curvature.
 FEWEST_RUNS, FEWEST_SIZES = 6, 3
 
 
 @dataclass(frozen=True)
 class LossTable:
-    """A table with one run a row: N parameters trained on D tokens to a loss."""
+    """A table with one row for each run: N parameters, D tokens and the loss."""
 
     parameters: Array
     tokens: Array
     losses: Array
-    #: The number of rows of the file without a loss, which are left out.
+    #: The number of rows that were left out because they have no loss.
     left_out: int = 0
     #: The name of the column that was read for each quantity.
     columns: Mapping[str, str] | None = None
@@ -95,9 +96,9 @@ def read_losses(
 ) -> LossTable:
     """Return the table in a file of comma-separated values with a line of headings.
 
-    `parameters`, `tokens` and `loss` name the columns if they have none of the usual names; `where`
-    keeps the rows whose columns have these values. Rows whose loss is blank or NaN are left out,
-    and counted. Anything else that is not a positive number raises an error that names the line.
+    `parameters`, `tokens` and `loss` name the columns if these do not have the usual names. `where`
+    selects rows by the values of columns. Rows whose loss is blank or NaN are left out and counted.
+    Any other value that is not a positive number raises an error that names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)
@@ -122,7 +123,7 @@ def read_losses(
 
 
 def _rows(path: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """Return the rows with the numbers of their lines, and the headings."""
+    """Return the rows of a file, each with its line number, and the headings."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream, restval="")

@@ -1,11 +1,11 @@
-"""Where logits come to rest if their whole gradient is rounded, by the kernels.
+"""Simulate with the kernels where logits come to rest if their whole gradient is rounded.
 
-`logit_rest` lets the pull of a target shrink, and assumes that the push on the other symbols is
-right on average. But a block without a target is as large as its largest p. That p overflows as a
-target does if its mantissa is large, so the push shrinks too. How often that happens depends on how
-the p of a model scatter around their means. This module draws contexts, each with its own order of
-symbols, scattered logits and a target. It rounds their gradients by the kernels, and moves the mean
-logits until the mean gradient of each symbol is the same.
+`logit_rest` assumes that only the target's component changes, and that all others are right on
+average. But in a block without a target, the largest number is the largest p. If the mantissa of
+this p is large, it overflows too, and shrinks. How often this happens depends on how the p of a
+model scatter around their means. This module draws contexts, each with its own order of symbols,
+scattered logits and a target. The kernels round the gradients of these contexts, and the module
+moves the mean logits until the mean gradient of each symbol is the same.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from mxnum import FloatScaleRule, MXFormat, Rounding, ScaleRule, errors, fake_qu
 from mxnum.lab.theory.logit_equilibrium import Equilibrium, probabilities_of
 from mxnum.memory.dtypes import Array
 
-#: The number of steps of the search; the result is the mean of the last quarter.
+#: The number of steps of the search. The result is the mean of the last quarter of the steps.
 _STEPS = 60
-#: The largest move of a logit in a step.
+#: The largest change of a logit in a step.
 _FARTHEST = 0.5
-#: After this many steps the moves are half as long, so that logits at a jump come to rest too.
+#: After this many steps the changes are halved, so that logits at a jump of the gradient come to
+#: rest.
 _STEADY = 20
-#: The initial p of symbols that never come, relative to an equal share; and the smallest divisor.
+#: The initial p of symbols with q = 0, relative to an equal share; and the smallest divisor.
 _LEAST, _TINY = 1e-3, 1e-30
 
 
@@ -43,29 +44,29 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Return by Monte Carlo where logits rest if next symbols have probabilities q.
+    """Return, by simulation, where logits come to rest if next symbols have probabilities q.
 
     Parameters
     ----------
     q
-        Probabilities that sum to 1; symbols of the same q count as one, and rest at the same p.
+        Probabilities that sum to 1. Symbols with the same q come to rest at the same p.
     tokens, factor
         N and c: the gradient of a logit is (p - [it is the target's]) c/N.
     noise
-        The excess loss of the model over the entropy without rounding, in nats: logits scatter
-        around their mean by the root of twice that. 0 is a model that has learnt everything.
+        The loss of the model without rounding minus the entropy, in nats. Logits scatter around
+        their mean with a deviation of sqrt(2 noise). With 0 the model has learnt everything.
     along
         The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
-        or "tokens", as in the gradient of its weights. A target is assumed to decide the scale of
-        its block.
+        or "tokens", as in the gradient of its weights. For "tokens", a target is assumed to decide
+        the scale of its block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step
-        has tokens.
+        The number of contexts to draw, and the seed. With a tensor scale, use as many contexts as a
+        step has tokens.
 
-    In the result p and the excess are means over contexts. The excess is relative to a model with
-    the same noise whose gradient is not rounded.
+    In the result, p and the excess are means over contexts. The excess is relative to a model that
+    has the same noise and does not round its gradient.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(sampled_logit_rest(q, tokens=2048, noise=0.1, rows=256).excess, 2)
@@ -100,30 +101,30 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts of equal probabilities, each with its own order, target and noise."""
+    """Contexts with the same probabilities, but different order of symbols, target and noise."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
         #: The different values of q, the index of each symbol's value, and the number of symbols
-        #: with each.
+        #: with each value.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: The index of the value of q at each position of each context; True where the symbol may
-        #: be a target, and where it is.
+        #: For each position of each context: the index of its value of q, True if its symbol can be
+        #: a target, and True if it is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
     def mean(self, values: Array, where: Array) -> Array:
-        """Return the mean at the positions of each value of q, or 0 if there are none."""
+        """Return the mean of `values` for each value of q, or 0 if no position has this value."""
         group = self.of_position[where]
         sums = np.bincount(group, values, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
         return found
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
-        """Return p of each symbol, the excess over the entropy, and the drift.
+        """Find the rest point; return p of each symbol, the excess loss, and the drift.
 
         `rounded` rounds two arrays: the gradients of contexts, and the components that a target
         would have at each position.

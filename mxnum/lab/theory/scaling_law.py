@@ -3,8 +3,8 @@
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
 
-The fit minimizes the mean Huber loss of log L, which is quadratic for misses within `delta` and
-linear beyond, so that outliers among the runs do not bend the law. Newton's method finds the
+The fit minimizes the mean Huber loss of log L, which is quadratic for residuals up to `delta` and
+linear beyond, so that outliers among the runs hardly change the law. Newton's method finds the
 minimum from a grid of starts (`huber_law`).
 """
 
@@ -23,9 +23,10 @@ from mxnum.lab.theory import huber_law
 from mxnum.lab.theory.loss_tables import LossTable, loss_table
 from mxnum.memory.dtypes import Array
 
-#: Names of the parameters, in the order of `huber_law`; the first three are logarithms there.
+#: The names of the parameters, in the order of `huber_law`, which uses the logarithms of the first
+#: three.
 NAMES = ("A", "B", "E", "alpha", "beta")
-#: The grid of starts: ln A and ln B; ln E; alpha and beta.
+#: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
 #: Minima within this relative distance count as the same.
 _SAME = 1e-6
@@ -46,7 +47,7 @@ class ScalingLaw:
 
     @classmethod
     def of(cls, parameters: Array) -> ScalingLaw:
-        """Return the law with these ln A, ln B, ln E, alpha and beta."""
+        """Return the law with the given ln A, ln B, ln E, alpha and beta."""
         return cls(*np.exp(parameters[:3]).tolist(), *parameters[3:].tolist())
 
     @property
@@ -88,13 +89,13 @@ class ScalingFit:
     loss: float
     table: LossTable
     delta: float
-    #: The number of starts, and the number of them that led to this minimum.
+    #: The number of starting points, and (`agreeing`) how many of them led to this minimum.
     starts: int
     agreeing: int
 
     @cached_property
     def residuals(self) -> Array:
-        """The log of each run's loss over the law's: its relative distance above the law."""
+        """The log of each run's loss minus that of the law: its relative distance above the law."""
         x, y = np.log(self.table.parameters), np.log(self.table.tokens)
         result: Array = np.log(self.table.losses) - huber_law.predict(self._centred(), *self._offset(x, y))[0]
         return result
@@ -105,7 +106,7 @@ class ScalingFit:
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Return a fit's parameters (`NAMES`, draws x 5) for each row of run weights.
+        """Return the parameters (`NAMES`, draws x 5) of a fit for each row of run weights.
 
         The search starts from this fit.
         """
@@ -115,10 +116,11 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return bootstrap intervals, which hold the middle `level` of resampled fits.
+        """Return bootstrap intervals, which contain the middle `level` of resampled fits.
 
-        The intervals include that of the `compute_exponent`. They show how far the law depends on
-        the choice of runs. They cannot show the effect of what all runs share, such as one seed.
+        The result also has an interval of the `compute_exponent`. The intervals show how much the
+        law depends on the choice of runs. The intervals do not show the effect of something that
+        all runs share, such as one seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -130,7 +132,7 @@ class ScalingFit:
     ) -> tuple[float, float, float]:
         """Return the law's loss for a model, and its bootstrap interval.
 
-        The noise of a single run comes on top.
+        The interval does not include the noise of a single run.
         """
         n, d = _one("parameters", parameters), _one("tokens", tokens)
         values = self.draws(self._resampled(draws, seed)).T
@@ -138,17 +140,17 @@ class ScalingFit:
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Return the values of each parameter that fit the runs not significantly worse.
+        """Return the interval of each parameter in which a fit is not significantly worse.
 
-        A fit is significantly worse if twice the rise of the summed Huber loss, divided by the
-        scale that makes it chi-squared for losses with noise of this size, exceeds the quantile at
-        `level`. An end is 0 or infinite if no value is rejected on that side.
+        A fit is significantly worse if twice the increase of the summed Huber loss, scaled so that
+        it is chi-squared for noise of this size, exceeds the quantile at `level`. An end is 0 or
+        infinite if no value on that side is rejected.
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # Near `delta` = 0 a fit goes through five of the runs, whose residuals do not show the
-        # noise, so they are left out. Too few of the others lie within a small `delta` to be
-        # counted, so the median residual gives their expected share.
+        # With `delta` near 0 a fit passes through five of the runs. The residuals of these five do
+        # not show the noise, so they are left out. Too few of the other residuals lie within a
+        # small `delta` to count them, so the median residual gives their expected share.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -172,7 +174,7 @@ class ScalingFit:
 def fit_scaling_law(
     parameters: Any, tokens: Any = None, losses: Any = None, *, delta: float = 1e-3, starts: Sequence[Any] | None = None
 ) -> ScalingFit:
-    """Return the law of least mean Huber loss of log L.
+    """Return the law with the least mean Huber loss of log L.
 
     `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
     squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. The
@@ -180,7 +182,7 @@ def fit_scaling_law(
     more starts.
     """
     if isinstance(parameters, LossTable):
-        errors.require(tokens is None and losses is None, "tokens", "left out beside a table", tokens)
+        errors.require(tokens is None and losses is None, "tokens", "left out if 'parameters' is a table", tokens)
         table = parameters
     else:
         table = loss_table(parameters, tokens, losses)
@@ -197,7 +199,7 @@ def fit_scaling_law(
 
 
 def middle(values: Array, level: float) -> Interval:
-    """Return the interval that holds the middle `level` of a sample."""
+    """Return the interval that contains the middle `level` of a sample."""
     _check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -218,9 +220,9 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters of the law about the middle of the table; or undo it (`back`).
+    """Return the parameters with N and D relative to the middle of the table; `back` undoes this.
 
-    There, A does not depend on alpha.
+    With these parameters, a change of alpha does not change the term A/N^alpha at the middle.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)
@@ -254,7 +256,7 @@ def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> 
     inner, reach = best[which], np.full(10, 1e-3)
     nearest, outside = np.repeat(best[None], 10, axis=0), np.zeros(10, bool)
     outer = inner
-    for _ in range(18):  # go outward until the fit is worse, at most 1e-3 * 2^17 = 131
+    for _ in range(18):  # go outward, to at most 1e-3 * 2^17 = 131, until the fit is significantly worse
         outer = np.where(outside, outer, best[which] + sign * reach)
         found, loss = held(outer, nearest)
         outside = loss > limit

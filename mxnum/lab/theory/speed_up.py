@@ -1,11 +1,11 @@
-"""How much faster a training step gets if its linear layers multiply in fewer bits.
+"""Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
-The step in bf16 takes the time 1. A share `other` of it is no matrix product (normalization,
-optimizer, communication). The rest goes to products, by their FLOPs: the linear layers of the MLPs
-and of attention, the attention scores, the logits. Each linear layer has three products of equal
-size: forward, the gradient of the input, the gradient of the weights. A product in fewer bits takes
-1 / rate of its time, plus `conversion` of its time for quantizing its operands. Everything else
-keeps its time.
+The step in bf16 takes the time 1. The share `other` of this time is for operations that are not
+matrix products (normalization, optimizer, communication). The remaining time is for products, in
+proportion to their FLOPs: the linear layers of the MLPs and of attention, the attention scores, the
+logits. Each linear layer has three products of equal size: forward, the gradient of the input, the
+gradient of the weights. A product in fewer bits takes 1 / rate of its time, plus `conversion` of
+its time for quantizing its operands. All other times stay the same.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from mxnum import errors
 
-#: Rates of dense products relative to bf16, by instruction throughput. Most hardware runs six bits
-#: as fast as eight.
+#: The rates of dense products relative to bf16, by instruction throughput. Most hardware multiplies
+#: six-bit operands as fast as eight-bit ones.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
-#: Reasonable ranges: products may reach their rate or fall short of it.
+#: Reasonable ranges of the parameters; products may not reach their full rate.
 REASONABLE = {
     "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
 }  # fmt: skip
@@ -29,7 +29,7 @@ _LINEAR = ("mlp", "attention")
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """A decoder, described by what its FLOPs depend on."""
+    """The dimensions of a decoder on which its FLOPs depend."""
 
     layers: int
     width: int
@@ -99,7 +99,7 @@ class Recipe:
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
         """Return a recipe from the precisions of the forward and both backward products.
 
-        As a rule, hardware multiplies operands of two precisions at the rate of the wider one.
+        Most hardware multiplies operands of two precisions at the rate of the wider one.
         """
         both = forward if backward is None else backward
         return cls(forward, both, both, attention)
@@ -116,7 +116,7 @@ class Projection:
     """The speed-up of a step in low precision over one in bf16."""
 
     speed_up: float
-    #: The time of each part, where the step in bf16 takes 1; `conversion` is the time to quantize
+    #: The time of each part if the step in bf16 takes 1; `conversion` is the time to quantize
     #: operands.
     times: Mapping[str, float] = field(repr=False)
 
@@ -145,7 +145,7 @@ def project_shares(
     rates: Mapping[str, float] | None = None,
     conversion: float = 0.0,
 ) -> Projection:
-    """Return the speed-up for shares of the time in bf16.
+    """Return the speed-up, given the share of each part in the time in bf16.
 
     `mlp` and `attention` are the shares of their linear layers.
     """
@@ -173,8 +173,8 @@ def project_range(
 ) -> tuple[float, float]:
     """Return the least and greatest speed-up over ranges of the parameters.
 
-    The default ranges are `REASONABLE`. The names are those of rates, `other` and `conversion`. The
-    speed-up is monotonic in each parameter, so its extremes are at corners.
+    The keys of `ranges` are names of rates, "other" and "conversion"; the default is `REASONABLE`.
+    The speed-up is monotonic in each parameter, so its extremes are at corners.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

@@ -1,11 +1,12 @@
-"""Multiplicative gradient noise on a quadratic: how bias and variance move the stability boundary.
+"""Compute how multiplicative noise in gradients moves the stability boundary on a quadratic.
 
 The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lambda theta with
 E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
 <- beta m + (1 - beta) gradient, then theta <- theta - eta m. Write a = eta lambda and u = eta m.
-The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. It maps covariance
-matrices to covariance matrices, so its spectral radius is an eigenvalue whose eigenvector is such a
-matrix (Krein and Rutman). So stability is lost where 1 becomes an eigenvalue, and nowhere earlier.
+The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. The recurrence maps
+covariance matrices to covariance matrices, so its spectral radius is an eigenvalue whose
+eigenvector is a covariance matrix (Krein and Rutman). So stability is lost exactly when 1 becomes
+an eigenvalue.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[li
 def stability_expression() -> Any:
     """Return the largest stable a = eta lambda as a sympy expression in bias, variance and beta.
 
-    It solves det(I - M) = 0.
+    The expression solves det(I - M) = 0, where M is the `moment_matrix`.
 
     >>> import sympy
     >>> sympy.simplify(stability_expression().subs(sympy.Symbol("beta", positive=True), 0))
@@ -54,11 +55,11 @@ def stability_expression() -> Any:
 
 
 def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.0) -> Any:
-    """Return the eta lambda below which E[theta**2] decays; 0 if 1 + bias is not positive.
+    """Return the eta lambda below which E[theta**2] decays, or 0 if 1 + bias is not positive.
 
     Without momentum this is 2 (1 + b) / ((1 + b)**2 + v). Momentum beta multiplies the weight of
-    the noise beside the bias by (1+beta)/(1-beta): 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 +
-    (1 + beta) v).
+    the variance, relative to that of the bias, by (1+beta)/(1-beta): 2 (1 + b) (1 + beta) / ((1 -
+    beta) (1 + b)**2 + (1 + beta) v).
 
     >>> float(stability_limit()), float(stability_limit(-0.125)), round(float(stability_limit(momentum=0.9)), 9)
     (2.0, 2.2857142857142856, 38.0)
@@ -75,9 +76,9 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
 def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
     """Return the stability limit of Adam with a slow second moment.
 
-    The unit is the preconditioner that clean gradients would give. Adam divides by the root of
-    E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias alone cancels: the limit
-    equals that of clean gradients for every b. Variance always lowers the limit.
+    The limit is in units of the preconditioner for gradients without noise. Adam divides by the
+    root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias alone cancels: the
+    limit is the same for every b. Variance always lowers the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

@@ -115,11 +115,11 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     assert added.startswith("Results of stored studies, which this run did not repeat: ")
     assert numbers.startswith("In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75")
     assert counts == (
-        "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 of our own came out as "
-        "expected."
+        "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 claims of this "
+        "project came out as expected."
     )
     assert top.count("<svg") == text.count("<svg") == 2  # each figure occurs once
     assert '<a href="#I1">I1</a>' in top
     nothing = page([Entry(CLAIMS["I6c"], Verdict.NOT_RUN)], tmp_path)
-    assert "None of the 1 claim could be decided" in nothing
-    assert "No training was run here" in nothing
+    assert "The runs could decide none of the 1 claim" in nothing
+    assert "No training was run that could show" in nothing

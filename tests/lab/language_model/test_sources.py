@@ -75,7 +75,11 @@ def test_text_in_pairs_of_bytes(tmp_path):
     assert encoded.decode(encoded.symbols) == text
     assert source.bytes_per_symbol == len(text) / len(encoded.symbols) > 2
     assert source.batch(np.random.default_rng(0), 4, 20).max() < 270
-    with pytest.raises(ValueError, match=r"'vocabulary' must be at most 2\d\d, the pairs that there are, not 4096"):
+    with pytest.raises(
+        ValueError,
+        match=r"'vocabulary' must be at most 2\d\d, because the text has no more pairs, not "
+        r"4096",
+    ):
         pairs.encode(text, 4096)
 
 

@@ -62,7 +62,7 @@ def test_descriptions():
         (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),
         (  # Regression: the labels were uninitialized memory.
             lambda: Experiment(quantized_teacher=True, precision=uniform_precision("mxfp4_e2m1", rounding="sr")),
-            "'quantized_teacher' must be False where weights or activations are rounded stochastically",
+            "'quantized_teacher' must be False if weights or activations are rounded stochastically",
         ),
         # Regression: with these settings all losses were NaN from the first step on.
         (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),

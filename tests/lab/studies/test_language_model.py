@@ -265,7 +265,7 @@ def test_a_text_that_is_not_there_is_said_before_anything_runs(tmp_path):
         'name = "t"\ncontrol = "float32"\nseeds = 1\nfirst_seed = 1\n'
         '[base]\nsource = "text"\ntext = "nowhere.txt"\nvocabulary = 256\n[arms.float32]\n'
     )
-    with pytest.raises(ValueError, match=r"^Argument 'text' must be a file that is there, not 'nowhere.txt'\.$"):
+    with pytest.raises(ValueError, match=r"^Argument 'text' must be a file that exists, not 'nowhere.txt'\.$"):
         run_study(read(path), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

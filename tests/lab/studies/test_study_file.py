@@ -109,7 +109,7 @@ def test_uniform_is_the_operands_and_nothing_else(tmp_path):
         (('"mxfp8_e4m3"', "8"), "must be a format, 'float32', a mapping or an Operand, not 8"),
         (('vector = "bfloat16"', 'vector = "fp16"'), "one of \\['float32', 'bfloat16'\\], not 'fp16'"),
         (("[arms.plain]", "[arms]\nplain = 3"), "at least one table such as"),
-        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "'rate' must be a list of values to try, not 3"),
+        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "'rate' must be a list of values, not 3"),
         (
             ("[arms.plain]", "[grid]\nrates = [3]\n[arms.plain]"),
             r"^In \[grid\] for \[arms.plain\] .*mean 'rate'",

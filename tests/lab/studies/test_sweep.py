@@ -119,7 +119,7 @@ def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run_all(tasks, processes=1, say=told.append)
-    assert told == ["Interrupted: ending the processes; one that is compiling finishes that first."]
+    assert told == ["Interrupted: ending the processes. A process that is compiling finishes that first."]
 
 
 def test_a_state_and_its_estimate(monkeypatch):

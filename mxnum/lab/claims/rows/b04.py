@@ -59,7 +59,7 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" With the code as released {_rises([shipped])} runs rise, with the text's settings {_rises([text])}."
+        shown = f" With the released code {_rises([shipped])} runs rise, with the text's settings {_rises([text])}."
         what = "with all six switches as in the released code, runs in E2M1 rise more often or sooner"
         numbers = f"{_rises([shipped])} runs as released, {_rises([text])} as in the text, {compare([(shipped, text)])}"
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
@@ -71,7 +71,7 @@ def _check(context: Context) -> Evidence:
     ]
     answer = (
         f"Of {len(p)} differences {len(acting)} change when the loss rises in E2M1 (later: {later}; sooner: {sooner})."
-        + shown + " Undecided: E4M3 at the paper's size." * (at_size.holds is None)
+        + shown + " Undecided: E4M3 at paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (

@@ -21,8 +21,8 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of `parts`, corrected together. Each has an arm, its control, an event, and True if the
-#: event is expected sooner.
+#: The tests of `parts`, corrected together. A test has an arm, its control, an event, and True if
+#: the event is expected sooner.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),
@@ -53,11 +53,11 @@ def _check(context: Context) -> Evidence:
     ]
     away, runs = [sum(arm.events for arm in each) for each in arms], sum(arm.runs for arm in arms[0])
     answer = (
-        f"At rates of .034 and .048, {runs} runs of each arm: {away[0]} are lost with everything in 4 bits, {away[1]} "
+        f"At rates .034 and .048, {runs} runs of each arm: {away[0]} are lost with everything in 4 bits, {away[1]} "
         f"with "
         f"4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
         + " At .024, 4-bit products delay the jump." * later["products"]
-        + " Undecided: whether 4-bit products delay the jump at higher rates." * (statements[0].holds is None)
+        + " Undecided: the delay at higher rates." * (statements[0].holds is None)
     )
     delaying = ", ".join(name for name in later if later[name]) or "none"
     note = (

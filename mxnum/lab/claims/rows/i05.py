@@ -38,8 +38,8 @@ def _check(context: Context) -> Evidence:
     """Compare zeta early and late in each run, and just before the loss rises.
 
     zeta grows if the exact sign-flip test of its logarithmic growth in each run is significant at
-    `LEVEL`. It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not
-    of order 2 if they lie outside.
+    `LEVEL`. zeta is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and
+    not of order 2 if they lie outside.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []

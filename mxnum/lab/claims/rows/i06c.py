@@ -34,9 +34,9 @@ RATE = "rate 0.034"
 def _check(context: Context) -> Evidence:
     """Compare runaways in E2M1 with those of FP32 on the same seeds.
 
-    The confirmatory test uses the seeds of `quick`. It is the exact paired log-rank test of the
-    steps at which runaways begin, two-sided, at `LEVEL`. Stored studies add the same test on other
-    seeds, and the rule that was fixed before `recovery`.
+    The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
+    two-sided, at `LEVEL`, on the seeds of `quick`. Stored studies add the same test on other seeds,
+    and the rule that was fixed before `recovery`.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):

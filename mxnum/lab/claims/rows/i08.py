@@ -20,7 +20,7 @@ CLAIM = Claim(
     needs=("ablations.json",),
     command=command("ablations"),
 )
-#: The statements. Each has the arm whose excursions should come sooner, and the other arm.
+#: The statements. A statement has the arm whose excursions should come sooner, and the other arm.
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),

@@ -109,7 +109,7 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     papers = [s for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER]
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
-        f"Small language models end within {NEAR} nats of bfloat16 in {near}, but not in {far}. On an MLP, "
+        f"Small language models end within {NEAR} nats of bfloat16 in {near}, not in {far}. On MLPs, "
         f"{sum(on_mlp)} "
         f"of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )

@@ -28,8 +28,8 @@ def test_b4(tmp_path):
     assert found.statements[1].numbers.count("as in the code") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
     assert (
-        "With the code as released 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at the "
-        "paper's size." in found.answer
+        "With the released code 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at "
+        "paper size." in found.answer
     )
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
@@ -38,7 +38,7 @@ def test_b4(tmp_path):
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
     note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
-    assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
+    assert f"later: none; sooner: {studies.DIFFERENCES[0]}." in note
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED

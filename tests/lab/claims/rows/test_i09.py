@@ -23,7 +23,7 @@ def test_runs_end_where_they_were_least(checked):
     assert "13 of 13 at 2.2e+19" in note
     assert "go astray in 11 of the 12 arms" in note
     assert "final loss 2.317, least 1.043" in note
-    assert "25 sizes of E5M2 with bf16 were run twice from the same seed: 20 end alike" in note
+    assert "25 sizes of E5M2 with bf16 were run twice from the same seed: 20 end with the same loss" in note
 
 
 def test_a_mitigated_run_that_went_astray_elsewhere_would_be_seen(altered):

@@ -82,7 +82,7 @@ def test_the_answer_tells_4_bits_apart():
     assert "4-bit recipes this is not shown (rho -0.04 and 0.00)" in answer
     assert number == "rho 0.45; in 4 bits 0.00"
     assert "R-MSE ranks it too" in m08._answer(0.98, [(0.5, 0.9)], True)[0]
-    assert "it does not" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
+    assert "R-MSE does not rank it" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
     assert m08._answer(0.98, [], None) == ("", "")
     assert m08._answer(0.98, [(0.5, None)], None) == ("", "")
 
