@@ -1,0 +1,340 @@
+"""The family of adders that `identify` chooses from, and a numpy evaluator of its rules.
+
+The evaluator shares no code with the definition and the reference: it works on signed integers of
+numpy, or on Python's where sums are exact. It evaluates many fraction bits, result bits and
+roundings in one call: arrays have the axes (rule, case, term).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.units.unit import ACCUMULATORS, OPERANDS
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
+ROUNDINGS = ("rtz", "rne", "floor")
+#: How the sums of an instruction are combined, with the places that the addend may have.
+COMBINATIONS = {
+    "chain": ("term", "after"), "add": ("before", "after"), "tree": ("before", "after"),
+    "halves": ("before", "after"),
+}  # fmt: skip
+#: States of a number: a bit for each sign of infinity, and both bits for NaN.
+PLUS, MINUS, NAN = 1, 2, 3
+_FAR = 62
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a unit adds: one member of the family.
+
+    An instruction adds `terms` products at a time. Each such sum aligns its terms at the largest
+    exponent to `fraction_bits` and rounds once.
+    """
+
+    #: The products of one sum.
+    terms: int
+    #: "chain": the accumulator is a term of the next sum. "add": each sum is rounded and then added
+    #: to the accumulator. "tree" and "halves": the sums are added in pairs, neighbours or halves.
+    combine: str = "chain"
+    #: "term": inside the first sum. "before": added to the first sum. "after": added to the last.
+    addend: str = "term"
+    #: (width, step): sums take runs of `width` indices; first those whose run number is 0 modulo
+    #: `step`, then those with 1, and so on. (1, 1) is index order.
+    order: tuple[int, int] = (1, 1)
+    #: What becomes of the bits that alignment drops: "rtz" (sign and magnitude), "floor" (two's
+    #: complement), "rne", or "sticky" (they set one more bit).
+    align: str = "rtz"
+    #: The fraction bits of an aligned term; None for an exact sum.
+    fraction_bits: int | None = 25
+    #: True if products are normalized before alignment.
+    normalize: bool = False
+    rounding: str = "rtz"
+    result_bits: int = 23
+    #: The rounding of additions outside the sums.
+    add_rounding: str = "rne"
+    #: The integer bits of a sum, which wraps beyond them; None for enough.
+    carry: int | None = None
+    flush_operands: bool = False
+    flush_addend: bool = False
+    flush_result: bool = False
+    #: The exponent of a zero operand or addend; None if zeros do not count.
+    zero_exponent: int | None = -126
+    #: "plus": a zero result is +0. "ieee": it has the sign of the sum.
+    zero: str = "plus"
+    #: A result beyond the largest number: "infinity" or "largest".
+    overflow: str = "infinity"
+    #: Infinite inputs: "ieee", "nan" (any gives NaN), or "finite" (the top exponent is ordinary).
+    infinities: str = "ieee"
+    #: The bits of a NaN; 0 if they vary.
+    nan: int = 0x7FFFFFFF
+
+
+FIELDS = tuple(field.name for field in fields(Rule))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The instruction in question: operand formats, K, and the type of addend and result."""
+
+    a: str
+    b: str
+    k: int
+    accumulator: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name, value in (("a", self.a), ("b", self.b)):
+            errors.choose(name, value, tuple(OPERANDS))
+        errors.integer("k", self.k, 1, 1 << 12)
+        errors.choose("accumulator", self.accumulator, ACCUMULATORS)
+
+    @property
+    def formats(self) -> tuple[ElementFormat, ElementFormat]:
+        """The formats of a and b."""
+        return OPERANDS[self.a], OPERANDS[self.b]
+
+    @property
+    def result(self) -> ElementFormat:
+        """The format of the addend and the result."""
+        return FLOATS[self.accumulator]
+
+
+class Cases(NamedTuple):
+    """Codes of the operands, a row for each case, and the bits of the addends."""
+
+    a: Array
+    b: Array
+    c: Array
+
+    def at(self, index: Any) -> Cases:
+        """Return some of the cases."""
+        return Cases(*(x[index] for x in self))
+
+
+def join(*some: Cases) -> Cases:
+    """Return all cases in one table."""
+    return Cases(*(np.concatenate(x) for x in zip(*some, strict=True)))
+
+
+class Number(NamedTuple):
+    """Numbers sig * 2**(exponent - point), with a sign for zeros and a state for the rest."""
+
+    sig: Array
+    exponent: Array
+    negative: Array
+    state: Array
+
+
+def decode(codes: Array, fmt: ElementFormat, flush: bool, infinities: str) -> Number:
+    """Return the numbers that codes mean; their point is the mantissa bits."""
+    codes, m = codes.astype(np.int64), fmt.mantissa_bits
+    sign = (codes >> (fmt.bits - 1)) & 1 == 1
+    magnitude = codes & ((1 << (fmt.bits - 1)) - 1)
+    if fmt.integer:
+        magnitude = np.where(sign, (1 << (fmt.bits - 1)) - magnitude, magnitude)
+        return Number(np.where(sign, -magnitude, magnitude), 0 * codes, sign, 0 * codes)
+    field, fraction = magnitude >> m, magnitude & ((1 << m) - 1)
+    sig = np.where(field == 0, 0 if flush else fraction, fraction | (1 << m))
+    state = np.zeros_like(codes)
+    if fmt.specials != "none" and infinities != "finite":
+        special = magnitude > fmt.max_code
+        infinite = special & (magnitude == fmt.infinity_code) & (infinities == "ieee")
+        state = np.where(infinite, np.where(sign, MINUS, PLUS), np.where(special, NAN, 0))
+        sig = np.where(special, 0, sig)
+    return Number(np.where(sign, -sig, sig), np.maximum(field, 1) - fmt.bias, sign, state)
+
+
+def order_of(rule: Rule, k: int) -> list[int]:
+    """Return the indices of an instruction in the order in which its sums take them."""
+    width, step = rule.order
+    return sorted(range(k), key=lambda i: (i // width) % step)
+
+
+def _length(x: Array) -> Array:
+    """Return the bit length of each number, which is not negative."""
+    if x.dtype == object:
+        return np.frompyfunc(int.bit_length, 1, 1)(x).astype(np.int64)
+    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
+
+
+class Adder:
+    """Evaluates a rule with several fraction bits, result bits and roundings on some cases."""
+
+    def __init__(self, rule: Rule, problem: Problem, numbers: list[tuple[int | None, int, str]]) -> None:
+        self.rule, self.problem, self.fmt = rule, problem, problem.result
+        self.point = max(self.fmt.mantissa_bits, 1 + sum(fmt.mantissa_bits for fmt in problem.formats))
+        self.exact = numbers[0][0] is None
+        self.fraction = np.array([f or 0 for f, _, _ in numbers], np.int64)[:, None]
+        self.bits = np.array([bits for _, bits, _ in numbers], np.int64)[:, None]
+        self.mode = np.array([ROUNDINGS.index(rounding) for _, _, rounding in numbers], np.int64)[:, None]
+
+    def products(self, cases: Cases) -> Number:
+        """Return the products, with the common point."""
+        rule = self.rule
+        x, y = (
+            decode(codes, fmt, rule.flush_operands, rule.infinities)
+            for codes, fmt in zip(cases[:2], self.problem.formats, strict=True)
+        )
+        negative = x.negative ^ y.negative
+        either = np.where((x.state == NAN) | (y.state == NAN), NAN, np.where(negative, MINUS, PLUS))
+        of_zero = ((x.state != 0) & (y.state == 0) & (y.sig == 0)) | ((y.state != 0) & (x.state == 0) & (x.sig == 0))
+        state = np.where((x.state | y.state) == 0, 0, np.where(of_zero, NAN, either))
+        shift = self.point - sum(fmt.mantissa_bits for fmt in self.problem.formats)
+        sig, exponent = (x.sig * y.sig) << shift, self._zero(x) + self._zero(y)
+        if rule.normalize:
+            sig, exponent = self._normalized(sig, exponent)
+        return Number(sig, exponent, negative, state)
+
+    def _normalized(self, sig: Array, exponent: Array) -> tuple[Array, Array]:
+        """Return significands in [1, 2) with their exponents; the point leaves a bit to spare."""
+        lift = np.where(sig != 0, self.point + 1 - _length(np.abs(sig)), 0)
+        return np.where(lift < 0, sig >> 1, sig << np.maximum(lift, 0)), exponent - lift
+
+    def _zero(self, x: Number) -> Array:
+        least = self.rule.zero_exponent
+        return np.where((x.sig == 0) & (x.state == 0), -(10**6) if least is None else least, x.exponent)
+
+    def _accumulator(self, x: Number) -> Number:
+        """Return an addend as a term."""
+        sig = x.sig
+        if self.rule.flush_addend:
+            sig = np.where(np.abs(sig) < 1 << self.fmt.mantissa_bits, 0, sig)
+        x = x._replace(sig=sig)
+        exponent, sig = self._zero(x), sig << (self.point - self.fmt.mantissa_bits)
+        if self.rule.normalize:
+            sig, exponent = self._normalized(sig, exponent)
+        return Number(sig, exponent, x.negative, x.state)
+
+    def fused(self, parts: list[Number]) -> Number:
+        """Return the rounded sum of terms; each part has the axes (rule, case, term)."""
+        shape = np.broadcast_shapes(*(p.sig.shape[:2] for p in parts))
+        sig, exponent, negative, state = (
+            np.concatenate([np.broadcast_to(p[i], (*shape, p[i].shape[2])) for p in parts], axis=2) for i in range(4)
+        )
+        state, negative = np.bitwise_or.reduce(state, axis=2), negative.all(axis=2)
+        largest = exponent.max(axis=2)
+        if self.exact:
+            used = sig != 0
+            least = np.where(used, exponent, 1 << 20).min(axis=2)
+            distance = np.where(used, exponent - least[..., None], 0)
+            total = (sig.astype(object) << distance.astype(object)).sum(axis=2)
+            return self.round(total, least - self.point, negative, state)
+        align, extra = self.rule.align, int(self.rule.align == "sticky")
+        fraction = (self.fraction + extra)[..., None]
+        left, right = np.maximum(fraction - self.point, 0), np.maximum(self.point - fraction, 0)
+        distance = np.minimum(largest[..., None] - exponent + right, _FAR)
+        if align == "floor":
+            terms = (sig << left) >> distance
+        else:
+            magnitude = np.abs(sig) << left
+            terms = magnitude >> distance
+            lost = magnitude - (terms << distance)
+            if align == "sticky":
+                terms |= lost != 0
+            elif align == "rne":
+                half = np.where(distance > 0, np.int64(1) << np.maximum(distance - 1, 0), 1)
+                terms += (lost > half) | ((lost == half) & (terms & 1 == 1))
+            terms = np.where(sig < 0, -terms, terms)
+        total = terms.sum(axis=2)
+        if self.rule.carry is not None:
+            half = np.int64(1) << (fraction[..., 0] + self.rule.carry)
+            total = ((total + half) & (2 * half - 1)) - half
+        return self.round(total, largest - fraction[..., 0], negative, state)
+
+    def round(self, total: Array, unit: Array, negative: Array, state: Array, outside: bool = False) -> Number:
+        """Return total * 2**unit, rounded to the result's bits, or to those of the accumulator."""
+        rule, m = self.rule, self.fmt.mantissa_bits
+        bits = m if outside else self.bits
+        mode = ROUNDINGS.index(rule.add_rounding) if outside else self.mode
+        minus, magnitude = total < 0, np.abs(total)
+        quantum = np.maximum(_length(magnitude) - 1 + unit, self.fmt.emin) - bits
+        drop = np.where(magnitude == 0, 0, quantum - unit)
+        down, up = np.clip(drop, 0, None), np.clip(-drop, 0, _FAR)
+        down = down if magnitude.dtype == object else np.minimum(down, _FAR)
+        if magnitude.dtype == object:
+            down, up = down.astype(object), up.astype(object)
+        kept = magnitude >> down
+        lost = magnitude - (kept << down)
+        half = (magnitude * 0 + 1) << down
+        nearest = (2 * lost > half) | ((2 * lost == half) & (kept & 1 == 1) & (down > 0))
+        increment = np.where(mode == 1, nearest & (lost != 0), (mode == 2) & minus.astype(bool) & (lost != 0))
+        sig = ((kept + increment.astype(np.int64)) << up).astype(np.int64)
+        exponent = quantum + bits
+        carried = sig >> (bits + 1) != 0
+        sig, exponent = np.where(carried, sig >> 1, sig) << (m - bits), exponent + carried
+        if rule.flush_result:
+            sig = np.where(sig < 1 << m, 0, sig)
+        sign = minus.astype(bool) | ((total == 0).astype(bool) & negative)
+        if rule.zero == "plus" and not outside:
+            sign &= sig != 0
+        over = (exponent > self.fmt.emax) & (sig != 0)
+        if rule.overflow == "infinity":
+            state = state | np.where(over & (state == 0), np.where(sign, MINUS, PLUS), 0)
+        full = ((1 << (m + 1)) - 1) >> (m - bits) << (m - bits)
+        sig, exponent = np.where(over, full, sig), np.where(over, self.fmt.emax, exponent)
+        exponent = np.where(sig == 0, self.fmt.emin, exponent)
+        return Number(np.where(sign, -sig, sig), exponent, sign, state)
+
+    def add(self, x: Number, y: Number) -> Number:
+        """Return the sum of two accumulators, rounded outside the sums."""
+        largest = np.maximum(np.where(x.sig == 0, -(10**6), x.exponent), np.where(y.sig == 0, -(10**6), y.exponent))
+        total = np.int64(0)
+        for one in (x, y):
+            distance = np.where(one.sig == 0, 0, largest - one.exponent)
+            total = total + np.where(distance > 27, np.sign(one.sig), one.sig << np.maximum(27 - distance, 0))
+        unit = np.where(largest < -(10**5), 0, largest - self.fmt.mantissa_bits - 27)
+        return self.round(total, unit, x.negative & y.negative, x.state | y.state, outside=True)
+
+    def __call__(self, cases: Cases) -> Array:
+        """Return the bits of the results, a row for each triple of numbers."""
+        rule, k = self.rule, self.problem.k
+        products = Number(*(x[None, :, order_of(rule, k)] for x in self.products(cases)))
+        c = decode(cases.c, self.fmt, rule.flush_addend, rule.infinities)
+        c = Number(*(x[None, :] for x in c))
+        zero = Number(np.zeros_like(c.sig), c.exponent * 0 + self.fmt.emin, np.zeros_like(c.negative), c.state * 0)
+        groups = [Number(*(x[:, :, i : i + rule.terms] for x in products)) for i in range(0, k, rule.terms)]
+        if rule.combine == "chain":
+            total = c if rule.addend == "term" else zero
+            for group in groups:
+                term = Number(*(x[..., None] for x in self._accumulator(total)))
+                total = self.fused([term, group])
+        else:
+            total = self._combine([self.fused([group]) for group in groups], c)
+        total = self.add(total, c) if rule.addend == "after" else total
+        return self.encode(total, len(cases.c))
+
+    def _combine(self, sums: list[Number], c: Number) -> Number:
+        if self.rule.addend == "before":
+            sums = [self.add(c, sums[0]), *sums[1:]]
+        while len(sums) > 1:
+            if self.rule.combine == "add":
+                pairs, rest = [(sums[0], sums[1])], sums[2:]
+            elif self.rule.combine == "tree":
+                pairs, rest = list(zip(sums[::2], sums[1::2], strict=False)), sums[len(sums) // 2 * 2 :]
+            else:
+                half = len(sums) // 2
+                pairs, rest = list(zip(sums[:half], sums[half : 2 * half], strict=True)), sums[2 * half :]
+            sums = [*(self.add(x, y) for x, y in pairs), *rest]
+        return sums[0]
+
+    def encode(self, x: Number, count: int) -> Array:
+        """Return the bits of numbers."""
+        fmt, m = self.fmt, self.fmt.mantissa_bits
+        magnitude = np.abs(x.sig)
+        code = np.where(magnitude >> m != 0, ((x.exponent - fmt.emin) << m) + magnitude, magnitude)
+        code = np.where(x.state == 0, code, fmt.max_code + 1) | (x.negative.astype(np.int64) << (fmt.bits - 1))
+        sign = np.int64(1) << (fmt.bits - 1)
+        code = np.where(x.state == PLUS, fmt.max_code + 1, np.where(x.state == MINUS, (fmt.max_code + 1) | sign, code))
+        code = np.where(x.state == NAN, self.rule.nan, code)
+        return np.broadcast_to(code, (len(self.fraction), count))
+
+
+def evaluate(rule: Rule, problem: Problem, cases: Cases) -> Array:
+    """Return the bits of the results of one rule."""
+    return Adder(rule, problem, [(rule.fraction_bits, rule.result_bits, rule.rounding)])(cases)[0]
