@@ -56,6 +56,8 @@ class Rule:
     #: True if products are normalized before alignment.
     normalize: bool = False
     rounding: str = "rtz"
+    #: The fraction bits of a sum's result. Only chains with an addend inside have fewer than the
+    #: accumulator.
     result_bits: int = 23
     #: The rounding of additions outside the sums.
     add_rounding: str = "rne"
@@ -72,7 +74,7 @@ class Rule:
     overflow: str = "infinity"
     #: Infinite inputs: "ieee", "nan" (any gives NaN), or "finite" (the top exponent is ordinary).
     infinities: str = "ieee"
-    #: The bits of a NaN; 0 if they vary.
+    #: The bits of a NaN; -1 if they vary.
     nan: int = 0x7FFFFFFF
 
 
@@ -272,7 +274,7 @@ class Adder:
             sig = np.where(sig < 1 << m, 0, sig)
         sign = minus.astype(bool) | ((total == 0).astype(bool) & negative)
         if rule.zero == "plus" and not outside:
-            sign &= sig != 0
+            sign = sign & (sig != 0)
         over = (exponent > self.fmt.emax) & (sig != 0)
         if rule.overflow == "infinity":
             state = state | np.where(over & (state == 0), np.where(sign, MINUS, PLUS), 0)
