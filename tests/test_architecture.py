@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "__init__", "errors", "output", "formats", "modes", "memory", "recipe", "analysis", "torch", "plots",
     },
     "cli": {
-        "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "engine", "array",
+        "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "engine", "array",
         "analysis", "interop", "conformance", "emit", "plots", "selftest", "lab",
     },
     "__main__": {"cli"},

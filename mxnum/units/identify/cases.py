@@ -25,6 +25,11 @@ def _power(fmt: ElementFormat, exponent: int) -> int:
     return (exponent + fmt.bias) << fmt.mantissa_bits
 
 
+def _least(fmt: ElementFormat) -> int:
+    """Return the exponent of the least power of two that is a normal number, or an integer."""
+    return -fmt.mantissa_bits if fmt.integer else fmt.emin
+
+
 class Maker:
     """Makes cases of each kind from a seed."""
 
@@ -35,7 +40,7 @@ class Maker:
         #: The exponents of products that are used in ordinary cases. Wide formats stay where
         #: neither zeros nor the ends of the accumulator take part.
         self.high = min(a.emax, 10) + min(b.emax, 10)
-        self.low = max(max(a.emin, -14) + max(b.emin, -14), self.high - SPAN)
+        self.low = max(max(_least(a), -14) + max(_least(b), -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
         if problem.accumulator == "float16":
             self.low, self.high = max(self.low, -13), min(self.high, 11)
@@ -47,9 +52,8 @@ class Maker:
     def _put(self, a: Array, b: Array, index: int, exponent: int, negative: bool, mantissa: bool = False) -> None:
         """Write a product of about 2**exponent; `mantissa` fills its fraction with random bits."""
         x, y = self.problem.formats
-        first = int(np.clip(exponent - y.emin, x.emin, exponent // 2 if exponent // 2 >= x.emin else x.emin))
-        first = max(first, exponent - y.emax)
-        codes = [_power(x, first), _power(y, exponent - max(first, x.emin))]
+        first = min(max(exponent // 2, _least(x), exponent - y.emax), max(exponent - _least(y), _least(x)))
+        codes = [_power(x, first), _power(y, exponent - first)]
         for i, fmt in enumerate((x, y)):
             if mantissa and fmt.mantissa_bits and not fmt.integer and codes[i] >> fmt.mantissa_bits:
                 code = codes[i] | int(self.random.integers(0, 1 << fmt.mantissa_bits))
@@ -164,7 +168,7 @@ class Maker:
                 if x.integer or y.integer:
                     a[where[0]], b[where[0]] = 0, 1
             else:  # a product near the least numbers, or the least product
-                least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
+                least = max(fmt.emin + int(r.integers(-8, 3)), _least(x) + _least(y))
                 self._put(a, b, where[0], least, bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 
@@ -219,7 +223,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     """Return which cases are free of special values, and which of these cannot exceed a carry limit.
 
     Ordinary cases have no subnormal numbers, NaN or infinities, and no terms near the least
-    exponents. Sparse ones have terms that add to less than 8 at the largest exponent.
+    exponents or the largest number. Sparse ones have terms that add to less than 8 at the largest exponent.
     """
     fmt = problem.result
     parts: list[Any] = [decode(codes, one, False, "ieee") for codes, one in zip(cases[:2], problem.formats, strict=True)]
@@ -237,7 +241,9 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     fine &= largest >= -60 if problem.accumulator == "float32" else largest >= -14
     point = sum(one.mantissa_bits for one in problem.formats)
     values = np.abs(a.sig * b.sig) * 2.0 ** (np.clip(exponent - largest[:, None], -60, 0) - point)
-    total = values.sum(axis=1) + np.where(c.sig[:, 0] != 0, 2.0 ** np.clip(c.exponent[:, 0] - largest + 1, -60, 60), 0)
+    addend = np.where(c.sig[:, 0] != 0, 2.0 ** np.clip(c.exponent[:, 0] - largest + 1, -60, 60), 0)
+    total = values.sum(axis=1) + addend
+    fine &= total * 2.0 ** np.clip(largest, -200, 200) < 2.0**fmt.emax
     return fine, fine & (total < 8)
 
 

@@ -40,6 +40,8 @@ class Identification:
     unstable: list[int] = field(default_factory=list)
     #: The registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
+    #: All rules that give the ordinary answers; a later round starts from them.
+    left: list[Rule] = field(default_factory=list, repr=False)
 
     @property
     def fields(self) -> dict[str, list[Any]]:
@@ -164,15 +166,16 @@ def identify(
     unstable = [int(i) for i in np.flatnonzero(answers != again)]
     if unstable:
         return Identification(problem, cases, answers, [], unstable=unstable)
+    found = judge(problem, cases, answers)
     for round_number in range(1, rounds + 1):
-        found = judge(problem, cases, answers)
-        more = found.further_cases(seed + round_number) if found.rules else None
-        if more is None and found.rules:
-            more = found.further_cases(seed + 1000 + round_number, pool=1500)
+        more = None
+        if found.rules:
+            more = found.further_cases(seed + round_number) or found.further_cases(seed + 1000 + round_number, 1500)
         if more is None:
-            return found
+            break
         cases, answers = join(cases, more), np.concatenate([answers, ask(more)])
-    return judge(problem, cases, answers)
+        found = judge(problem, cases, answers, found)
+    return found
 
 
 def problem_of(operands: str | tuple[str, str], k: int, accumulator: str) -> Problem:
@@ -182,11 +185,15 @@ def problem_of(operands: str | tuple[str, str], k: int, accumulator: str) -> Pro
     return Problem(pair[0], pair[1], k, accumulator)
 
 
-def judge(problem: Problem, cases: Cases, answers: Array) -> Identification:
-    """Return which rules of the family give those answers."""
+def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
+    """Return which rules of the family give those answers.
+
+    `before` is what fewer of these answers said.
+    """
     answers = answers.astype(np.int64)
-    rules = Search(problem, cases, answers).run()
-    found = Identification(problem, cases, answers, rules)
+    search = Search(problem, cases, answers)
+    rules = search.run(before.left if before is not None else None)
+    found = Identification(problem, cases, answers, rules, left=search.left)
     expected, nan = canonical(problem, answers)
     from mxnum.units import get, names
 

@@ -30,8 +30,9 @@ SIDES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "largest"),
     "infinities": ("ieee", "nan", "finite"),
 }
-#: The most rules that a search returns.
-MOST = 400
+#: The most rules that fit the ordinary cases for which the other fields are found, and the most of
+#: these for which all their values are tried. Both are spread over the rules that fit.
+CORES, CORES_WITH_ALL_SIDES = 32, 4
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
@@ -85,16 +86,23 @@ class Search:
         self.fine, self.sparse = ordinary(problem, cases, self.answers)
         if self.sparse.sum() < 30:
             self.sparse = self.fine
+        self.left: list[Rule] = []
         self.base = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
             self.base = {"nan": 0x7FFF}
 
-    def run(self) -> list[Rule]:
-        """Return the rules that reproduce the answers."""
+    def run(self, before: list[Rule] | None = None) -> list[Rule]:
+        """Return the rules that reproduce the answers.
+
+        `before` holds the rules that gave the ordinary answers among fewer cases.
+        """
         found: list[Rule] = []
+        if before is not None:
+            self.left = [rule for rule in before if self.differ(rule).sum() <= self.wrong]
+            return self.with_sides(self.left)
         for sides in ({}, {"flush_operands": True, "flush_addend": True, "flush_result": True}):
             cores = self.cores([replace(r, **self.base, **sides) for r in structures(self.problem)])
-            found = self.with_sides(cores)
+            self.left, found = cores, self.with_sides(cores)
             if found:
                 break
         return found
@@ -127,7 +135,10 @@ class Search:
         m = self.problem.result.mantissa_bits
         narrow = range(8, m + 1) if rule.addend == "term" else (m,)
         kept: list[Rule] = []
-        for some in (FRACTION_BITS[:-1], (None,) if exact else ()):
+        finite = FRACTION_BITS[:-1]
+        if rule.terms == 1 and rule.combine != "chain":  # a term alone loses nothing beyond its own bits
+            finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
+        for some in (finite, (None,) if exact else ()):
             numbers = [(f, bits, how) for f in some for how in ROUNDINGS for bits in narrow]
             wrong, done = np.zeros(len(numbers), np.int64), 0
             for until in (3, 12, 48, len(order)):
@@ -146,25 +157,37 @@ class Search:
         both_zero = ((answers | self.answers[part]) & (sign - 1)) == 0
         return (answers != self.answers[part]) & ~both_zero
 
+    def differ(self, rule: Rule) -> Array:
+        """Return which sparse ordinary cases contradict a rule, whatever its other fields are."""
+        part = np.flatnonzero(self.sparse)
+        return self._differ(evaluate(rule, self.problem, self.cases.at(part)), part)
+
     def mismatches(self, rule: Rule) -> Array:
         """Return which cases contradict a rule."""
         return np.asarray(evaluate(rule, self.problem, self.cases) != self.answers)
 
     def with_sides(self, cores: list[Rule]) -> list[Rule]:
         """Return the cores with all values of the other fields that reproduce the answers."""
-        kept: dict[Rule, None] = {}
-        for core in spread(cores, 60):
-            rule = self._settle(core)
-            if rule is None:
-                continue
-            # What fits with this core fits with its neighbours too, or not at all.
-            kept[rule] = None
+        cores = [rule for core in cores if (rule := self._with_carry(core)) is not None]
+        settled = [rule for core in spread(cores, CORES) if (rule := self._settle(core)) is not None]
+        kept = dict.fromkeys(settled)
+        for rule in spread(settled, CORES_WITH_ALL_SIDES):
             for name, values in SIDES.items():
                 for value in values:
                     other = replace(rule, **{name: value})
                     if other not in kept and self.mismatches(other).sum() <= self.wrong:
                         kept[other] = None
-        return list(kept)[:MOST]
+        return list(kept)
+
+    def _with_carry(self, core: Rule) -> Rule | None:
+        """Return the rule with the carry limit that fits all ordinary cases; None if none does."""
+        part = np.flatnonzero(self.fine)
+        carries = (None,) if core.fraction_bits is None else SIDES["carry"]
+        for carry in carries:
+            rule = replace(core, carry=carry)
+            if self._differ(evaluate(rule, self.problem, self.cases.at(part)), part).sum() <= self.wrong:
+                return rule
+        return None
 
     def _settle(self, rule: Rule) -> Rule | None:
         """Return the rule with the other fields set to the values that fit best; None if none fits."""
