@@ -13,11 +13,12 @@ WITH_EXAMPLES = [("lab", name) for name in ("sweep", "language-model", "ledger",
 
 
 def test_every_command_has_help_with_an_example(run):
-    from mxnum.cli.app import COMMANDS, LAB
+    from mxnum.cli.app import COMMANDS, LAB, UNIT
 
-    listing, of_lab = run("--help"), run("lab", "--help")
-    for call in (*((name,) for name in COMMANDS), *(("lab", name) for name in LAB)):
-        assert call[-1] in (listing if len(call) == 1 else of_lab)
+    listings = {name: run(*name, "--help") for name in ((), ("lab",), ("unit",))}
+    groups = *(("lab", name) for name in LAB), *(("unit", name) for name in UNIT)
+    for call in (*((name,) for name in COMMANDS), *groups):
+        assert call[-1] in listings[call[:-1]]
         text = " ".join(run(*call, "--help").split())
         assert f"mxnum {' '.join(call)}" in text, call
         if len(call) == 1 or call in WITH_EXAMPLES:
@@ -87,4 +88,4 @@ def test_a_call_loads_the_module_of_its_command_alone():
     assert loaded("lab", "fit") == ["mxnum.cli.lab.command_fit"]
     from mxnum.cli.app import COMMANDS, LAB
 
-    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))
+    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))  # `unit` has one module
