@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mxnum.formats import ElementFormat
@@ -226,8 +224,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     exponents or the largest number. Sparse ones have terms that add to less than 8 at the largest exponent.
     """
     fmt = problem.result
-    parts: list[Any] = [decode(codes, one, False, "ieee") for codes, one in zip(cases[:2], problem.formats, strict=True)]
-    parts.append(decode(cases.c[:, None], fmt, False, "ieee"))
+    columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
+    parts = [decode(codes, one, False, "ieee") for codes, one in columns]
     fine = np.ones(len(cases.c), bool)
     for x, one in zip(parts, (*problem.formats, fmt), strict=True):
         tiny = (x.sig != 0) & (np.abs(x.sig) < 1 << one.mantissa_bits) & (not one.integer)
@@ -251,8 +249,7 @@ def structural(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, A
     """Return which cases are those of `Maker.structure`, and in which of them the small term survived."""
     maker = Maker(problem, 0)
     x, y, c = (
-        decode(codes, one, False, "ieee")
-        for codes, one in zip(cases, (*problem.formats, problem.result), strict=True)
+        decode(codes, one, False, "ieee") for codes, one in zip(cases, (*problem.formats, problem.result), strict=True)
     )
     point = sum(one.mantissa_bits for one in problem.formats)
     products = x.sig * y.sig * 2.0 ** (x.exponent + y.exponent - point)

@@ -20,7 +20,7 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 #: The most wrong answers with which a rule is still shown as the nearest one.
 FEW = 3
 #: The rules whose answers are compared to find cases that separate them.
-COMPARED = 48
+COMPARED = 32
 
 
 @dataclass
@@ -170,7 +170,7 @@ def identify(
     for round_number in range(1, rounds + 1):
         more = None
         if found.rules:
-            more = found.further_cases(seed + round_number) or found.further_cases(seed + 1000 + round_number, 1500)
+            more = found.further_cases(seed + round_number) or found.further_cases(seed + 1000 + round_number, 3000)
         if more is None:
             break
         cases, answers = join(cases, more), np.concatenate([answers, ask(more)])
@@ -216,7 +216,8 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str) -> Callable[[C
 
     def ask(cases: Cases) -> Array:
         a, b = (_array(codes, fmt, library) for codes, fmt in zip(cases[:2], problem.formats, strict=True))
-        d = f(a, b, _array(cases.c, problem.result, library))
+        with np.errstate(all="ignore"):  # special values are cases like others
+            d = f(a, b, _array(cases.c, problem.result, library))
         d = d.get() if library == "cupy" else d.detach().cpu().numpy() if library == "torch" else np.asarray(d)
         errors.require_dtype("f", d.dtype, np.dtype(problem.accumulator), " as its result")
         errors.require(d.shape == cases.c.shape, "f", f"a function with results of shape {cases.c.shape}", d.shape)

@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from mxnum.units.identify.cases import SPAN, ordinary, structural
-from mxnum.units.identify.family import ALIGNMENTS, COMBINATIONS, ROUNDINGS, Adder, Array, Cases, Problem, Rule, evaluate
+from mxnum.units.identify.family import (
+    ALIGNMENTS,
+    COMBINATIONS,
+    ROUNDINGS,
+    Adder,
+    Array,
+    Cases,
+    Problem,
+    Rule,
+    evaluate,
+)
 from mxnum.units.identify.registered import orders
 
 #: The fraction bits that the family has; None is an exact sum.
@@ -55,7 +65,7 @@ def structures(problem: Problem) -> Iterator[Rule]:
     m = problem.result.mantissa_bits
     for terms in [t for t in range(1, k + 1) if k % t == 0]:
         for combine, addends in COMBINATIONS.items():
-            if terms == k and combine != "chain" or (combine == "halves" and k // terms <= 3):
+            if (terms == k and combine != "chain") or (combine == "halves" and k // terms <= 3):
                 continue
             if combine in ("tree", "halves") and k // terms == 2:
                 continue
