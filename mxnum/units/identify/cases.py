@@ -44,6 +44,7 @@ class Maker:
             self.low, self.high = max(self.low, -13), min(self.high, 11)
 
     def blank(self) -> tuple[Array, Array, int]:
+        """Return the codes of a case whose numbers are all zero."""
         k = self.problem.k
         return np.zeros(k, np.int64), np.zeros(k, np.int64), 0
 
@@ -82,6 +83,10 @@ class Maker:
         rest = [int(i) for i in r.permutation(k) if i not in found]
         return (found + rest)[: min(count, k)]
 
+    def _depth(self) -> int:
+        """Return by how many bits a term lies below the largest one."""
+        return int(self.random.integers(0, 40) if self.random.random() < 0.7 else self.random.integers(8, 28))
+
     def structure(self) -> tuple[Array, Array, int]:
         """Cancel two large terms, beside a small one: it survives if it comes after they cancelled."""
         a, b, c = self.blank()
@@ -112,7 +117,6 @@ class Maker:
         where = self._some(int(r.integers(2, 5)))
         top = int(r.integers(max(self.low, self.high - 12), self.high + 1))
         negative, pair, style = bool(r.integers(2)), r.random() < 0.6, int(r.integers(3))
-        depth = lambda: int(r.integers(0, 40) if r.random() < 0.7 else r.integers(8, 28))  # noqa: E731
         if style == 0:  # the large term is the addend
             top = int(np.clip(top + r.integers(0, 24), self.c_low, self.c_high)) if not pair else top
             c = self._addend(top, negative, not pair and bool(r.integers(2)))
@@ -123,9 +127,9 @@ class Maker:
             if pair and len(where) > 1:
                 self._put(a, b, where[1], top, not negative)
             if style == 2:
-                c = self._addend(max(top - depth(), self.c_low), bool(r.integers(2)), bool(r.integers(2)))
+                c = self._addend(max(top - self._depth(), self.c_low), bool(r.integers(2)), bool(r.integers(2)))
         for index in where[1 + (pair and style != 0) :]:
-            self._put(a, b, index, max(top - depth(), self.low), bool(r.integers(2)), bool(r.integers(4)))
+            self._put(a, b, index, max(top - self._depth(), self.low), bool(r.integers(2)), bool(r.integers(4)))
         return a, b, c
 
     def crowded(self) -> tuple[Array, Array, int]:

@@ -161,7 +161,7 @@ def order_of(rule: Rule, k: int) -> list[int]:
 def _length(x: Array) -> Array:
     """Return the bit length of each number, which is not negative."""
     if x.dtype == object:
-        return np.frompyfunc(int.bit_length, 1, 1)(x).astype(np.int64)
+        return np.asarray(np.frompyfunc(int.bit_length, 1, 1)(x)).astype(np.int64)
     return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 
@@ -219,7 +219,7 @@ class Adder:
         sig, exponent, negative, state = (
             np.concatenate([np.broadcast_to(p[i], (*shape, p[i].shape[2])) for p in parts], axis=2) for i in range(4)
         )
-        state, negative = np.bitwise_or.reduce(state, axis=2), negative.all(axis=2)
+        state, negative = np.bitwise_or.reduce(state, axis=2), np.asarray(negative.all(axis=2))
         largest = exponent.max(axis=2)
         if self.exact:
             used = sig != 0
@@ -286,7 +286,7 @@ class Adder:
     def add(self, x: Number, y: Number) -> Number:
         """Return the sum of two accumulators, rounded outside the sums."""
         largest = np.maximum(np.where(x.sig == 0, -(10**6), x.exponent), np.where(y.sig == 0, -(10**6), y.exponent))
-        total = np.int64(0)
+        total = np.zeros_like(largest)
         for one in (x, y):
             distance = np.where(one.sig == 0, 0, largest - one.exponent)
             total = total + np.where(distance > 27, np.sign(one.sig), one.sig << np.maximum(27 - distance, 0))
@@ -339,4 +339,4 @@ class Adder:
 
 def evaluate(rule: Rule, problem: Problem, cases: Cases) -> Array:
     """Return the bits of the results of one rule."""
-    return Adder(rule, problem, [(rule.fraction_bits, rule.result_bits, rule.rounding)])(cases)[0]
+    return np.asarray(Adder(rule, problem, [(rule.fraction_bits, rule.result_bits, rule.rounding)])(cases)[0])

@@ -178,7 +178,7 @@ def identify(
     return found
 
 
-def problem_of(operands: str | tuple[str, str], k: int, accumulator: str) -> Problem:
+def problem_of(operands: str | tuple[str, ...], k: int, accumulator: str) -> Problem:
     """Return the problem that arguments state."""
     pair = (operands, operands) if isinstance(operands, str) else tuple(operands)
     errors.require(len(pair) == 2, "operands", "a format or two formats", operands)

@@ -97,9 +97,22 @@ class Search:
         if self.sparse.sum() < 30:
             self.sparse = self.fine
         self.left: list[Rule] = []
-        self.base = {} if self.nan is None else {"nan": self.nan}
+        self.result_bits = self._result_bits()
+        self.base: dict[str, Any] = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
             self.base = {"nan": 0x7FFF}
+
+    def _result_bits(self) -> tuple[int, ...]:
+        """Return the fraction bits that results may have, from the zeros at the end of all answers.
+
+        More bits than the answers use are possible where many answers have few terms. The next
+        number and that of the accumulator are kept, so that the cases must rule them out.
+        """
+        m = self.problem.result.mantissa_bits
+        some = self.answers[self.fine & (self.answers != 0)] | 1 << m
+        zeros = np.sort(np.frexp((some & -some).astype(np.float64))[1] - 1)
+        least = m - int(zeros[self.wrong]) if len(zeros) > self.wrong else m
+        return tuple(sorted({bits for bits in (least, least + 1, m) if max(least, 1) <= bits <= m}))
 
     def run(self, before: list[Rule] | None = None) -> list[Rule]:
         """Return the rules that reproduce the answers.
@@ -110,7 +123,8 @@ class Search:
         if before is not None:
             self.left = [rule for rule in before if self.differ(rule).sum() <= self.wrong]
             return self.with_sides(self.left)
-        for sides in ({}, {"flush_operands": True, "flush_addend": True, "flush_result": True}):
+        flushed: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
+        for sides in ({}, flushed):
             cores = self.cores([replace(r, **self.base, **sides) for r in structures(self.problem)])
             self.left, found = cores, self.with_sides(cores)
             if found:
@@ -143,7 +157,7 @@ class Search:
     def _numbers(self, rule: Rule, order: Array, exact: bool) -> list[Rule]:
         """Return the rule with each choice of fraction bits, result bits and rounding that fits."""
         m = self.problem.result.mantissa_bits
-        narrow = range(8, m + 1) if rule.addend == "term" else (m,)
+        narrow = self.result_bits if rule.addend == "term" else (m,)
         kept: list[Rule] = []
         finite = FRACTION_BITS[:-1]
         if rule.terms == 1 and rule.combine != "chain":  # a term alone loses nothing beyond its own bits
@@ -165,7 +179,7 @@ class Search:
     def _differ(self, answers: Array, part: Array) -> Array:
         sign = 1 << (self.problem.result.bits - 1)
         both_zero = ((answers | self.answers[part]) & (sign - 1)) == 0
-        return (answers != self.answers[part]) & ~both_zero
+        return np.asarray((answers != self.answers[part]) & ~both_zero)
 
     def differ(self, rule: Rule) -> Array:
         """Return which sparse ordinary cases contradict a rule, whatever its other fields are."""
