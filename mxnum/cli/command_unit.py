@@ -43,7 +43,7 @@ def identify(
     further: Annotated[Path | None, typer.Option(help="Write cases that separate the rules that are left.")] = None,
     force: options.Force = False,
 ) -> None:
-    """Print which rules of addition reproduce the answers of a unit.
+    """Show which rules of addition reproduce the answers of a unit.
 
     The exit status is 1 if no rule reproduces every answer.
 

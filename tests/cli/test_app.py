@@ -8,8 +8,11 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: The research commands that have examples in their help, and JSON output.
-WITH_EXAMPLES = [("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")]
+#: The commands of groups that have examples in their help, and JSON output.
+WITH_EXAMPLES = [
+    *(("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")),
+    ("unit", "identify"),
+]
 
 
 def test_every_command_has_help_with_an_example(run):
@@ -30,7 +33,7 @@ def test_every_command_takes_json(run):
 
     for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
         # These have their own text, write a page, or are groups of commands.
-        if call[0] not in ("emit", "vectors", "answer", "conformance", "lab"):
+        if call[0] not in ("emit", "vectors", "answer", "conformance", "unit", "lab"):
             assert "--json" in run(*call, "--help"), call
 
 

@@ -88,7 +88,7 @@ class Maker:
         return int(self.random.integers(0, 40) if self.random.random() < 0.7 else self.random.integers(8, 28))
 
     def structure(self) -> tuple[Array, Array, int]:
-        """Cancel two large terms, beside a small one: it survives if it comes after they cancelled."""
+        """Make two large terms that cancel, and a small one: it survives if it comes after they cancelled."""
         a, b, c = self.blank()
         r, where = self.random, self._some(3)
         high, low = self.high, self.low
@@ -111,7 +111,7 @@ class Maker:
         return a, b, c
 
     def sparse(self) -> tuple[Array, Array, int]:
-        """Put a few terms with random fractions below one large term or a pair that cancels."""
+        """Make a few terms with random fractions below one large term or a pair that cancels."""
         a, b, c = self.blank()
         r = self.random
         where = self._some(int(r.integers(2, 5)))
@@ -133,7 +133,7 @@ class Maker:
         return a, b, c
 
     def crowded(self) -> tuple[Array, Array, int]:
-        """Fill all products; in half of the cases with large terms of one sign."""
+        """Make all products nonzero; in half of the cases with large terms of one sign."""
         a, b, c = self.blank()
         r, full = self.random, self.random.random() < 0.5
         base = int(r.integers(self.low, self.high - 1)) if self.high - 1 > self.low else self.low
@@ -151,7 +151,7 @@ class Maker:
         return a, b, c
 
     def subnormal(self) -> tuple[Array, Array, int]:
-        """Put subnormal operands, addends and results, and zeros with large partners."""
+        """Make subnormal operands, addends and results, and zeros with large partners."""
         a, b, c = self.blank()
         r, fmt = self.random, self.problem.result
         where, style = self._some(2), int(r.integers(4))
@@ -175,7 +175,7 @@ class Maker:
         return a, b, c
 
     def special(self) -> tuple[Array, Array, int]:
-        """Put NaN, infinities, signed zeros, and results beyond the largest number."""
+        """Make NaN, infinities, signed zeros, and results beyond the largest number."""
         a, b, c = self.blank()
         r, fmt = self.random, self.problem.result
         where, style = self._some(3), int(r.integers(6))
