@@ -155,8 +155,8 @@ def identify(
     ...         c = c + x.astype(np.float32) * y.astype(np.float32)
     ...     return c
     >>> found = identify(sequential, "float16", k=2)
-    >>> found.fields["rounding"], found.fields["addend"]
-    (['rne'], ['term', 'before'])
+    >>> found.fields["terms"], found.fields["add_rounding"]
+    ([1], ['rne'])
     """
     problem = problem_of(operands, k, accumulator)
     errors.choose("library", library, ("numpy", "torch", "cupy"))

@@ -34,6 +34,7 @@ def report(found: Identification) -> str:
         if name == "add_rounding" and all(r.combine == "chain" and r.addend == "term" for r in found.rules):
             continue
         lines.append(f"  {_FIELDS[name]}: {_values(name, values)}")
+    lines.append(f"The rule with the fewest unusual fields: {_one(min(found.rules, key=_unusual))}.")
     lines.append(f"Registered units that agree: {', '.join(found.registered) or 'none'}.")
     open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
     if open_fields:
@@ -65,6 +66,12 @@ def _contradicted(found: Identification) -> list[str]:
     ]
 
 
+def _unusual(rule: Rule) -> int:
+    """Return how many fields differ from those of a plain rule."""
+    default = Rule(rule.terms)
+    return sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
+
+
 def _one(rule: Rule) -> str:
     default = Rule(rule.terms)
     told = [f"terms={rule.terms}"]
@@ -75,6 +82,9 @@ def _one(rule: Rule) -> str:
 def _values(name: str, values: list[Any]) -> str:
     if name == "nan":
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
+    if name == "order":
+        dealt = [f"runs of {w} dealt to {s} sums" if s > 1 else "index order" for w, s in values]
+        return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)
         told = [f"{finite[0]} to {finite[-1]}" if len(finite) > 1 else f"{finite[0]}"] if finite else []
