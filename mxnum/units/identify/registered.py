@@ -10,7 +10,7 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 def orders(k: int) -> list[tuple[int, int]]:
     """Return the orders of the family: runs of 1, 2, 4, ... indices, dealt to 2, 4, ... sums."""
     powers = [1 << i for i in range(k.bit_length())]
-    return [(1, 1), *((w, s) for w in powers for s in powers if s > 1 and w * s < k)]
+    return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k)]
 
 
 def rule_of(unit: MatrixUnit, k: int) -> Rule | None:
