@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled"]
+pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled", "tests.browser"]
 
 # Compilers and collected tests make millions of objects that stay alive. Fewer garbage collections
 # save a twelfth of a run.

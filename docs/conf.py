@@ -15,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 project = "mxnum"
 author = "the mxnum authors"
 release = version = mxnum.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "ledger_links"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "ledger_links", "explorer_page"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "mxnum"

@@ -68,6 +68,8 @@ class ElementFormat:
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
         least, most = (self.max_code >> self.mantissa_bits) - 1023, 1075 - self.mantissa_bits
+        accepted = "at most 10 unless specials='ieee', so that the values are float64 numbers"
+        errors.require(least <= 1023, "exponent_bits", accepted, self.exponent_bits)
         accepted = f"between {max(least, -1023)} and {min(most, 1023)}, so that the values are float64 numbers"
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
@@ -462,6 +464,7 @@ def get(name: str | MXFormat) -> MXFormat:
     if _is_written_out(name):
         return _written_out(name)
     if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name).lower()):
+        _written_out(f"{name}:")  # what follows must not suggest a format that is refused
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
@@ -477,6 +480,14 @@ def of_element(name: str) -> MXFormat:
 @cache
 def _written_out(text: str) -> MXFormat:
     """Return the format that a notation with a colon describes."""
+    try:
+        return _parsed(text)
+    except ValueError as problem:  # names what the caller wrote, not an argument that he did not give
+        raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ")) from None
+
+
+def _parsed(text: str) -> MXFormat:
+    """Return the format that a notation describes; errors may name arguments of constructors."""
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
@@ -525,7 +536,7 @@ def _block(text: str, given: dict[str, str]) -> int:
 
 def _number(text: str, key: str, value: str) -> int:
     if re.fullmatch(r"-?\d{1,6}", value) is None:
-        raise ValueError(f"Format {text!r} must give {key} as an integer, not {value!r}.")
+        raise ValueError(f"Format {text!r} must give {key} as an integer of at most six digits, not {value!r}.")
     return int(value)
 
 

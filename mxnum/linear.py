@@ -127,7 +127,7 @@ def linear_forward(
     room = _room(into, matrix, inputs, weight_array, bias) if target == "float32" else None
     y = matmul(operand_x, operand_weight.T, accumulate=mode, out_dtype="float32", threads=threads, out=room)
     if bias is not None:
-        from mxnum.engine.products.by_definition import add_to_rows
+        from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(y, narrowed(np.ascontiguousarray(bias), bias_format, FLOATS["float32"]))
     context = LinearContext(rows, weight_array, operand_x, operand_weight, inputs.shape, of_x, of_weight, mode, target)

@@ -256,9 +256,10 @@ class Accumulate(_DocumentedEnum):
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
     BLOCK = (
         "block",
-        "For each block along the summed axis t = 2**(sa + sb - 254) * sum(Pa * Pb), exactly, rounded once to float32; "
-        "then acc = acc + t in float32, in block order (the default). Both operands are MX arrays with blocks of equal "
-        "length along that axis, without offsets.",
+        "For each block along the summed axis t = Sa * Sb * sum(Pa * Pb) with its scales, exactly, rounded once to "
+        "float32; then acc = acc + t in float32, in block order (the default). The product of tensor scales, rounded "
+        "to float32, multiplies the result. Both operands are MX arrays with blocks of equal length along that axis, "
+        "without offsets.",
     )
     SEQUENTIAL = (
         "sequential",

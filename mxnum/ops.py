@@ -470,7 +470,7 @@ def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *
 
 
 class Choices(NamedTuple):
-    """The arguments of a quantization that are not arrays, as a caller gave them, and what they are about."""
+    """A caller's choices for a quantization, without arrays, and the shape they are about."""
 
     format: str | MXFormat
     shape: tuple[int, ...]
@@ -496,7 +496,10 @@ def checked_settings(asked: Choices) -> Settings:
 
 @memo
 def _resolved(*fields: Any) -> Settings:
-    """Return the settings that the fields of `Choices` mean. They are separate, so that `memo` tells 1 from 1.0."""
+    """Return the settings that the fields of `Choices` mean.
+
+    The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
+    """
     asked = Choices(*fields)
     fmt = formats.get(asked.format)
     layout = resolve_blocks(

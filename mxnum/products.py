@@ -37,8 +37,8 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
-    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
-    store the sum in, which is then returned, as in `numpy.dot`.
+    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes
+    to store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -70,7 +70,9 @@ def matmul(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the matrix product plus `c`, each element summed as `accumulate` says (see `Accumulate`).
+    """Return the matrix product plus `c`, summed in the order that `accumulate` names.
+
+    `Accumulate` describes the orders.
 
     Parameters
     ----------
@@ -116,7 +118,9 @@ def matmul(
 
 
 def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None = None) -> Array:
-    """Return d = a·b + c as one instruction of a matrix unit computes it, in the unit's accumulator type.
+    """Return d = a·b + c as one instruction of a matrix unit computes it.
+
+    The result has the unit's accumulator type.
 
     Parameters
     ----------
@@ -155,7 +159,7 @@ def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | Matri
 
 
 def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the product of arrays of such shapes; raise ValueError if they do not fit."""
+    """Return the shape of a product of arrays; raise ValueError if they do not fit."""
     (*leading, rows, length), (*others, summed, columns) = _axes("a", a), _axes("b", b)
     errors.require(summed == length, "b", f"of length {length} along its last but one axis", b)
     if leading or others:
@@ -255,7 +259,7 @@ def _operand(name: str, value: Any, mode: Accumulate) -> Any:
 
 @cache
 def _scales_by_code(scale: ScaleFormat) -> Array | None:
-    """Return the values of a float scale by its codes of 8 bits in float32; None for longer codes."""
+    """Return a float scale's values by its 8-bit codes, in float32; None for longer codes."""
     if scale.number is None or scale.bits > 8:
         return None
     return np.array([scale.value(code) for code in range(1 << (scale.number.bits - 1))], np.float32)
@@ -266,15 +270,14 @@ def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
 
     They broadcast with the result: along the summed axis there must be one tensor scale.
     """
-    given = [
-        (name, as_array("tensor_scale", x.tensor_scale), axis)
-        for name, x, axis in (("a", a, -1), ("b", b, -min(2, b.ndim)))
-        if mode.by_block and isinstance(x, MXArray) and x.tensor_scale is not None
-    ]
-    for name, tensor, axis in given:
-        accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
-        errors.require(tensor.ndim == 0 or tensor.shape[axis] == 1, name, accepted, tensor.shape)
-    return [tensor for _, tensor, _ in given]
+    found = []
+    for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
+        if isinstance(x, MXArray) and x.tensor_scale is not None:
+            tensor = as_array("tensor_scale", x.tensor_scale)
+            accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
+            errors.require(tensor.ndim == 0 or tensor.shape[max(axis, -x.ndim)] == 1, name, accepted, tensor.shape)
+            found.append(tensor)
+    return found
 
 
 def _product(

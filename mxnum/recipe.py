@@ -403,7 +403,10 @@ def _hopper_fp8(format: Format) -> Recipe:
 
 
 def _deepseek_v3(format: Format) -> Recipe:
-    """Make DeepSeek-V3's recipe: scales for 1 x 128 activations and gradients and 128 x 128 weights."""
+    """Make DeepSeek-V3's recipe, with scales for 1 x 128 and 128 x 128 elements.
+
+    Activations and gradients have 1 x 128, weights 128 x 128 elements a scale.
+    """
     weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
     return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
 

@@ -38,7 +38,7 @@ TRUSTED = (
     "proofs/specs/stack_statements.py says what the sources of the software stacks say.",
     "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; "
     "both started from the bit-vector question into which z3 turned the floating-point one.",
-    "proofs/machines/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
+    "mxnum/prove/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
     "theorems (safety/…) that meaning is the one of Python ints and of int32 and int64 alike; tests compare them "
     "on random programs. Of scales that are floats factors/… and float-definition/… show it by the way; where a "
     "zero is divided, or by zero, digits that nothing looks at can leave 64 bits.",

@@ -13,10 +13,11 @@ import z3
 
 from mxnum import formats
 from mxnum.definition.word import select
+from mxnum.prove import solvers
+from mxnum.prove.sym import run
 from proofs.__main__ import main
 from proofs.machines import solve
 from proofs.machines.solve import follows, prove, together
-from proofs.machines.sym import run
 from proofs.runner import Collection, check_all, choose
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
@@ -144,14 +145,14 @@ def test_what_follows_from_premises_that_nothing_satisfies_does_not_count() -> N
 
 
 def test_a_disagreement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "_ask_bitwuzla", lambda question, timeout: "sat")
+    monkeypatch.setattr(solvers, "_ask_bitwuzla", lambda question, timeout: "sat")
     outcome = prove([], X == X + 0, engines=solve.BOTH)
     assert outcome.verdict == "error"
     assert "disagree" in outcome.detail
 
 
 def test_unknown_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "_ask_bitwuzla", lambda question, timeout: "unknown")
+    monkeypatch.setattr(solvers, "_ask_bitwuzla", lambda question, timeout: "unknown")
     assert prove([], X == X + 0, engines=solve.BOTH).verdict == "unknown"
 
 

@@ -101,7 +101,7 @@ def test_what_is_recorded_as_noticed_is_planted_and_no_family_of_the_definition_
     planted = {f"{mutant.module}/{mutant.name}" for mutant in mutants() if mutant.fate != "equivalent"}
     noticed = kills.read()
     assert all(set(names) <= planted for names in noticed.values())
-    own = {"factors", "float-definition", "products", "stacks"}  # mutants of their own test these
+    own = {"factors", "float-definition", "fused", "products", "stacks"}  # mutants of their own test these
     assert {kills._family(theorem) for theorem in kills._stated()} - own == set(noticed)
     assert all(noticed.values())
 

@@ -17,8 +17,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.execution import Execution, UnsupportedCode
 from proofs.machines import llvm, programs, ptx, translation
-from proofs.machines.translation import Execution, Family, UnsupportedCode
+from proofs.machines.translation import Family
 from proofs.theorem import Outcome
 
 needs_numba_cuda = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing")

@@ -12,7 +12,7 @@ import pytest
 import z3
 
 from mxnum.definition.stack_arithmetic import STACKS
-from proofs.machines.solve import _ask_bitwuzla
+from mxnum.prove.solvers import _ask_bitwuzla
 from proofs.machines.symbolic_floats import DTYPES, SORTS, Machine, Number
 from proofs.specs import stack_statements as said
 from proofs.theorems import stacks

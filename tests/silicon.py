@@ -1,7 +1,7 @@
 """Outputs of GPUs: the cases of tests/data/matrix-units.npz, with the unit that each must equal.
 
-Source: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026, repository
-north-numerical-computing/MATLAB-tensor-core (BSD-2-Clause).
+Source: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026,
+repository north-numerical-computing/MATLAB-tensor-core (BSD-2-Clause).
 """
 
 from __future__ import annotations

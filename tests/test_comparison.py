@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases
-from mxnum.conformance.check import answers_of
-from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import expected
 from mxnum.conformance.libraries import LIBRARIES, peers, version
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 PAGE = (DOCS / "comparison.md").read_text()
@@ -107,8 +108,8 @@ def wrong_cases(library, call, fmt):
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
     task = make_task(peer.operation, peer.format, **peer.claims)
     for inputs in cases(task):
-        answers = answers_of(peer.function, task, inputs)
-        found, right = judge(task, inputs, answers, {}), expected(task, inputs)
+        answers = Implementation(peer.function).answers(task, inputs)
+        found, right = judge(task, inputs, answers), expected(task, inputs)
         for row in np.flatnonzero(found.verdicts & BUG):
             largest = np.abs(as_floats(inputs["x"][row], task.source)).max()
             yield float(largest), int(right["scale"][row, 0]), int(answers["scale"][row, 0]), found.parts[row]

@@ -47,6 +47,7 @@ LANGUAGES = {
 OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
+    "mxnum.prove": "z3",
 }
 #: Replacements that shorten blocks which compute for minutes; all other blocks run unchanged.
 SHORTER = {

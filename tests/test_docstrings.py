@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "mxnum/*.py",
     "mxnum/array",
-    "mxnum/recipe",
     "mxnum/reference",
     "mxnum/units",
     "mxnum/analysis",
@@ -27,6 +26,7 @@ FOLDERS = (
     "mxnum/memory",
     "mxnum/output",
     "mxnum/conformance",
+    "mxnum/emit",
     "mxnum/torch",
     "proofs",
     "benchmarks",
@@ -39,6 +39,7 @@ FOLDERS = (
     "tests/cli",
     "tests/conformance",
     "tests/definition",
+    "tests/emit",
     "tests/engine",
     "tests/interop",
     "tests/lab",

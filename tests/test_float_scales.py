@@ -231,7 +231,6 @@ def q_of(name="nvfp4"):
 
 
 REFUSED = {
-    "block sums": (lambda: mx.matmul(q_of(), q_of().T), "'accumulate' must be 'exact', 'sequential' or 'blas' for nvfp4, whose"),
     "a rule of E8M0": (lambda: mx.quantize(X, "nvfp4", scale_rule="floor"), "'scale_rule' must be one of ['nearest', 'rceil', "),
     "a rule of floats": (lambda: mx.quantize(X, "mxint8", scale_rule="nearest"), "'scale_rule' must be one of ['floor', "),
     "two scales": (lambda: mx.quantize(X, WIDE, scale_rule="four_over_six_squared"), "'scale_rule' must be 'nearest' or 'rceil' for e4m3"),

@@ -197,7 +197,7 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
             "e3m4:bais=3",
             r"'format key' must be one of \['bias', 'specials', 'block', 'scale', 'tensor_scale'\],",
         ),
-        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer, not 'x'"),
+        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer of at most six digits, not 'x'"),
         ("e3m4:block=0", "'block' must be at least 1"),
         ("e9m9:", "'element' must be at most 8 bits wide"),
         ("e99999m9:", "'exponent_bits' must be between 1 and 11"),

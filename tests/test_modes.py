@@ -15,7 +15,7 @@ import mxnum as mx
 from mxnum import formats, modes, ops
 from mxnum.analysis.piecewise import _derive
 from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.definition import by_numpy
 from mxnum.definition.convert import make_encode
 from mxnum.definition.offset import make_half_range_scale
@@ -183,9 +183,9 @@ ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "Of
 #: Modules that may compare with a single mode. They ask which other mode fits an answer, handle all
 #: other modes afterwards, or compute constants for functions that handle all modes.
 ASKS = {
-    "conformance/as_stacks.py",
-    "conformance/judge.py",
-    "conformance/hypotheses.py",
+    "conformance/hypotheses/float_scales.py",
+    "conformance/judging/judge.py",
+    "conformance/hypotheses/elements.py",
     "engine/cuda/functions.py",
     "engine/rounding/float_additions.py",
     "engine/products/sums.py",

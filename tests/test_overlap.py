@@ -111,7 +111,7 @@ def test_results_over_random_words_and_given_scales(fmt, place):
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_a_square_array_into_its_own_transpose(fmt):
-    """Input and output begin at one address, but only their strides show that they are not in place."""
+    """Input and output begin at one address, and only their strides differ."""
     x = samples.generator("square").standard_normal((512, 512)).astype(np.float32)
     want, b = mx.fake_quantize(x, fmt), x.copy()
     assert np.array_equal(mx.fake_quantize(b, fmt, out=b.T), want)

@@ -168,14 +168,18 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
-#: Float scales of all types, with elements whose sums are held in integers, float32 and float64, and by the definition.
+#: Float scales of all types, with elements whose sums are held in integers, float32 and float64,
+#: and by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
                 "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
                 "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
 
 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
-    """Random codes under random scales of all sizes; `special` of them are 0, NaN, extreme or infinite."""
+    """Return random codes under random scales; `special` of the scales are odd.
+
+    Odd scales are 0, NaN, extreme or infinite.
+    """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)
     codes = codes_at_random("mxfp8_e5m2", shape, block, *key, special=0.02).codes & ((1 << fmt.element.bits) - 1)
@@ -213,7 +217,7 @@ def test_scales_that_are_floats(name, accumulate):
 
 @pytest.mark.parametrize("name", ["nvfp4", "e2m1:block=16,scale=float16", "e2m1:block=16,scale=bfloat16"])
 def test_float_scales_at_the_ends_of_what_float32_holds(name):
-    """Products of scales that float32 holds, and just not: terms round to subnormal numbers, or overflow."""
+    """Terms round to subnormal numbers, or overflow, at the ends of float32's range."""
     number = mx.formats.get(name).scale.number
     least, most = number.emin - number.mantissa_bits, number.emax
     for first, second in (
@@ -238,7 +242,7 @@ def test_float_scales_at_the_ends_of_what_float32_holds(name):
 
 
 def test_tensor_scales_multiply_sums_of_blocks_at_last():
-    """Their product is rounded, and then its product with the sum; NaN, 0 and infinity are as in IEEE 754."""
+    """Their product is rounded first; NaN, 0 and infinity are as in IEEE 754."""
     a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
     for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
         sides = [
@@ -390,6 +394,39 @@ def test_batches_broadcast(accumulate):
         assert got[i, j].tobytes() == want.tobytes()
     assert mx.matmul(a, b[0].T, accumulate=accumulate)[1, 0].tobytes() == got[1, 0].tobytes()
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
+
+
+#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on
+#: either side.
+STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
+          ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
+                                  ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
+def test_stacks_of_small_matrices(pair, monkeypatch):
+    """Each product of a stack is that of its matrices, however threads share them."""
+    monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
+    for left, right in STACKS:
+        make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
+        a, b = (make(name, shape, 16, spread=3) for name, shape in zip(pair, (left, right), strict=True))
+        b = b.transpose(*range(b.ndim - 2), -1, -2)
+        for chunk, threads in ((1, 3), (1 << 20, 1)):
+            monkeypatch.setattr(by_floats, "_CHUNK", chunk)
+            got = mx.matmul(a, b, threads=threads)
+            batch = np.broadcast_shapes(left[:-2], right[:-2])
+            assert got.shape == (*batch, left[-2], right[-2])
+            for place in np.ndindex(batch):
+                x, y = (
+                    q[
+                        tuple(
+                            0 if n == 1 else i
+                            for n, i in zip(q.shape[:-2], place[len(batch) - q.ndim + 2 :], strict=True)
+                        )
+                    ]
+                    for q in (a, b)
+                )
+                assert bits(mx.matmul(x, y)) == bits(got[place]), (left, right, place)
 
 
 def test_layouts_of_operands():

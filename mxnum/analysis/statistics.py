@@ -344,7 +344,7 @@ def _part_of(tensor: Array, part: Slices) -> Array:
 
 
 class _Sums:
-    """The sums over each group of elements: over all ("tensor"), by block, or by index along an axis."""
+    """Sums over groups of elements: over all ("tensor"), by block, or by index along an axis."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], layout: Blocks, of_scales: tuple[int, ...], axis: int = 0):
         self.kind, self.layout, self.of_scales, self.axis = kind, layout, of_scales, axis

@@ -22,8 +22,8 @@ from mxnum.cli.naming import name_of, reworded
 
 #: The commands, in the order of the help.
 COMMANDS = (
-    "formats", "quantize", "inspect", "explore", "explain", "emit", "vectors", "answer", "verify", "conformance",
-    "selftest", "unit", "reproduce", "lab",
+    "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
+    "conformance", "selftest", "unit", "reproduce", "lab",
 )  # fmt: skip
 #: The commands of research, after ``mxnum lab``, with the modules of `mxnum.cli.lab` that define
 #: them.
@@ -130,7 +130,8 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
     """Return the commands of research: the command that `arguments` name, or all."""
     lab = _group(
         "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
-        "A run stopped by Ctrl-C continues with the same command. A first look: `mxnum reproduce --quick`.\n\n"
+        "A run stopped by Ctrl-C continues with the same command. "
+        "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
     )  # fmt: skip
     for name in _named(arguments, tuple(LAB)):

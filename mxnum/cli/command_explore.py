@@ -47,7 +47,7 @@ def explore(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try every format, scale rule, rounding, block and offset on a tensor, and rank them by their error.
+    """Try every format and setting on a tensor, and rank them by their error.
 
     The error is the root mean square of the difference, relative to that of the tensor. Ctrl-C ends
     the command with the candidates measured so far.

@@ -10,7 +10,7 @@ import typer
 
 from mxnum.cli import options
 
-Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
+Operation = Annotated[str, typer.Argument(help="encode, decode, quantize, dequantize, scale or dot.")]
 
 
 def vectors(
@@ -51,8 +51,8 @@ def vectors(
     from mxnum.cli.naming import asked
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import make_task, write_vectors
-    from mxnum.conformance.cases import number_of_cases
-    from mxnum.conformance.task import DECIDES
+    from mxnum.conformance.cases.batches import number_of_cases
+    from mxnum.conformance.operations import DECIDES
     from mxnum.output.files import written_whole
 
     task = make_task(operation, format, **asked(context, DECIDES))

@@ -1,4 +1,4 @@
-"""Fused sums of matrix units: terms are aligned, truncated and added, and their sum is rounded once.
+"""Fused sums of matrix units: terms are aligned, truncated and added; the sum is rounded once.
 
 A term has a sign, an exponent and a significand that is not normalized. Its value is
 significand * 2**(exponent - point), where `point` counts the fraction bits of the significand.
@@ -28,28 +28,23 @@ _FARTHEST = _WORD - 2
 
 @cache
 def make_parts(source: ElementFormat) -> Callable[..., Any]:
-    """Return `parts(code)`, which splits a code into (sign, exponent, significand, kind).
+    """Return `parts(code)`, which splits a float into (sign, exponent, significand, kind).
 
     A finite number is significand * 2**(exponent - m), with the m mantissa bits of the format. A
     subnormal number has the exponent of the smallest normal number; zero has `ZERO_EXPONENT`. An
     infinity or NaN has the significand 0.
     """
     BITS, MANTISSA, BIAS, MAX = source.bits, source.mantissa_bits, source.bias, source.max_code
-    INTEGER, HAS_INFINITY, HAS_NAN = source.integer, source.specials == "ieee", source.specials != "none"
+    HAS_INFINITY, HAS_NAN = source.specials == "ieee", source.specials != "none"
     IMPLICIT = 1 << MANTISSA
 
     @dialect
     def parts(code):
         sign = (code >> (BITS - 1)) & 1
         magnitude = code & ((1 << (BITS - 1)) - 1)
-        if INTEGER:  # two's complement; the most negative code has magnitude 2**(BITS-1)
-            magnitude = select(sign == 0, magnitude, (1 << (BITS - 1)) - magnitude)
-            significand = magnitude
-            exponent = 0
-        else:
-            field = magnitude >> MANTISSA
-            significand = (magnitude & (IMPLICIT - 1)) | select(field == 0, 0, IMPLICIT)
-            exponent = select(field == 0, 1, field) - BIAS
+        field = magnitude >> MANTISSA
+        significand = (magnitude & (IMPLICIT - 1)) | select(field == 0, 0, IMPLICIT)
+        exponent = select(field == 0, 1, field) - BIAS
         kind = FINITE
         if HAS_INFINITY:
             kind = select(magnitude > MAX + 1, NAN, select(magnitude > MAX, INFINITE, FINITE))
@@ -76,7 +71,7 @@ def align(sign, exponent, significand, largest, left, right):
 
 @cache
 def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[..., Any]:
-    """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum to its result.
+    """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum once.
 
     The sum is total * 2**(largest - fraction_bits). `below` counts the bits of the result that are
     truncated and zero. A sum that is zero or rounds to zero is +0; a sum beyond the largest number

@@ -1,7 +1,8 @@
 """Reference models in other languages, written from the definition.
 
 `reference_model` writes one file that needs nothing else: a C header, SystemVerilog functions, a
-JavaScript module or plain Python. ``mxnum emit`` is the command.
+JavaScript module or plain Python. ``mxnum emit`` is the command. `explorer` writes a page for
+browsers; ``mxnum explain --html`` is its command.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from mxnum import errors
 from mxnum.formats import MXFormat
 from mxnum.modes import FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
 
-__all__ = ["LANGUAGES", "reference_model"]
+__all__ = ["LANGUAGES", "explorer", "reference_model"]
 
 #: The languages, and the module and the class of the printer of each.
 LANGUAGES = {
@@ -75,3 +76,39 @@ def reference_model(
     made: Any = getattr(import_module(f"mxnum.emit.{module}"), printer)
     text: str = made(model_of(settings, prefix)).text()
     return text
+
+
+def explorer(
+    x: Any = None,
+    format: str | MXFormat = "mxfp4_e2m1",
+    *,
+    rounding: str | Rounding = "rne",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "block",
+) -> str:
+    """Return a page for browsers that shows how numbers and blocks are quantized, bit by bit.
+
+    The page needs no other file and no network. Readers choose the format and the modes there, and
+    change the numbers. The arguments say what it shows first.
+
+    Parameters
+    ----------
+    x
+        A block: at most as many float32 numbers as `format` has in one (default: an example).
+    format
+        An MX format. The page offers all named formats, and this one.
+    rounding, scale_rule, overflow, nonfinite
+        The modes, as in `mxnum.quantize`.
+
+    Examples
+    --------
+    >>> import mxnum.emit
+    >>> page = mxnum.emit.explorer([0.1, -3, 500], "mxfp8_e4m3", scale_rule="rceil")
+    >>> "<!DOCTYPE html>" in page
+    True
+    """
+    from mxnum.emit.page import explorer_page, first_state
+
+    fmt, start = first_state(x, format, rounding, scale_rule, overflow, nonfinite)
+    return explorer_page(start, fmt)

@@ -40,7 +40,7 @@ class JavaScript(Printer):
         yield "/**"
         yield from (f" * {line}".rstrip() for line in paragraphs(function.comment, 96))
         yield " */"
-        export = "export " if function in self.model.roots else ""
+        export = "export " if self.is_exported(function) else ""
         yield f"{export}function {function.name}({', '.join(function.parameters)}) {{"
         for name, value in function.constants.items():
             yield f"{INDENT}const K_{name.upper()} = {self.literal(value, function.word)};"
@@ -50,6 +50,10 @@ class JavaScript(Printer):
         results = ", ".join(self.expression(each, function.word) for each in function.results)
         yield f"{INDENT}return {f'[{results}]' if len(function.results) > 1 else results};"
         yield "}"
+
+    def is_exported(self, function: Function) -> bool:
+        """Return True if users of the module call a function."""
+        return function in self.model.roots
 
     def assignment(self, statement: Assignment, word: int) -> str:
         """Return an assignment of one or several names."""
@@ -67,7 +71,7 @@ class JavaScript(Printer):
         return f"{value}n" if word == 64 else str(value)
 
     def conversions(self) -> Iterator[str]:
-        """Yield the functions between numbers and bits; a number of 16 bits is given by its bits."""
+        """Yield the functions between numbers and bits; 16-bit numbers are given by bits."""
         source, target = self.model.settings.source, self.model.settings.target
         wide, wide_back = self.model.encode.word == 64, self.model.decode.word == 64
         yield f"/** The bits of a {source.name}, as the functions above take them. */"

@@ -58,7 +58,7 @@ class SystemVerilog(Printer):
         return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
     def blocks(self) -> Iterator[str]:
-        """Yield the functions for whole blocks, whose elements lie in one vector, element 0 on the right."""
+        """Yield the functions for whole blocks, each one vector with element 0 on the right."""
         model, settings = self.model, self.model.settings
         fmt, word = settings.format, model.encode.word
         source, bits, scale, k = settings.source.bits, fmt.element.bits, fmt.scale.bits, fmt.block

@@ -1,4 +1,4 @@
-"""What a reference model of a format holds: the functions that the printers of all languages print."""
+"""What a reference model of a format holds: the functions that every language prints."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from mxnum.definition.word import dialect, select, word_bits
 from mxnum.emit.program import Function, Program
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
+
+_Scalar = Callable[..., Any]
 
 #: The clauses of the standards for the factories of the definition's functions.
 CLAUSES = {
@@ -128,17 +130,8 @@ def settings_of(
 def model_of(settings: Settings, name: str) -> Model:
     """Return the model: the functions of the definition, read with everything that they call."""
     fmt, source, target = settings.format, settings.source, settings.target
-    element, program = fmt.element, Program(CLAUSES)
-    is_power, has_tensor = fmt.scale.power_of_two, fmt.tensor_scale is not None
-    if is_power:
-        encode: Callable[..., Any] = make_encode(source, element, settings.rounding, settings.overflow)
-        decode: Callable[..., Any] = make_decode(element, target)
-        assert isinstance(settings.scale_rule, ScaleRule)
-        scale: Callable[..., Any] = make_shared_scale(source, element, settings.scale_rule)
-        words = word_bits(source, element), word_bits(element, target)
-    else:
-        encode, decode, scale = _over_float_scales(settings)
-        words = WORD, WORD
+    element, program, has_tensor = fmt.element, Program(CLAUSES), fmt.tensor_scale is not None
+    encode, decode, scale, words = definition_of(settings)
     by, per = f"{settings.rounding}, {settings.overflow}", "(scale * tensor scale)" if has_tensor else "scale"
     number = {"x": f"x: {source.bits} bits of a {source.name}", "random": "random: what align_random returns"}
     return Model(
@@ -167,8 +160,8 @@ def model_of(settings: Settings, name: str) -> Model:
             f"Find the {fmt.scale.name} code of a block's scale by the rule {settings.scale_rule}.\n\n"
             f"amax: {source.name} bits of the largest finite magnitude of the block.",
         ),
-        larger=program.add(_make_larger(source), "larger", words[0]),
-        is_finite=program.add(_make_is_finite(source), "is_finite", words[0]),
+        larger=program.add(make_larger(source), "larger", words[0]),
+        is_finite=program.add(make_is_finite(source), "is_finite", words[0]),
         align_random=program.add(make_align_random(settings.sr_bits), "align_random", words[0])
         if settings.rounding.is_stochastic
         else None,
@@ -184,7 +177,24 @@ def model_of(settings: Settings, name: str) -> Model:
     )
 
 
-def _over_float_scales(settings: Settings) -> tuple[Callable[..., Any], ...]:
+def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[int, int]]:
+    """Return the definition's `encode`, `decode` and `shared_scale`, and their words.
+
+    The words are those of `encode` and `decode`.
+    """
+    fmt, source, target = settings.format, settings.source, settings.target
+    if not fmt.scale.power_of_two:
+        return *_over_float_scales(settings), (WORD, WORD)
+    assert isinstance(settings.scale_rule, ScaleRule)
+    return (
+        make_encode(source, fmt.element, settings.rounding, settings.overflow),
+        make_decode(fmt.element, target),
+        make_shared_scale(source, fmt.element, settings.scale_rule),
+        (word_bits(source, fmt.element), word_bits(fmt.element, target)),
+    )
+
+
+def _over_float_scales(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar]:
     """Return `encode`, `decode` and `shared_scale` under scales that are floats."""
     fmt = settings.format
     factor = make_factor(fmt.scale)
@@ -224,8 +234,8 @@ def _over_float_scales(settings: Settings) -> tuple[Callable[..., Any], ...]:
 
 
 @cache
-def _make_larger(source: ElementFormat) -> Callable[..., Any]:
-    """Return `larger(amax, x)`, which gives the larger of amax and |x|, or amax if x is not finite."""
+def make_larger(source: ElementFormat) -> Callable[..., Any]:
+    """Return `larger(amax, x)`, which gives max(amax, |x|), or amax if x is not finite."""
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect
@@ -238,7 +248,7 @@ def _make_larger(source: ElementFormat) -> Callable[..., Any]:
 
 
 @cache
-def _make_is_finite(source: ElementFormat) -> Callable[..., Any]:
+def make_is_finite(source: ElementFormat) -> Callable[..., Any]:
     """Return `is_finite(x)`, which gives 1 for a finite number, and 0 for infinity and NaN."""
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 

@@ -94,7 +94,7 @@ class Printer:
         return f"{condition} ? {both[0]} : {both[1]}"
 
     def call(self, call: Call, word: int) -> str:
-        """Return the call of a function with one result, or with all of them where a language can."""
+        """Return the call of a function, with all of its results where a language can."""
         return f"{self.called(call.function)}({', '.join(self.expression(a, word) for a in call.arguments)})"
 
     def called(self, function: Function) -> str:

@@ -300,7 +300,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return what a function does, from its factory's docstring if no comment is given, and its clause."""
+    """Return the comment of a function, by default its factory's docstring, and its clause."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

@@ -1,4 +1,4 @@
-"""Read and write results on disk: numbers in npz files, everything else in JSON. A file is complete or absent."""
+"""Read and write results on disk, in npz and JSON files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the kind of machine, on which a result depends besides its configuration."""
+    """Return the versions and the machine kind on which results depend."""
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,

@@ -122,7 +122,7 @@ def host_view(argument: str, value: Any) -> Any:
 
 
 def is_jax(value: Any) -> bool:
-    """Return True if something is an array of JAX, or a tracer inside one of its transformations."""
+    """Return True if something is an array of JAX, or a tracer inside a transformation."""
     kind = getattr(sys.modules.get("jax"), "Array", None)
     return kind is not None and isinstance(value, kind)
 

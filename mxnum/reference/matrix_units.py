@@ -66,7 +66,7 @@ class _Operand(NamedTuple):
 
 
 def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
-    """Return the elements and the scales of a vector; raise ValueError if the unit does not take it."""
+    """Return the elements and scales of a vector; raise ValueError if the unit takes none such."""
     if isinstance(x, Blocked):
         fmt = formats.get(x.format)
         scale, kind = fmt.scale, (fmt.scale.name, x.block)

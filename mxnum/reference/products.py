@@ -90,10 +90,10 @@ def dot(
 
     `exact`: exact values, exact sum, one RNE to float32. `block`: for each block one rounding of
     the exact sum of products of elements times scales, then float32 additions in block order, then
-    one multiplication by the product of tensor scales, which is rounded to float32.
-    `sequential`: operands in float32, one fused multiply-add (one rounding) per element in order.
-    Sums start from c, rounded to float32; it is one more term of an exact sum. Any other `out_dtype`
-    rounds the float32 result once more.
+    one multiplication by the product of tensor scales, which is rounded to float32. `sequential`:
+    operands in float32, one fused multiply-add (one rounding) per element in order. Sums start from
+    c, rounded to float32; it is one more term of an exact sum. Any other `out_dtype` rounds the
+    float32 result once more.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]

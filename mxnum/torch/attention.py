@@ -95,7 +95,10 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Return the softmax along the last axis. A row without any key is zero, as in torch from 2.5 on."""
+    """Return the softmax along the last axis, zero for a row without any key.
+
+    torch does the same from 2.5 on.
+    """
     return _safe(scores, -1)
 
 

@@ -140,7 +140,7 @@ def fake_quantize(
 
     Other keywords are those of `mxnum.Operand`. With ``rounding="sr"``, `seed` is needed: an
     integer or a `torch.Generator`. `stream` numbers the draws with one seed. Its random bits are
-    those of stream 8 `stream` in `mxnum.fake_quantize`.
+    those of stream 8 * `stream` in `mxnum.fake_quantize`.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -150,7 +150,10 @@ def fake_quantize(
 
 
 def _from_the_end(axis: int, x: Tensor) -> int:
-    """Return the axis counted from the end. For operations, an axis counted from the front is a convolution's."""
+    """Return the axis counted from the end.
+
+    For operations, an axis counted from the front is a convolution's.
+    """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
     return axis - x.ndim if axis >= 0 else axis
@@ -189,13 +192,13 @@ def linear(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """Compute x W^T + bias with each operand quantized along the summed axis, also in the two backward products.
+    """Compute x W^T + bias with quantized operands, also in both backward products.
 
-    With a `mxnum.Accumulate`, the bits are those of `mxnum.linear_forward` and `linear_backward`,
-    whose operands have the streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4
-    `stream` + 2 (gradients) of the seed. A matrix unit, or its name, sums all three products. "amx"
-    is like None, but with the processor's AMX units if
-    both operands are rounded: see `emulate`.
+    Operands are quantized along the summed axis. With a `mxnum.Accumulate`, the bits are those of
+    `mxnum.linear_forward` and `linear_backward`, whose operands have the streams 4 `stream`
+    (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. A matrix
+    unit, or its name, sums all three products. "amx" is like None, but with the processor's AMX
+    units if both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -286,7 +289,10 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
 
 
 def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
-    """Compute `matmul` with a prepared recipe and key. If `transposed`, the last two axes of b are swapped."""
+    """Compute `matmul` with a prepared recipe and key.
+
+    If `transposed`, the last two axes of b are swapped.
+    """
     a, b = _autocast(a, b)
     errors.require(a.ndim >= 2, "a", "of at least two axes", tuple(a.shape))
     errors.require(b.ndim >= 2, "b", "of at least two axes", tuple(b.shape))
@@ -323,13 +329,13 @@ def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How
     return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
 
 
-def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
+def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:
     """Return a weight as a lookup reads it, quantized along the features."""
     if how.bf16:
         weight = _vector(weight, how)
     if how.keeps_weights:
         return weight
-    return _fake_quantize(weight, how.weights, axis, RIGHT, how.clipped, key)
+    return _fake_quantize(weight, how.weights, -1, RIGHT, how.clipped, key)
 
 
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
@@ -351,7 +357,10 @@ def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool,
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
-    """Return gamma or beta rounded for a norm. Its gradient is rounded as the gradients of all parameters are."""
+    """Return gamma or beta rounded for a norm.
+
+    Its gradient is rounded as the gradients of all parameters are.
+    """
     if parameter is None:
         return None
     if how.bf16:
@@ -363,7 +372,10 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 
 
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
-    """Return x rounded to bfloat16 as vector operations are; with `backward`, its gradient is rounded too."""
+    """Return x rounded to bfloat16 for vector operations.
+
+    With `backward`, its gradient is rounded too.
+    """
     if x.dtype == torch.bfloat16:
         return x
     return library.bfloat16(x, how.rounding, True, backward)
@@ -409,7 +421,8 @@ def _refuse_function_transforms() -> None:
     interpreters = torch._C._functorch.get_interpreter_stack() or ()
     if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
         raise RuntimeError(
-            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad is not supported."
+            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad, vjp and jvp are not "
+            "supported."
         )
     if not library.HAS_VMAP:
         raise RuntimeError(

@@ -1,7 +1,7 @@
-"""The operations registered with torch: ``torch.ops.mxnum``, with shapes, gradients and batching rules.
+"""The operations in ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random bits depend
-on a seed, a stream and a position, so computing it again gives the same result.
+An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random
+bits depend on a seed, a stream and a position, so computing it again gives the same result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
-    """Return a decorator that registers a function as the operation, on CPU and CUDA, outside autocast."""
+    """Return a decorator that registers an operation for CPU and CUDA, without autocast."""
 
     def decorate(function: Any) -> Any:
         def outside_autocast(*arguments: Any) -> Any:
@@ -165,7 +165,10 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Matmul(torch.autograd.Function):
-    """The operation as autograd needs it. It saves the overhead of torch's library, most of a small product's time."""
+    """The operation `matmul` for autograd alone, which is faster for small products.
+
+    The overhead of torch's library takes most of a small product's time.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -189,7 +192,10 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
-    """Compute the operation `bfloat16`, by torch's casts if these give the same and no compiler removes them."""
+    """Compute the operation `bfloat16`, by torch's casts where they give the same.
+
+    Compilers may remove casts, so compiled code does not use them.
+    """
     by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
     if by_casts and not torch.compiler.is_compiling():
         return x.to(torch.bfloat16).to(x.dtype)

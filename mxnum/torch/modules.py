@@ -1,4 +1,4 @@
-"""The forward pass of each kind of emulated module. A module's class is exchanged; all its attributes stay.
+"""The forward pass of each emulated module, whose class is exchanged in place.
 
 Parameters, hooks, optimizers and `state_dict` are therefore unaffected. `restore` gives the module
 its class back.
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """The settings of an emulated module: its name, its recipe, and what its random bits depend on."""
+    """The settings of an emulated module: name, recipe, and what random bits depend on."""
 
     def __init__(self, name: str, how: How, seed: int, steps: Steps):
         self.name, self.how, self.seed, self.steps = name, how, seed, steps
@@ -46,7 +46,10 @@ class Site:
         return Key(self.seed, 0, self.steps.current, self.number)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the state of a copy, with a new number, by which `watch` distinguishes it from the original."""
+        """Set the state of a copy, with a new number.
+
+        By the number, `watch` distinguishes the copy from the original.
+        """
         self.__dict__.update(state, number=next(_numbers))
 
 

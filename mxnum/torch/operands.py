@@ -93,7 +93,7 @@ class Key(NamedTuple):
         return 0 if self.position is None else int(self.position[0])
 
     def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
-        """Return the keywords of `mxnum.quantize` that set the random bits of an operand with `size` elements."""
+        """Return `mxnum.quantize`'s keywords for the random bits of `size` elements."""
         if not is_stochastic(operand):
             return {}
         step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
@@ -203,7 +203,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
-    """Return x as an MX array, for products with a defined sum; as a tensor if its format is not MX.
+    """Return x as an MX array for defined sums, or as a tensor if its format is not MX.
 
     The result is new memory, whatever `buffer` is.
     """
@@ -222,7 +222,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffe
 def multiply(
     a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any, bias: Tensor | None = None
 ) -> Tensor:
-    """Return the product of two operands from `rounded` or `quantized`, plus a bias for its columns."""
+    """Return the product of two operands from `rounded` or `quantized`, plus a bias."""
     if how.by_floats:
         are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
         y = amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
@@ -238,7 +238,7 @@ def multiply(
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
     y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
     if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
-        from mxnum.engine.products.by_definition import add_to_rows
+        from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:
@@ -247,7 +247,7 @@ def multiply(
 
 
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
-    """Return an operand in the type that a unit takes, if that type holds its numbers; else as it is.
+    """Return an operand in the type that a unit takes, or as it is.
 
     Rounded operands are in the type of the model. Units read the type of an array.
     """
@@ -261,7 +261,10 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Return True if all values of the operand are bfloat16 numbers: at most eight bits times a power of two."""
+    """Return True if bfloat16 holds all values of the operand.
+
+    An MX value has at most eight bits, times a power of two if its scale is one.
+    """
     return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
@@ -276,7 +279,7 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
-    """Return the gradient of x with zeros where elements of x are clamped, as the glossary defines it."""
+    """Return the gradient of x with zeros where elements of x are clamped."""
     if not operand.is_mx:
         return grad
     if operand.transform:
@@ -294,10 +297,10 @@ def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
 
 
 def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
-    """Return which elements of x an unbounded exponent rounds beyond the largest value of their block.
+    """Return which elements of x lie beyond their block's largest value after rounding.
 
-    Stochastic rounding counts as rounding to nearest. A block whose scale is zero clamps all but
-    zeros.
+    They are rounded with an unbounded exponent. Stochastic rounding counts as rounding to nearest.
+    A block whose scale is zero clamps all but zeros.
     """
     e = q.format.element
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)

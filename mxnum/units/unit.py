@@ -12,7 +12,8 @@ from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 #: TF32 is the upper 19 bits of a float32.
 TF32 = ElementFormat("tf32", 8, 10, 127, specials="ieee", canonical_nan=True)
 #: The formats of operands, by name.
-OPERANDS = {**ELEMENTS, **{name: FLOATS[name] for name in ("float16", "bfloat16")}, "tf32": TF32}
+OPERANDS = {name: element for name, element in ELEMENTS.items() if not element.integer}
+OPERANDS |= {name: FLOATS[name] for name in ("float16", "bfloat16")} | {"tf32": TF32}
 #: The types of the addend and the result.
 ACCUMULATORS = ("float32", "float16")
 ROUNDINGS = ("rtz", "rne")
@@ -208,7 +209,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of(unit: MatrixUnit, clauses: Iterable[str]) -> None:
-    """Warn, once for each unit and clause, of clauses without silicon evidence that a result depends on."""
+    """Warn once about each clause without silicon evidence that a result depends on."""
     new = [c for c in clauses if unit.status(c).status != "replayed" and (unit.name, c) not in _warned]
     if not new:
         return

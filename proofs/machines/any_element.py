@@ -13,7 +13,7 @@ from typing import Any
 import z3
 
 from mxnum.formats import ElementFormat
-from proofs.machines.sym import Sym
+from mxnum.prove.sym import Sym
 
 #: The most bits of codes that loops store in a byte.
 MOST_BITS = 8

@@ -13,8 +13,9 @@ from typing import Any
 
 import z3
 
-from proofs.machines.ir import execute, parse
-from proofs.machines.translation import Execution, UnsupportedCode, families, plain_families, theorem
+from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.ir import execute, parse
+from proofs.machines.translation import families, plain_families, theorem
 from proofs.theorem import Theorem
 
 STATEMENT = (

@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from mxnum.definition.word import dialect, select
-from proofs.machines.translation import Execution
+from mxnum.prove.execution import Execution
 
 #: numba types of the arguments a, b and c of every program: the mixture that the array loops use.
 TYPES = ("int32", "int64", "uint8")

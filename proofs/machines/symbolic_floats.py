@@ -16,7 +16,7 @@ import z3
 
 from mxnum.definition import word
 from mxnum.engine.machine import lanes
-from proofs.machines.sym import Sym, SymBool
+from mxnum.prove.sym import Sym, SymBool
 
 SORTS = {"float32": z3.Float32(), "float16": z3.Float16(), "bfloat16": z3.FPSort(8, 8)}
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}

@@ -41,17 +41,15 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import dialect, word_bits
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
-from proofs.machines.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
-from proofs.machines.sym import run
+from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.solvers import ask_bit_vectors
+from mxnum.prove.sym import run
+from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
 #: The faster solver alone, for kernels on which the other takes several times as long.
 QUICK = ("bitwuzla",)
-
-
-class UnsupportedCode(Exception):
-    """Raised where compiled code holds something that the executor has no meaning for."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +119,6 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-@dataclass(frozen=True)
-class Execution:
-    """The result of an execution: the value returned, and obligations.
-
-    The code is undefined where an obligation does not hold.
-    """
-
-    result: z3.BitVecRef
-    obligations: Sequence[z3.BoolRef] = ()
-
-
 #: Compiles a function object for the named types and executes the code on arguments of exactly
 #: those widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
@@ -194,7 +181,7 @@ def _decide(
     question = z3.Goal()
     question.add(*hypotheses, z3.Not(goal))
     if ask(hypotheses, "z3") == "sat" and all(
-        _ask_bit_vectors(question, engine, TIMEOUT) == "unsat" for engine in engines
+        ask_bit_vectors(question, engine, TIMEOUT) == "unsat" for engine in engines
     ):
         return Outcome("proved", "+".join(engines), time.perf_counter() - started)
     return prove(hypotheses, goal, engines=engines, show=[argument.symbol for argument in arguments])

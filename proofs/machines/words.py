@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from proofs.machines.sym import Sym, SymBool
+from mxnum.prove.sym import Sym, SymBool
 
 
 class Factor(Sym):
@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Choose as `proofs.machines.sym` does, for words of either class."""
+    """Choose as `mxnum.prove.sym` does, for words of either class."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

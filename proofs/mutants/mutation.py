@@ -19,8 +19,8 @@ from typing import Any, Literal
 import z3
 
 import mxnum.definition
+from mxnum.prove.sym import run
 from proofs.machines.solve import BOTH, TIMEOUT, prove
-from proofs.machines.sym import run
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"

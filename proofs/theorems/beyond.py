@@ -20,8 +20,8 @@ from mxnum.engine.rounding import any_scale, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import swept
 from proofs.theorems.scaled import Floats

@@ -6,9 +6,9 @@ from functools import partial
 
 from mxnum.definition.convert import make_decode
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 

@@ -22,10 +22,10 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import outcome_of, patched
 from proofs.machines.ratios import EXPONENTS, covers
 from proofs.machines.solve import prove
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import (
     FACTOR,
     FLOAT32,

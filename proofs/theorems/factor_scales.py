@@ -20,10 +20,10 @@ from mxnum.definition import float_scale
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import FloatScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import outcome_of, patched
 from proofs.machines.ratios import EXPONENTS
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import (
     FLOAT32,
     MOST_DIGITS,

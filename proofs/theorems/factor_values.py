@@ -19,10 +19,10 @@ from mxnum.definition.pack import make_pack
 from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.engine.rounding import by_factors
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.machines.ratios import DOUBLED, Form, Place, Ratios, Size, paths
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import FLOAT32, SCALES
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.factor_arithmetic import bits_of_value

@@ -11,8 +11,8 @@ import z3
 from mxnum.definition.offset import OFFSET, make_decode_offset, make_difference
 from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.prove.sym import run
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 

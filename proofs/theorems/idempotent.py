@@ -21,9 +21,9 @@ from mxnum.definition.convert import make_decode, make_encode
 from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import run
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.scales import HYPOTHESES

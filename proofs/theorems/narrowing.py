@@ -17,8 +17,8 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 

@@ -18,9 +18,9 @@ import z3
 from mxnum.definition import offset as kernels
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 

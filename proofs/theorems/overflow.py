@@ -11,9 +11,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 

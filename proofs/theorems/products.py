@@ -96,7 +96,10 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return what is wrong with the plans for scales that are floats, one of them or both; "" if nothing is."""
+    """Return what is wrong with the plans for float scales; "" if nothing is.
+
+    One scale or both may be floats.
+    """
     for bits_a, bits_b in product((1, *SCALE_BITS.values()), repeat=2):
         if bits_a == bits_b == 1:
             continue
@@ -113,7 +116,7 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
 
 
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
-    """Return True if words hold the elements, and 16 bits what instructions without VNNI add there."""
+    """Return True if words hold the elements, and 16 bits their sums without VNNI."""
     least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
     if not instructions or run % integers.IN_WORD[word]:
         return False
@@ -168,7 +171,7 @@ def unpacks(element: tables.Element) -> bool:
     return unpacks_integers(element, codes)
 
 
-def unpacks_integers(element: tables.Element, codes: Array) -> bool:
+def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
     """Return True if every code, packed as an integer, is its value in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:

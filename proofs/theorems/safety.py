@@ -1,6 +1,6 @@
 """Int-safety: a theorem about words holds for Python ints, int32, int64 and the GPU alike.
 
-`proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift
+`mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
 amount; here they are discharged together, for every kernel of the eight elements under E8M0 scales,
 in the word that its compiled form uses.
 """
@@ -20,9 +20,9 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Tier
 

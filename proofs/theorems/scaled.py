@@ -14,8 +14,8 @@ from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import OPERATIONS
 

@@ -15,9 +15,9 @@ from mxnum.definition.convert import make_encode
 from mxnum.definition.random import make_align_random
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.specs.tables import RANDOM_BITS, Element, Float
 from proofs.theorem import Outcome, Theorem

@@ -23,10 +23,10 @@ from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
 from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.machines.long_division import divide
 from proofs.machines.solve import follows, prove, together
-from proofs.machines.sym import Sym, run
 from proofs.machines.words import Factor, Lane, select
 from proofs.specs import tables
 from proofs.specs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking

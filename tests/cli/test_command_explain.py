@@ -173,3 +173,35 @@ def test_scales_that_are_floats(run):
         "explain", "-f", "nvfp4", "--tensor-scale", 0, "1", status=2
     )
     assert "Option --scale must be between 0 and 127" in run("explain", "-f", "nvfp4", "--scale", 128, "1", status=2)
+
+
+def test_a_page(run, tmp_path):
+    """The page begins with what was typed; it never replaces a file by itself."""
+    path = tmp_path / "page.html"
+    assert (
+        run("explain", "0.3", "bits:FFC00001", "-f", "nvfp4", "--rounding", "sr", "--random", "3F", "--html", path)
+        == ""
+    )
+    (start,) = re.findall('const START = "(.*)";', path.read_text())
+    assert "format=nvfp4&rule=nearest&rounding=sr" in start
+    assert "x=3E99999A.FFC00001" in start
+    assert "random=0000003F" in start
+    assert "--force" in run("explain", "1", "--html", path, status=2)
+    run("explain", "7", "--scale", 126, "--html", path, "--force")
+    assert "x=40E00000&scale=126" in path.read_text()
+    run("explain", "7", "-f", "nvfp4", "--tensor-scale", "0x1p-8", "--html", path, "--force")
+    assert "tensor=3B800000" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--source", "float64"], "Option --source must be float32 with --html"),
+        (["--json"], "Option --json must be left out with --html"),
+        (["--rounding", "sr", "--sr-bits", "8"], "Option --sr-bits must be left out with --html"),
+        (["0"] * 32, "'values' must be at most 32 numbers with --html, not 33"),
+    ],
+)
+def test_what_no_page_shows(run, tmp_path, options, told):
+    assert told in run("explain", "1", *options, "--html", tmp_path / "page.html", status=2)
+    assert not list(tmp_path.iterdir())

@@ -49,12 +49,12 @@ def test_mistakes_leave_no_file(run, tmp_path):
 
 
 def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, monkeypatch):
-    from mxnum.conformance import stream
+    from mxnum.conformance import vectors
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stream, "expected", interrupt)
+    monkeypatch.setattr(vectors, "expected", interrupt)
     run("vectors", "encode", "-o", tmp_path / "cases.txt", status=130)
     assert list(tmp_path.iterdir()) == []
 
@@ -66,7 +66,7 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
         ("dot --scale-rule rceil", "Option --scale-rule must be left out for 'dot'; it is for quantize or scale."),
         (
             "dot --source float16",
-            "--source must be left out for 'dot'; it is for encode, quantize, dequantize or scale.",
+            "--source must be left out for 'dot'; it is for encode, decode, quantize, dequantize or scale.",
         ),
         ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
@@ -80,7 +80,7 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
 
 
 def test_every_setting_decides_answers_of_the_operations_that_have_it():
-    from mxnum.conformance.task import DECIDES, OPERATIONS, make_task
+    from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
 
     for operation in OPERATIONS:
         rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}

@@ -48,6 +48,17 @@ def test_what_cannot_be_read(run, tmp_path, answers):
     assert "must be answers for 5648 cases" in run("verify", answers, status=2)
 
 
+def test_cases_of_ones_own_beside_answers_alone(run, tmp_path):
+    cases, answers = tmp_path / "cases.txt", tmp_path / "answers.txt"
+    cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n# a comment\n40000000\n")
+    answers.write_text("2\n4\n")
+    assert "2 cases" in run("verify", answers, "--vectors", cases)
+    cases.write_text(cases.read_text() + "4040000G\n")
+    answers.write_text("2\n4\n5\n")
+    said = run("verify", answers, "--vectors", cases, status=2)
+    assert f"Line 6 of {cases} must give 'x' as hexadecimal" in said
+
+
 def test_sign_off_needs_the_number_of_cases(run, tmp_path):
     # Regression: two answers to four cases passed.
     cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
@@ -116,14 +127,14 @@ def test_the_unit_of_the_documentation_with_cocotb(unit_is_mended, tmp_path):
     assert (FLUSHES in answer.stdout) != unit_is_mended
 
 
-@pytest.mark.parametrize("operation", ["encode", "quantize", "scale", "dequantize", "dot"])
+@pytest.mark.parametrize("operation", ["encode", "decode", "quantize", "scale", "dequantize", "dot"])
 def test_a_format_of_the_users(run, tmp_path, operation):
     path = tmp_path / "answers.txt"
     run("vectors", operation, "-f", "e2m3:bias=-3,specials=nan,block=4", "-o", path)
     assert "\n# format: e2m3:bias=-3,specials=nan,block=4\n" in path.read_text()
     report = run.json("verify", path)
     assert (report["bugs"], report["choices"]) == (0, {})
-    assert report["cases"] > 100
+    assert report["cases"] == 64 if operation == "decode" else report["cases"] > 100
 
 
 def test_the_help_names_every_choice(run):

@@ -36,6 +36,19 @@ def without_tails(x):
     return codes, scales
 
 
+def padded_with_ones(x):
+    padded = np.pad(x, [(0, 0), (0, -x.shape[1] % 32)], constant_values=1e6)
+    codes, scales = quantize(padded)
+    return codes[:, : x.shape[1]], scales
+
+
+def one_block_late(x):
+    scales = quantize(x)[1]
+    previous = np.concatenate([scales.ravel()[:1], scales.ravel()[:-1]]).reshape(scales.shape)
+    numbers = np.where(np.isnan(x), np.inf, x).astype(np.float32)
+    return mx.quantize(numbers, "mxfp4_e2m1", scales=previous, nonfinite="element").codes, scales
+
+
 def whole_blocks_only(x):
     assert x.shape[1] % 32 == 0, "rows of whole blocks, please"
     return quantize(x)
@@ -63,6 +76,8 @@ WRONG = [
     ),
     (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
+    (padded_with_ones, r"All answers are right if short last blocks are left out"),
+    (one_block_late, r"All answers are right if codes are those at the scale of the previous block"),
     (whole_blocks_only, r"shape \(5, 31\), contiguous, .*: AssertionError: rows of whole blocks, please"),
     (swapped, "the right codes with the two nibbles of each byte swapped"),
     (one_row_short, r"(?!.*\(7, 96\)).*shape \(128, 128\), .*block \(1\d\d, \d\)"),

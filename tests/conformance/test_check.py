@@ -158,3 +158,17 @@ def test_a_kernel_that_writes_into_its_argument_is_shrunk_all_the_same():
     with pytest.raises(ConformanceError) as caught:
         check(wiping, format="mxfp4_e2m1", operation="encode")
     assert caught.value.smallest.inputs["x"].view(np.float32)[0, 0] in (0.25, -0.25, 1.25, -1.25)
+
+
+@pytest.mark.parametrize(("below", "is_choice"), [(256, True), (127, False)])
+def test_a_minus_zero_is_lost_throughout_or_it_is_wrong(below, is_choice):
+    def dequantize(codes, scales):
+        right = mx.MXArray.from_parts(codes, scales, mx.MXFormat("e2m1", block=1)).dequantize()
+        return np.where((right == 0) & (scales < below), np.float32(0), right)
+
+    if is_choice:
+        assert set(check(dequantize, format="mxfp4_e2m1", operation="dequantize").choices) == {"minus_zero"}
+        return
+    with pytest.raises(ConformanceError) as caught:
+        check(dequantize, format="mxfp4_e2m1", operation="dequantize", shrink=False)
+    assert caught.value.report.bugs == 127

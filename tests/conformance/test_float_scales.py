@@ -12,17 +12,18 @@ import pytest
 
 import mxnum as mx
 from mxnum import formats, reference, stacks
-from mxnum.conformance import ConformanceError, as_stacks, check, make_task, verify, write_vectors
-from mxnum.conformance.answers import answers_of
-from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats, expected, scaled, tensor_scales, unsigned
+from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
+from mxnum.conformance.bits import Generator, as_floats
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.cases.float_scales import joined
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
-from mxnum.conformance.float_scale_cases import joined
 from mxnum.conformance.hypotheses import hypotheses
-from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.task import Task
-from mxnum.conformance.verdict import Judge
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import expected, scaled, tensor_scales, unsigned
+from mxnum.conformance.operations import OPERATIONS, task_of
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import scale_dtype
 from mxnum.modes import FloatScaleRule
@@ -45,7 +46,7 @@ TASKS = (
 def some(task, count):
     """Return a sample of the cases of level 1, and some of level 2."""
     whole = next(cases(task))
-    rows = Words(0).integers(0, len(next(iter(whole.values()))) - 1, count)
+    rows = Generator(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
     return {name: np.concatenate([whole[name][rows], more[name]]) for name in whole}
 
@@ -56,7 +57,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
     inputs = some(task, 40)
     got = expected(task, inputs)
     of_scale = {name: column for name, column in inputs.items() if name != "random"}
-    assert np.array_equal(expected(replace(task, operation="scale"), of_scale)["scale"], got["scale"])
+    assert np.array_equal(expected(replace(task, operation=OPERATIONS["scale"]), of_scale)["scale"], got["scale"])
     tensors = tensor_scales(inputs)
     for i, x in enumerate(as_floats(inputs["x"], task.source)):
         want = reference.quantize(
@@ -92,7 +93,7 @@ def test_values_are_those_of_the_reference(fmt, target):
 def test_the_header_states_the_task(fmt, modes):
     for operation in ("quantize", "scale", "dequantize", "encode"):
         task = make_task(operation, fmt, **deciding(operation, **modes))
-        again = Task.from_header(task.header())
+        again = task_of(task.header())
         assert (again.header(), again.inputs, again.outputs) == (task.header(), task.inputs, task.outputs)
 
 
@@ -144,7 +145,9 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
     if name == "torchao":
         smallest = caught.value.smallest
         assert f"Smallest failing input found: {smallest.body(report.task)}" in text
-        found = judge(report.task, smallest.inputs, answers_of(kernels.torchao, report.task, smallest.inputs), {})
+        found = judge(
+            report.task, smallest.inputs, Implementation(kernels.torchao).answers(report.task, smallest.inputs)
+        )
         assert found.verdicts[0] & BUG
 
 
@@ -178,7 +181,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
         largest = np.full((200, 1), abs(x).max(), dtype)
         inputs = {"x": unsigned(x), "largest": unsigned(largest), "scale": made.scales.reshape(-1, 1)}
         for field, want in (("scale", made.scales.reshape(-1, 1)), ("codes", made.codes)):
-            got = as_stacks.answer(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
+            got = answer_of_stack(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
             assert np.array_equal(got, want)
         of_value = make_task("dequantize", "nvfp4")
         pairs = {
@@ -186,7 +189,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             "largest": unsigned(largest.astype(np.float32)),
         }  # fmt: skip
         if source == "float32":
-            got = as_stacks.answer(stack, "value")(of_value, pairs)
+            got = answer_of_stack(stack, "value")(of_value, pairs)
             want = stacks.dequantize(made, stack)[:, :1]
             known = ~np.isnan(want)
             assert np.array_equal(got[known], unsigned(want)[known])
@@ -194,7 +197,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
 
 def test_which_stacks_are_asked():
     def names(*arguments, **modes):
-        return [stack.name for stack in as_stacks.applicable(make_task(*arguments, **modes))]
+        return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
 
     assert names("quantize", "nvfp4") == list(stacks.STACKS)
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
@@ -300,8 +303,8 @@ def test_what_may_be_answered():
     task = make_task("scale", "nvfp4")
     inputs = {name: column[:4] for name, column in next(cases(task)).items()}
 
-    def scales(answer, fmt=None):
-        return answers_of(lambda x: answer(len(x)), fmt or task, inputs)["scale"][:, 0].tolist()
+    def scales(answer_of_stack, fmt=None):
+        return Implementation(lambda x: answer_of_stack(len(x))).answers(fmt or task, inputs)["scale"][:, 0].tolist()
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
@@ -332,7 +335,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
         seen.append(len(x) - 1)
         return kernels.exact(x)
 
-    got, want = answers_of(kernel, task, inputs), expected(task, inputs)
+    got, want = Implementation(kernel).answers(task, inputs), expected(task, inputs)
     assert sum(seen) == len(inputs["x"])
     assert all(np.array_equal(got[name], want[name]) for name in want)
     values = make_task("dequantize", "nvfp4")
@@ -344,7 +347,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     assert check(decode, format="nvfp4", operation="dequantize").is_equal
     with pytest.raises(ValueError, match="'function' must have a parameter called largest or tensor_scale"):
-        answers_of(lambda codes, scales: codes, values, next(cases(values)))
+        Implementation(lambda codes, scales: codes).answers(values, next(cases(values)))
 
 
 def test_tensors_of_torch():
@@ -388,10 +391,10 @@ def finite_or(task, other, inputs):
     return {name: np.where(rows, second[name], first[name]) for name in first}
 
 
-def judged(task, answer):
-    judge_of_all = Judge(task)
+def judged(task, answer_of_stack):
+    judge_of_all = Collector(task)
     for inputs in cases(task):
-        judge_of_all.add(inputs, answer(inputs))
+        judge_of_all.add(inputs, answer_of_stack(inputs))
     return judge_of_all.report()
 
 
@@ -472,9 +475,7 @@ def test_the_reason_is_told():
 
 
 def test_a_wrong_explanation_raises(monkeypatch):
-    from mxnum.conformance import explain_float_scale
-
-    monkeypatch.setattr(explain_float_scale, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
+    monkeypatch.setattr(explain, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
     with pytest.raises(AssertionError, match="the kernel code"):
         explain_scale(make_task("scale", "nvfp4"), bits(1), 1.0)
 

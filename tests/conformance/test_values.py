@@ -5,9 +5,11 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check, check_stochastic
-from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.task import make_task
-from mxnum.conformance.values import NO_CODE, parts_of
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import parts_of
+from mxnum.conformance.judging.describe import NO_CODE
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import make_task
 
 
 def fake(fmt="mxfp4_e2m1", **modes):

@@ -1,4 +1,4 @@
-"""Emitted models, compiled or run by their own tools, answer every boundary case as the definition does."""
+"""Emitted models, run by their own tools, answer each boundary case as the definition does."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import make_task
-from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.batches import cases
 from mxnum.interop import onnx as mx_onnx
 from tests import samples
 

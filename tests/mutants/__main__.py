@@ -4,6 +4,10 @@ With ``--record`` the outcome of each mistake is written to ``fates.json`` besid
 as it is known, with a hash of the mistake, of the file that it is planted in and of the tests that
 should notice it. ``--stale`` selects the mistakes without a record of the present code.
 
+With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. Each
+meets the tests that call the function that it is in, the most specific ones first. ``--calls
+FOLDER`` keeps the record of who calls what, which takes a run of all tests to make.
+
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
 """
@@ -28,6 +32,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from tests.mutants import calls, drawn
 from tests.mutants.planted import MUTANTS, Mutant
 from tests.tiers import code_of
 
@@ -35,6 +40,10 @@ ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("fates.json")
 COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pyproject.toml", "README.md")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
+
+
+#: Seconds after which the tests of one mistake count as failed: it may loop for ever.
+LIMIT = 900
 
 
 @dataclass(frozen=True)
@@ -66,11 +75,21 @@ def changed(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
+def run_tests(
+    folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
+) -> tuple[bool, str]:
     """Return True if these tests pass in a copy of the repository, and the first failing test."""
-    settings = {"NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
+    settings = {
+        "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
+        "PYTHONPATH": str(folder),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "pytest", *options, "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"::no end within {limit} s"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     crashed = re.search(r'^  File "(?:[^"]*/)?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
     if crashed and done.returncode < 0:
@@ -151,6 +170,35 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
     return [test for test in named if test in files or test.split("::")[0] not in files]
 
 
+def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
+    """Plant mistakes drawn at random, print what becomes of each, and return the exit status."""
+    survived, started = [], time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = copy_of_repository(Path(temporary))
+        records = kept or Path(temporary) / "calls"
+        if not records.exists():
+            recording = "-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto"
+            run_tests(folder, drawn.RECORDED, recording, None)
+            print(f"Recorded which test calls what in {time.monotonic() - started:.0f} s.", flush=True)
+        known = calls.read(records)
+        for number, mistake in enumerate(drawn.draw(folder, count, seed), 1):
+            path, tests = folder / mistake.file, mistake.tests(known)
+            text, since, failed = path.read_text(), time.monotonic(), ""
+            path.write_text(mistake.changed(text))
+            for some in (tests[: drawn.FEW], tests[drawn.FEW : drawn.MANY]):
+                passes, said = run_tests(folder, some) if some else (True, "")
+                if not passes:
+                    failed = said
+                    break
+            path.write_text(text)
+            verdict = f"killed by {failed}" if failed else f"SURVIVED {len(tests[: drawn.MANY])} of {len(tests)} tests"
+            seconds = time.monotonic() - since
+            print(f"[{number}/{count}] {mistake.shown(text)}: {verdict} ({seconds:.0f} s)", flush=True)
+            survived += [] if failed else [mistake.shown(text)]
+    print(f"{count - len(survived)} of {count} mistakes were noticed.", *survived, sep="\nSURVIVED ")
+    return 1 if survived else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plant the mutants one after the other; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
@@ -161,7 +209,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="enter what becomes of them in tests/mutants/fates.json")
     parser.add_argument("--list", action="store_true", help="say what they are and when they were found; run nothing")
     parser.add_argument("--skip-baseline", action="store_true", help="do not see first that the tests pass as they are")
+    parser.add_argument("--random", metavar="N", type=int, help="draw N mistakes instead")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of what is drawn")
+    parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of which test calls what")
     options = parser.parse_args(arguments)
+    if options.random is not None:
+        return plant_drawn(options.random, options.seed, options.calls)
     mutants = chosen(options.only)
     if not mutants:
         print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)

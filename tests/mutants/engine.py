@@ -238,8 +238,8 @@ ENGINE = (
     (
         "plan-trusts-any-environment",
         CONVERSION,
-        "if self._fast is not None and float_environment.is_default():",
-        "if self._fast is not None:",
+        "if self._has_fast and float_environment.is_default():",
+        "if self._has_fast:",
         "Fast loops run where the hardware rounds in another direction.",
         ("tests/test_float_environment.py",),
     ),

@@ -239,10 +239,10 @@ MUTANTS = (
     ),
     # Verdicts
     Mutant(
-        "any-zero-is-a-minus-zero", "mxnum/conformance/judge.py",
+        "any-zero-is-a-minus-zero", "mxnum/conformance/judging/judge.py",
         "settle(\"minus_zero\", want == sign, got == 0)", "settle(\"minus_zero\", want >= sign, got == 0)",
         "Every negative number that became zero is called a choice about -0.",
-        ("tests/conformance/test_judge.py",),
+        ("tests/conformance/judging/test_judge.py",),
     ),
     *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *LOOPS, *FLOAT_SCALES)),
 )  # fmt: skip

@@ -410,7 +410,7 @@ WRONG = {
     ),
     "grad": (
         lambda: torch.func.grad(lambda x: mxt.linear(x, empty()).sum())(empty()),
-        "come from torch.autograd; torch.func.grad is not supported",
+        "come from torch.autograd; torch.func.grad, vjp and jvp are not supported",
     ),
 }  # fmt: skip
 

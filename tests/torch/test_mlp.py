@@ -112,7 +112,7 @@ def losses_in_torch(experiment, accumulate):
         losses.append(loss.item())
         for p, (first, second) in zip(model.parameters(), moments, strict=True):
             grad = flat(p.grad).copy()
-            kernels.round_in_place(grad.view(np.int32), vector_code(recipe))
+            kernels.round_in_place(grad, vector_code(recipe))
             betas, corrections = (f(b1), f(b2)), (f(1 - b1 ** (step + 1)), f(1 - b2 ** (step + 1)))
             rate, epsilon = f(experiment.rate), f(experiment.epsilon)
             kernels.adam(flat(p), grad, (first, second), rate, betas, corrections, epsilon)

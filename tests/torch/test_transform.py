@@ -69,6 +69,7 @@ def test_every_product_meets_operands_that_are_turned_alike():
     assert torch.equal(dw, drawn(turned(grad[0], -2), -2, 5).T @ q(turned(a[0], -2), -2))
 
 
+@pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
 @pytest.mark.parametrize("name", Recipe.names())
 def test_gradients_of_all_named_recipes_are_about_right(name):
     a, b, grad = numbers(32, 64, spread=0), numbers(64, 48, spread=0, seed=1), numbers(32, 48, spread=0, seed=2)

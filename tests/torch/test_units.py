@@ -1,4 +1,4 @@
-"""Matrix units in models: the bits of `mxnum`, forward and backward, compiled and computed again; `scaled_mm`."""
+"""Matrix units in models have the bits of `mxnum`, forward, backward and compiled."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: Outputs of Hopper's TF32 instructions have 4 products: that 8 are added at once is published only.
+#: Outputs of Hopper's TF32 instructions have 4 products: that 8 are added at once is published
+#: only.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
 #: The cases that the reference computes: it takes a millisecond for each product.

@@ -41,7 +41,7 @@ def run(
     study: Study,
     runs: Runs = Path("runs"),
     results: Results = None,
-    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
+    arms: options.Arms = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
     first_seed: Annotated[
@@ -57,7 +57,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
+    """Run or continue a study: `run quick` trains 3 arms of 16 seeds within minutes.
 
     Runs that are on disk are not repeated; the same command continues after Ctrl-C or a failure
     (with --first-seed instead of --fresh, which draws new seeds). Exit status 0: all runs are
@@ -82,7 +82,7 @@ def run(
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
     with continuable(again):
         outcome = run_study(
-            chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
+            chosen, root, arms=options.arm_names(arms), seeds=seeds,
             first_seed=first, changes=_changes(changes or []), processes=processes, stack=stack, niceness=nice,
             scheduler=scheduler, machine=machine,
         )  # fmt: skip
@@ -134,7 +134,7 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Run interventions from a checkpoint before the divergence of each run, and compare their outcomes.
+    """Run interventions before the divergence of each run, and compare their outcomes.
 
     The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
     first. The same command continues after Ctrl-C or a failure.
@@ -189,7 +189,7 @@ def sharpness(
 
 
 def _changes(texts: list[str]) -> dict[str, Any]:
-    """Return the changes that ``--set`` asks for; raise ValueError for a field that is set twice."""
+    """Return the changes that ``--set`` asks for; raise ValueError for duplicate fields."""
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study from a file."""
+"""The commands ``mxnum lab sweep`` and ``language-model``, which run a study from a file."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def sweep(
     config: Config,
     out: Out = None,
     seeds: Seeds = None,
+    arms: options.Arms = None,
     processes: options.Processes = None,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
     nice: options.Nice = 0,
@@ -55,7 +56,7 @@ def sweep(
 
     study = studies.read(config)
     how = {"processes": processes, "stack": stack, "niceness": nice, "scheduler": scheduler, "machine": machine}
-    outcome, folder = _run(study, out, seeds=seeds, **how)
+    outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     if as_json:
         print_json(_as_dict(outcome, folder))
     else:
@@ -67,6 +68,7 @@ def language_model(
     config: Config,
     out: Out = None,
     seeds: Seeds = None,
+    arms: options.Arms = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
@@ -75,7 +77,7 @@ def language_model(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file on the same seeds, and compare their losses.
+    """Train small language models in every precision of a file, and compare their losses.
 
     The sources have known entropies, so the excess loss is exact. The command also measures the
     gradients of the logits and compares them with the analysis. Runs that are in the folder are not
@@ -90,7 +92,7 @@ def language_model(
 
     study = studies.read(config, "language_model")
     how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "keep_operands": operands}
-    outcome, folder = _run(study, out, seeds=seeds, **how)
+    outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     for failure in outcome.failed:
         typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
     if outcome.table["arms"] and as_json:
@@ -103,7 +105,7 @@ def language_model(
     _end(outcome)
 
 
-def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
+def _run(study: Study, out: Path | None, *, arms: str | None, **how: Any) -> tuple[Outcome, Path]:
     """Run a study, write its tables, and return the outcome and the folder of the tables."""
     from mxnum.cli.lab.watching import continuable, watching
     from mxnum.lab.studies import report, study_file
@@ -112,7 +114,7 @@ def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
     runs, folder = study_file.folders_of(study.name, out)
     with continuable(), watching() as watch:
         outcome = run_study(
-            study, runs, say=watch.say, **how,
+            study, runs, say=watch.say, arms=options.arm_names(arms), **how,
             show=lambda state: watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
     if outcome.table["arms"]:

@@ -105,7 +105,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def continuable(again: str = "the same command") -> Iterator[None]:
-    """End the command with status 130 at Ctrl-C or SIGTERM, and say how to continue."""
+    """Stop the command with status 130 at Ctrl-C or SIGTERM, and say how to continue."""
     import typer
 
     try:

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.loops.random_bits import Draw
+from mxnum.engine.loops.random_bits import NO_DRAW, SPARE, Draw
 from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.kernels import Kernel, LoopOfKernel, call_kernel, others_apart
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, ask_for
 from mxnum.engine.rounding import as_float32, float_additions
@@ -34,20 +35,27 @@ NAN_SCALE = E8M0.nan_code
 @cache
 def quantize(
     function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
-) -> Any:
+) -> LoopOfKernel:
     """(x, out, scales, shape, (first, last, begin, end), marks, words, numbers) -> panels left.
 
     The shape is (rows, columns, k, run, panel). Scales and results of all panels, by a fast
     formulation; those that it is not right for are marked.
     """
+    loop = _quantize(source, draw, constant_run)
+    return LoopOfKernel(loop, _quantizing_kernel(function, draw is not NO_DRAW), scales_given)
+
+
+@cache
+def _quantize(source: ElementFormat, draw: Draw, constant_run: int) -> Any:
+    """`quantize` for every function, whose kernel comes first, and then whether scales are given."""
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    fill, DRAWS = draw.fill or NO_DRAW.prepare, draw is not NO_DRAW
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
 
-    def loop(x, out, scales, shape, bounds, marks, words, numbers):
+    def loop(kernel, scales_given, x, out, scales, shape, bounds, marks, words, numbers):
         limits, e = numbers_given(numbers)
         _, columns, k, run, panel = shape
         run = constant_run if constant_run > 0 else run
@@ -55,7 +63,7 @@ def quantize(
         per_row = (columns + run - 1) // run
         by_column, amax = np.empty(panel + run, Magnitude), np.empty(panel, Magnitude)
         spread = np.empty(panel + run, np.int32)
-        buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
+        buffer = np.empty(panel + SPARE if DRAWS else 1, np.int32)
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
@@ -104,26 +112,52 @@ def quantize(
                         store(scales, place + b, amax[b])
                 # While this panel is done the next is asked for, and room for the next row.
                 following = panel if next_column < end else k * columns - (column - begin)
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    random = prepare(words, buffer, base, width)
-                    for part in range(0, width, PART):
-                        ask_for(x, base + part + following, PART, 0)
-                        ask_for(out, base + part + columns, PART, 0)
-                        for j in range(part, min(part + PART, width)):
-                            bits = lane(random_at(words, buffer, random + j))
-                            store(out, base + j, function(load(x, base + j), load(spread, j), bits, e))
+                base, count = first_row * columns + column, last_row - first_row
+                if DRAWS:
+                    for row in range(count):
+                        drawn = fill(words, buffer, base + row * columns, width)
+                        where = base + row * columns, width, 1, columns, following, drawn, 0
+                        call_kernel(kernel, x, out, spread, buffer, numbers, where)
+                else:
+                    where = base, width, count, columns, following, 0, 0
+                    call_kernel(kernel, x, out, spread, buffer, numbers, where)
         return skipped
 
     return compile_loop(loop)
 
 
 @cache
-def decode(function: Callable[..., Any], constant_run: int) -> Any:
-    """(codes, out, scales, shape, bounds, marks, _, numbers) -> panels left: values, by a fast formulation."""
+def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
+    """The rows of a panel: (x, out, scales of columns, random bits, numbers, (first element, width, rows, ...))."""
 
-    def loop(codes, out, scales, shape, bounds, marks, unused, numbers):
-        limits, e = numbers_given(numbers)
+    def kernel(x, out, spread, drawn, numbers, where):
+        others_apart()
+        _, e = numbers_given(numbers)
+        first, width, rows, columns, following, random, _ = where
+        for row in range(rows):
+            base = first + row * columns
+            for part in range(0, width, PART):
+                ask_for(x, base + part + following, PART, 0)
+                ask_for(out, base + part + columns, PART, 0)
+                for j in range(part, min(part + PART, width)):
+                    bits = lane(load(drawn, random + j)) if draws else lane(0)
+                    store(out, base + j, function(load(x, base + j), load(spread, j), bits, e))
+
+    return Kernel(kernel)
+
+
+@cache
+def decode(function: Callable[..., Any], constant_run: int) -> LoopOfKernel:
+    """(codes, out, scales, shape, bounds, marks, _, numbers) -> panels left: values, by a fast formulation."""
+    return LoopOfKernel(_decode(constant_run), _decoding_kernel(function))
+
+
+@cache
+def _decode(constant_run: int) -> Any:
+    """`decode` for every function, whose kernel comes first."""
+
+    def loop(kernel, codes, out, scales, shape, bounds, marks, unused, numbers):
+        limits, _ = numbers_given(numbers)
         _, columns, _, run, panel = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
@@ -147,12 +181,26 @@ def decode(function: Callable[..., Any], constant_run: int) -> Any:
                     marks[number] = MIXED
                     skipped += 1
                     continue
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    for part in range(0, width, LONG_PART):
-                        ask_for(out, base + part + columns, LONG_PART, 0)
-                        for j in range(part, min(part + LONG_PART, width)):
-                            store(out, base + j, function(load(codes, base + j), load(spread, j), 0, e))
+                where = first_row * columns + column, width, last_row - first_row, columns, 0, 0, 0
+                call_kernel(kernel, codes, out, spread, spread, numbers, where)
         return skipped
 
     return compile_loop(loop)
+
+
+@cache
+def _decoding_kernel(function: Callable[..., Any]) -> Kernel:
+    """The rows of a panel: (codes, out, scales of columns, _, numbers, (first code, width, rows, columns, ...))."""
+
+    def kernel(codes, out, spread, unused, numbers, where):
+        others_apart()
+        _, e = numbers_given(numbers)
+        first, width, rows, columns, _, _, _ = where
+        for row in range(rows):
+            base = first + row * columns
+            for part in range(0, width, LONG_PART):
+                ask_for(out, base + part + columns, LONG_PART, 0)
+                for j in range(part, min(part + LONG_PART, width)):
+                    store(out, base + j, function(load(codes, base + j), load(spread, j), 0, e))
+
+    return Kernel(kernel)

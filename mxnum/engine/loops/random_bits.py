@@ -35,6 +35,9 @@ class Draw(NamedTuple):
     at: Callable[..., Any]
     #: Whether `prepare` writes to the buffer, which then needs room for `count` + `SPARE` elements.
     buffered: bool
+    #: As `prepare`, but writes the bits to the buffer in any case, from the offset on; None where
+    #: there are none.
+    fill: Callable[..., Any] | None
 
 
 @dialect
@@ -47,7 +50,7 @@ def _zero(words, buffer, place):
     return 0
 
 
-NO_DRAW = Draw(_nothing, _zero, buffered=False)
+NO_DRAW = Draw(_nothing, _zero, buffered=False, fill=None)
 
 
 @cache
@@ -63,7 +66,13 @@ def draw_from_words(sr_bits: int) -> Draw:
     def at(words, buffer, place):
         return align_random(load(words, place))
 
-    return Draw(prepare, at, buffered=False)
+    @dialect
+    def fill(words, buffer, index, count):
+        for i in range(count):
+            store(buffer, i, align_random(load(words, index + i)))
+        return 0
+
+    return Draw(prepare, at, buffered=False, fill=fill)
 
 
 @dialect
@@ -100,7 +109,7 @@ def draw_from_seed(sr_bits: int) -> Draw:
         make(key, first, ((index + count + 3) >> 2) - first, buffer)
         return index & 3
 
-    return Draw(prepare, _load_made, buffered=True)
+    return Draw(prepare, _load_made, buffered=True, fill=prepare)
 
 
 @cache

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from mxnum.definition.word import dialect, select
-from mxnum.engine.loops.random_bits import Draw
-from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
+from mxnum.engine.loops.random_bits import NO_DRAW, SPARE, Draw
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.kernels import Kernel, LoopOfKernel, call_kernel, others_apart
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
@@ -61,29 +62,43 @@ def quantize(
     draw: Draw,
     constant_run: int,
     bits: int = 8,
-) -> Any:
+    inlined: bool = False,
+) -> LoopOfKernel:
     """(x, out, scales, (length, run, group), (first, last, begin, end), marks, words, numbers) -> groups left.
 
     Scales and results of all groups, by a fast formulation; those that it is not right for are
     marked. With `constant_run`, which run then is, the rest of a row is left as well. Codes of
     fewer than eight bits are packed, and blocks begin at a byte: those of a group stay in the first
-    cache until all are there.
+    cache until all are there. An `inlined` kernel makes a
+    loop of its own, which takes longer to compile and a twentieth less to run.
     """
+    kernel = _quantizing_kernel(function, draw is not NO_DRAW, constant_run, bits == 8)
+    loop = _quantize(source, draw, constant_run, bits, kernel.function if inlined else None)
+    return LoopOfKernel(loop, None if inlined else kernel, scales_given)
+
+
+@cache
+def _quantize(
+    source: ElementFormat, draw: Draw, constant_run: int, bits: int, kernel_within: Callable[..., Any] | None
+) -> Any:
+    """`quantize` for every function, whose kernel comes first, and then whether scales are given."""
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    fill, DRAWS = draw.fill or NO_DRAW.prepare, draw is not NO_DRAW
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
     pack_run, PACKED = make_pack_run(bits), bits < 8
+    elements: Any = kernel_within
+    INLINED = kernel_within is not None
 
-    def loop(x, out, scales, shape, bounds, marks, words, numbers):
+    def loop(kernel, scales_given, x, out, scales, shape, bounds, marks, words, numbers):
         limits, e = numbers_given(numbers)
         length, run, group = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
-        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        buffer = np.empty(PIECE + SPARE if DRAWS else 1, np.int32)
         room = np.empty(group * run, np.uint8) if PACKED else out
         skipped = 0
         for row in range(first, last):
@@ -135,30 +150,18 @@ def quantize(
                 if not scales_given:
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
-                first_of_room = base if PACKED else 0
-                if constant_run > 0:
-                    random = prepare(words, buffer, base, blocks * constant_run) - base
-                    for b in range(blocks):
-                        scale = lane(used[b])
-                        start = base + b * constant_run
-                        ask_for(x, start, constant_run, READ_AHEAD)
-                        ask_for(out, start * bits // 8, constant_run, WRITE_AHEAD)
-                        for i in range(start, start + constant_run):
-                            drawn = lane(random_at(words, buffer, random + i))
-                            store(room, i - first_of_room, function(load(x, i), scale, drawn, e))
-                else:
-                    for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
-                        size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
-                        random = prepare(words, buffer, piece, blocks * size) - piece
-                        for b in range(blocks):
-                            scale = lane(used[b])
-                            start = piece + b * size
-                            for part in range(start, start + size, PART):
-                                ask_for(x, part, PART, READ_AHEAD)
-                                ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
-                                for i in range(part, min(part + PART, start + size)):
-                                    drawn = lane(random_at(words, buffer, random + i))
-                                    store(room, i - first_of_room, function(load(x, i), scale, drawn, e))
+                stop, room_base = base + blocks * width, base if PACKED else 0
+                if PACKED:
+                    for part in range(base, stop, PART):
+                        ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
+                for piece in range(base, stop, blocks * width if blocks > 1 else PIECE):
+                    size = min(width, stop - piece, PIECE)  # of a block, or of part of a long one
+                    drawn = fill(words, buffer, piece, blocks * size) - piece
+                    where = piece, blocks, size, room_base, drawn, 0, 0
+                    if INLINED:
+                        elements(x, room, used, buffer, numbers, where)
+                    else:
+                        call_kernel(kernel, x, room, used, buffer, numbers, where)
                 if PACKED:
                     pack_run(room, 0, blocks * width, out, base * bits // 8)
         return skipped
@@ -167,16 +170,56 @@ def quantize(
 
 
 @cache
-def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Any:
+def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: int, asks_for_room: bool) -> Kernel:
+    """The elements of blocks: (x, out, scales, random bits, numbers, (first element, blocks, width, ...))."""
+
+    @dialect
+    def kernel(x, out, scales, drawn, numbers, where):
+        others_apart()
+        _, e = numbers_given(numbers)
+        first, blocks, width, out_base, random, _, _ = where
+        for b in range(blocks):
+            scale = lane(load(scales, b))
+            if constant_run > 0:
+                start = first + b * constant_run
+                ask_for(x, start, constant_run, READ_AHEAD)
+                if asks_for_room:
+                    ask_for(out, start, constant_run, WRITE_AHEAD)
+                for i in range(start, start + constant_run):
+                    bits = lane(load(drawn, random + i)) if draws else lane(0)
+                    store(out, i - out_base, function(load(x, i), scale, bits, e))
+            else:
+                start = first + b * width
+                for part in range(start, start + width, PART):
+                    ask_for(x, part, PART, READ_AHEAD)
+                    if asks_for_room:
+                        ask_for(out, part, PART, WRITE_AHEAD)
+                    for i in range(part, min(part + PART, start + width)):
+                        bits = lane(load(drawn, random + i)) if draws else lane(0)
+                        store(out, i - out_base, function(load(x, i), scale, bits, e))
+
+    return Kernel(kernel)
+
+
+@cache
+def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> LoopOfKernel:
     """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation.
 
     Codes of fewer than eight bits are packed, and blocks begin at a byte: some at a time are
-    unpacked to a buffer.
+    unpacked to a buffer. An `inlined` kernel makes a
+    loop of its own, which takes longer to compile and a twentieth less to run.
     """
-    values_of, unpack_run, PACKED = _make_values_of(function, constant_run), make_unpack_run(bits), bits < 8
+    kernel = _decoding_kernel(function, constant_run)
+    return LoopOfKernel(_decode(constant_run > 0, bits), kernel, scales=np.uint8)
 
-    def loop(codes, out, scales, shape, bounds, marks, unused, numbers):
-        limits, e = numbers_given(numbers)
+
+@cache
+def _decode(leaves_rest: bool, bits: int) -> Any:
+    """`decode` for every function, whose kernel comes first."""
+    unpack_run, PACKED = make_unpack_run(bits), bits < 8
+
+    def loop(kernel, codes, out, scales, shape, bounds, marks, unused, numbers):
+        limits, _ = numbers_given(numbers)
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row, full = (length + run - 1) // run, length // run
@@ -193,56 +236,60 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> An
                 base, place = row * length + at * run, row * per_row + at
                 at += blocks
                 is_right = all_right or scales_lie(scales, place, blocks, limits)
-                if not is_right or (constant_run > 0 and width != constant_run):
+                if not is_right or (leaves_rest and width != run):
                     marks[number] = MIXED
                     skipped += 1
                     continue
                 if PACKED:
                     unpack_run(codes, base * bits // 8, blocks * width, unpacked, 0)
-                    values_of(unpacked, out[base:], scales, place, 0, blocks, width, e)
+                    where = place, 0, base, blocks, width, 0, 0
+                    call_kernel(kernel, unpacked, out, scales, numbers, numbers, where)
                 else:
-                    values_of(codes, out, scales, place, base, blocks, width, e)
+                    where = place, base, base, blocks, width, 0, 0
+                    call_kernel(kernel, codes, out, scales, numbers, numbers, where)
         return skipped
 
     return compile_loop(loop)
 
 
 @cache
-def _make_values_of(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
-    """(codes, out, scales, place, base, blocks, width, constants): values of blocks one after the other."""
+def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
+    """The values of blocks one after the other: (codes, out, scales, _, numbers, (first scale, first code, ...))."""
     PAIR = 2 * SHORT_RUN
 
-    @not_inlined
-    def values_of(codes, out, scales, place, base, blocks, width, e):
-        forbid_inlining()
+    def kernel(codes, out, scales, unused, numbers, where):
+        others_apart()
+        _, e = numbers_given(numbers)
+        place, first_code, first, blocks, width, _, _ = where
+        back = first_code - first
         alone = 0
         if constant_run == SHORT_RUN:  # two blocks at a time: compilers make scalars of so short a function in a loop
             alone = blocks & ~1  # of the shorter length
             for b in range(0, alone, 2):
                 one, other = load(scales, place + b), load(scales, place + b + 1)
-                start = base + b * SHORT_RUN
+                start = first + b * SHORT_RUN
                 ask_for(out, start, PAIR, WRITE_AHEAD)
                 for i in range(PAIR):
                     scale = select((i & SHORT_RUN) == 0, one, other)
-                    store(out, start + i, function(load(codes, start + i), scale, 0, e))
+                    store(out, start + i, function(load(codes, back + start + i), scale, 0, e))
         for b in range(alone, blocks):
             scale = load(scales, place + b)
             if constant_run > 0:
-                start = base + b * constant_run
+                start = first + b * constant_run
                 ask_for(out, start, constant_run, WRITE_AHEAD)
                 for i in range(start, start + constant_run):
-                    store(out, i, function(load(codes, i), scale, 0, e))
+                    store(out, i, function(load(codes, back + i), scale, 0, e))
             elif width < LONG_PART:
-                for i in range(base + b * width, base + (b + 1) * width):
-                    store(out, i, function(load(codes, i), scale, 0, e))
+                for i in range(first + b * width, first + (b + 1) * width):
+                    store(out, i, function(load(codes, back + i), scale, 0, e))
             else:
-                stop = base + (b + 1) * width
-                for part in range(base + b * width, stop, LONG_PART):
+                stop = first + (b + 1) * width
+                for part in range(first + b * width, stop, LONG_PART):
                     ask_for(out, part, LONG_PART, WRITE_AHEAD)
                     for i in range(part, min(part + LONG_PART, stop)):
-                        store(out, i, function(load(codes, i), scale, 0, e))
+                        store(out, i, function(load(codes, back + i), scale, 0, e))
 
-    return values_of
+    return Kernel(kernel)
 
 
 @cache

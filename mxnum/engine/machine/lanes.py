@@ -332,8 +332,10 @@ def _to_integer(context, value):
     return types.int32(value), lambda target, builder, signature, arguments: arguments[0]
 
 
-def _element_pointer(context, builder, array_type, array, index):
-    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+def element_pointer(context, builder, array_type, array, index):
+    """Return the address of an element of an array, or behind an address."""
+    is_address = isinstance(array_type, types.CPointer)
+    return builder.gep(array if is_address else make_array(array_type)(context, builder, array).data, [index])
 
 
 @intrinsic
@@ -341,7 +343,7 @@ def _load(context, array, index):
     result = types.int64 if array.dtype.bitwidth == 64 else LANE
 
     def generate(target, builder, signature, arguments):
-        value = builder.load(_element_pointer(target, builder, array, *arguments))
+        value = builder.load(element_pointer(target, builder, array, *arguments))
         return value if result is types.int64 else _in_lane(builder, value, array.dtype.signed)
 
     return result(array, index), generate
@@ -350,7 +352,7 @@ def _load(context, array, index):
 @intrinsic
 def _store(context, array, index, value):
     def generate(target, builder, signature, arguments):
-        pointer, bits = _element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        pointer, bits = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
         width = array.dtype.bitwidth
         if bits.type.width > width:
             bits = builder.trunc(bits, ir.IntType(width))
@@ -370,7 +372,7 @@ def _greatest_of(context, array, start, count, mask):
     def generate(target, builder, signature, arguments):
         item = ir.IntType(width)
         vector = ir.VectorType(item, length)
-        pointer = _element_pointer(target, builder, array, *arguments[:2])
+        pointer = element_pointer(target, builder, array, *arguments[:2])
         loaded = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=width // 8)
         kept = builder.and_(loaded, ir.Constant(vector, [mask.literal_value] * length))
         name = f"llvm.vector.reduce.umax.v{length}i{width}"

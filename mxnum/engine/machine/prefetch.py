@@ -13,9 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from mxnum.engine.machine.jit import compile_directly
+from mxnum.engine.machine.lanes import element_pointer
 
 #: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it
 #: writes.
@@ -43,8 +43,7 @@ def _ask_for(context, array, index, count, ahead):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        start = builder.gep(make_array(array)(target, builder, arguments[0]).data, [arguments[1]])
-        start = builder.bitcast(start, byte)
+        start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
             builder.call(prefetch, [line, word(0), word(3), word(1)])  # to be read, and kept, as data

@@ -77,7 +77,7 @@ def _load(context, array, index):
 
     def generate(target, builder, signature, arguments):
         items = ir.VectorType(ir.IntType(width), LENGTH)
-        pointer = lanes._element_pointer(target, builder, array, *arguments)
+        pointer = lanes.element_pointer(target, builder, array, *arguments)
         value = builder.load(builder.bitcast(pointer, items.as_pointer()), align=width // 8)
         return value if width == 32 else (builder.sext if signed else builder.zext)(value, _VECTOR)
 
@@ -90,7 +90,7 @@ def _store(context, array, index, value):
 
     def generate(target, builder, signature, arguments):
         items = ir.VectorType(ir.IntType(width), LENGTH)
-        pointer = lanes._element_pointer(target, builder, array, *arguments[:2])
+        pointer = lanes.element_pointer(target, builder, array, *arguments[:2])
         vector = arguments[2] if width == 32 else builder.trunc(arguments[2], items)
         builder.store(vector, builder.bitcast(pointer, items.as_pointer()), align=width // 8)
         return target.get_dummy_value()
@@ -142,7 +142,7 @@ def _chosen(places: list[int]) -> Any:
 @intrinsic
 def _load_nibbles(context, array, index):
     def generate(target, builder, signature, arguments):
-        pointer = lanes._element_pointer(target, builder, array, *arguments)
+        pointer = lanes.element_pointer(target, builder, array, *arguments)
         both = builder.zext(builder.load(builder.bitcast(pointer, _BYTES.as_pointer()), align=1), _HALF)
         low = builder.and_(both, ir.Constant(_HALF, [15] * (LENGTH // 2)))
         high = builder.lshr(both, ir.Constant(_HALF, [4] * (LENGTH // 2)))
@@ -154,7 +154,7 @@ def _load_nibbles(context, array, index):
 @intrinsic
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
-        pointer, codes = lanes._element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        pointer, codes = lanes.element_pointer(target, builder, array, *arguments[:2]), arguments[2]
         pairs = builder.bitcast(codes, _PAIRS)  # the second code of a pair is in the upper half
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)

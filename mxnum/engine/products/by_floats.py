@@ -1,7 +1,7 @@
-"""Sums by float hardware: the bits of `by_definition`, in the default floating-point environment.
+"""Sums by hardware: the bits of `by_definition`, in the default floating-point environment.
 
-Sums in sequence need only fused multiply-adds. Sums by blocks need floats that hold them, which
-`exactness` decides.
+Sums in sequence need only fused multiply-adds. Sums by blocks need floats or integers that hold
+them, which `exactness` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mxnum.engine.products.register_tile import HAS_FMA, SHAPES, multiply
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
-__all__ = ["HAS_FMA", "by_blocks", "in_sequence", "scale"]
+__all__ = ["HAS_FMA", "add_to_rows", "by_blocks", "by_blocks_of_stack", "in_sequence", "scale"]
 
 #: With fewer multiplications, another thread costs more than it saves.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
@@ -155,9 +155,24 @@ class _Side(NamedTuple):
 
 def scale(x: Array, factors: Array) -> None:
     """Multiply the matrix `x` by float32 factors in place, each product rounded once."""
+    _in_place(np.multiply, x, factors)
+
+
+def add_to_rows(x: Array, row: Array) -> None:
+    """Add the vector `row` to each row of the matrix `x`, in place and in float32."""
+    _in_place(np.add, x, row)
+
+
+def _in_place(operation: np.ufunc, x: Array, other: Array) -> None:
+    """Replace `x` by `operation(x, other)` with canonical NaN, a part that stays in the cache at a time."""
+    other = np.broadcast_to(other, x.shape)
+    at_once = max(1, _CHUNK // (4 * max(1, x[:1].size)))
     with np.errstate(all="ignore"):
-        np.multiply(x, factors, out=x)
-    x[np.isnan(x)] = np.nan
+        for first in range(0, len(x), at_once):
+            some = slice(first, first + at_once)
+            part = operation(x[some], other[some], out=x[some])
+            if np.isnan(part.max(initial=0)):
+                part[np.isnan(part)] = np.nan
 
 
 def _by_codes(x: Operand, word: str = "float32") -> _Side:
@@ -196,10 +211,42 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
             stop = min(start + chunk, last)
             b = its_panels.part(slice(-(-(stop - start) // columns)))
             right.pack(slice(start, stop), b, bias)
-            multiply(a.numbers, b.numbers, a.scales, b.scales, b.starts, step, lines, start)
+            multiply(a.numbers, b.numbers, a.scales, b.scales, b.starts, step, lines, start, 1)
 
     run_in_threads(pack_rows, list(pairwise(bounds(count, min(workers, count)))))
     run_in_threads(multiply_with_columns, _parts(count, width, columns, workers))
+
+
+def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
+    """Compute `by_blocks` for a stack of small matrices. All arrays have three axes.
+
+    `out` holds the starting values. One call of a loop multiplies many matrices. A call for each
+    would take most of the time.
+    """
+    count, height, width = out.shape
+    shape, run = SHAPES[held.word], run_of(a)
+    if width < height and width <= shape.columns // 2:
+        turned = np.ascontiguousarray(out.swapaxes(1, 2))
+        by_blocks_of_stack(b, a, held, turned, threads)
+        out[...] = turned.swapaxes(1, 2)
+        return
+    left, right = _by_codes(a.joined(shape.rows), held.word), _by_codes(b.joined(shape.columns), held.word)
+    rows, columns = left.shape[0] // count, right.shape[0] // count
+    at_once = max(1, _CHUNK // ((rows + columns) * a.array.shape[-1] * 4))
+    bias, step = 0 if left.integers is None else left.integers.bias, run // integers.IN_WORD.get(held.word, 1)
+
+    def work(part: tuple[int, int]) -> None:
+        for first in range(*part, at_once):
+            stop = min(first + at_once, part[1])
+            x = left.new_panels((stop - first) * rows, held.word, run, is_right=False)
+            y = right.new_panels((stop - first) * columns, held.word, run, is_right=True)
+            left.pack(slice(first * rows, stop * rows), x, bias)
+            right.pack(slice(first * columns, stop * columns), y, bias)
+            lines = out[first:stop].reshape(-1, width)
+            multiply(x.numbers, y.numbers, x.scales, y.scales, y.starts, step, lines, 0, stop - first)
+
+    workers = worth(out.size * a.array.shape[-1], MULTIPLICATIONS_PER_THREAD, threads)
+    run_in_threads(work, list(pairwise(bounds(count, min(workers, count)))))
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:

@@ -1,12 +1,16 @@
-"""Decides how float hardware can hold the sums of blocks exactly.
+"""Decides how hardware can hold the sums of blocks exactly.
 
 The elements of a format are integer multiples of one unit. Sums of their products are exact in any
 order up to 2**24 units in float32, and up to 2**53 units in float64. If the elements of a format
 could exceed that, the elements of the arrays decide: most blocks span a few binades only. If they
 span more, one operand is split in two.
 
-A sum is then scaled by a power of two and rounded once. In float64 this cannot underflow. In
-float32 the product of the scales must be a float32 number; otherwise float64 is used.
+Small elements are multiplied in integers, whose sums have the same bound as those in float32.
+
+A sum is then multiplied by the product of the scales and rounded once. In float64 this cannot
+underflow. In float32 the product of the scales must be a float32 number; otherwise float64 is used.
+Where scales are floats, their product has several bits: float64 then has to hold these besides the
+bits of the sum.
 """
 
 from __future__ import annotations
@@ -33,8 +37,8 @@ SPLIT = 16
 class Held:
     """How the block sums of two matrices are held.
 
-    `word` is the type of the panels. `step` is the power of two at which the left operand is split, or
-    None.
+    `word` is the type of the panels. `step` is the power of two at which the left operand is split,
+    or None.
     """
 
     word: str

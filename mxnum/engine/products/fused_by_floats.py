@@ -30,7 +30,7 @@ _FLOAT32, _INTEGER = 24, 31
 
 def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
     """Return True if float hardware computes the sums of a unit exactly."""
-    if (unit.accumulator, unit.rounding) != ("float32", "rtz") or a.format.integer or b.format.integer:
+    if (unit.accumulator, unit.rounding) != ("float32", "rtz"):
         return False
     if unit.group > 1:
         return _serves_groups(a, b, scales, unit)

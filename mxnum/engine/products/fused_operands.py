@@ -101,10 +101,9 @@ def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Sid
         elements = elements[:, (np.arange(0, padded, k)[:, None] + np.array(unit.order)).ravel()]
     point = source.mantissa_bits
     if unit.group > 1:
-        emin = 0 if source.integer else source.emin
-        shift = np.where(elements.significands == 0, 0, elements.exponents - emin)
+        shift = np.where(elements.significands == 0, 0, elements.exponents - source.emin)
         elements = Parts(elements.significands << shift, np.zeros_like(elements.exponents), elements.classes)
-        point -= emin
+        point -= source.emin
     block = x.blocks[-1] if x.scales is not None else max(padded, 1)
     scales = Parts(np.ones((rows, 1), np.int32), np.zeros((rows, 1), np.int32), np.zeros((rows, 1), np.uint8))
     factors = np.full((rows, 1), _ONE, np.int32)

@@ -60,6 +60,15 @@ class Operand:
         """True if scales are float32 values, not E8M0 codes."""
         return self.scales is not None and self.scales.dtype == np.float32
 
+    def joined(self, multiple: int) -> Operand:
+        """Return this stack of matrices as one matrix, the rows of each padded with zeros to a multiple."""
+
+        def join(x: Array) -> Array:
+            rest = -x.shape[1] % multiple
+            return (np.pad(x, ((0, 0), (0, rest), (0, 0))) if rest else x).reshape(-1, x.shape[-1])
+
+        return self.viewed(join, self.blocks[-2:])
+
     def _for_each_row(self, per_block: Array) -> Array:
         for axis, (block, length) in enumerate(zip(self.blocks[:-1], self.array.shape, strict=False)):
             if block > 1:
@@ -74,6 +83,17 @@ class Operand:
 #: A function that returns the values of an operand in float32, rounded once to nearest even. Its
 #: second argument is the number of threads.
 ToFloat32 = Callable[[Operand, int | None], Array]
+
+
+def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
+    """Return `out` and both operands with one axis for the whole batch, over which they broadcast."""
+    batch = out.shape[:-2]
+
+    def joined(x: Array) -> Array:
+        return np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+
+    x, y = (operand.viewed(joined, (1, *operand.blocks[-2:])) for operand in (a, b))
+    return out.reshape(-1, *out.shape[-2:]), x, y
 
 
 def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operand, Operand]]:

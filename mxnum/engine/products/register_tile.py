@@ -219,40 +219,44 @@ def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, st
 
 
 @compile_loop
-def multiply(a, b, scales_a, scales_b, starts, run, out, first):
-    """Add the product of all panels, as `_tile` defines it, to `out` from column `first` on.
+def multiply(a, b, scales_a, scales_b, starts, run, out, first, count):
+    """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
-    NaN is canonical. `out` is a C-contiguous float32 matrix. `run` is the length of blocks, or 1 if
-    scales are None. `starts` are panels of the values from which block sums of 8-bit integers
-    start, else None. Panels of columns may extend beyond the edge of `out`.
+    `out` is a C-contiguous float32 matrix: `count` matrices, one below the other. Each has as many
+    panels of `a` and of `b`. NaN is canonical. `run` is the length of blocks, or 1 if scales are
+    None. `starts` are panels of the values from which block sums of 8-bit integers start, else
+    None. Panels of columns may extend beyond the edge of `out`.
     """
     rows, columns = a.shape[2], b.shape[2]
-    height, width = out.shape
+    height, width = out.shape[0] // count, out.shape[1]
+    panels_a, panels_b = a.shape[0] // count, b.shape[0] // count
     steps = a.shape[1] // run
     piece = max(1, _PIECE // run)
     edge = np.zeros((rows, columns), np.float32)
-    last = min(width, first + b.shape[0] * columns)
-    for top in range(0, a.shape[0], _SHARING):
-        bottom = min(top + _SHARING, a.shape[0])
-        for start in range(0, steps, piece):
-            stop = min(start + piece, steps)
-            for q in range(b.shape[0]):
-                column = first + q * columns
-                for p in range(top, bottom):
-                    row = p * rows
-                    high, wide = min(rows, height - row), min(columns, width - column)
-                    is_whole = high == rows and wide == columns
-                    if not is_whole:
-                        _copy(out, row, column, edge, 0, 0, high, wide)
-                    target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
-                    _tile(a, b, scales_a, scales_b, starts, target, p, q, start, stop, run, top_row, left)
-                    if not is_whole:
-                        _copy(edge, 0, 0, out, row, column, high, wide)
-        for i in range(top * rows, min(bottom * rows, height)):
-            line = out[i, first:last]
-            for j in range(line.size):
-                if line[j] != line[j]:
-                    line[j] = np.float32(np.nan)
+    last = min(width, first + panels_b * columns)
+    for matrix in range(count):
+        for top in range(0, panels_a, _SHARING):
+            bottom = min(top + _SHARING, panels_a)
+            for start in range(0, steps, piece):
+                stop = min(start + piece, steps)
+                for q in range(panels_b):
+                    column = first + q * columns
+                    for p in range(top, bottom):
+                        row = matrix * height + p * rows
+                        high, wide = min(rows, height - p * rows), min(columns, width - column)
+                        is_whole = high == rows and wide == columns
+                        if not is_whole:
+                            _copy(out, row, column, edge, 0, 0, high, wide)
+                        target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
+                        own_a, own_b = matrix * panels_a + p, matrix * panels_b + q
+                        _tile(a, b, scales_a, scales_b, starts, target, own_a, own_b, start, stop, run, top_row, left)
+                        if not is_whole:
+                            _copy(edge, 0, 0, out, row, column, high, wide)
+    for i in range(out.shape[0]):
+        line = out[i, first:last]
+        for j in range(line.size):
+            if line[j] != line[j]:
+                line[j] = np.float32(np.nan)
 
 
 @register_jitable

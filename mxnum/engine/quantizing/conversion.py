@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from mxnum.engine.loops import columns, marked, rows
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
+from mxnum.engine.machine.kernels import LoopOfKernel
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.request import Settings
 from mxnum.engine.rounding import formulation
@@ -44,16 +46,20 @@ class Conversion:
     nan_blocks: bool = False
     scales_given: bool = False
 
-    def fast_loop(self, fast: Fast, walk: Walk, draw: Draw) -> Any:
-        loops, run = rows if walk.along_rows else columns, walk.constant_run
+    def fast_loop(self, fast: Fast, walk: Walk, draw: Draw) -> LoopOfKernel:
+        run = walk.constant_run
         if self.source is None:
             function = fast.special or fast.function
             return rows.decode(function, run, walk.bits) if walk.along_rows else columns.decode(function, run)
         is_common = run == (USUAL_RUN if walk.along_rows else 1) and not self.scales_given
-        is_special = is_common and (draw is NO_DRAW or draw.buffered)
-        function = (fast.special if is_special else None) or fast.function
-        of_rows = (walk.bits,) if walk.along_rows else ()
-        return loops.quantize(function, self.source, self.scales_given, draw, run, *of_rows)
+        function = (fast.special if is_common else None) or fast.function
+        if not walk.along_rows:
+            return columns.quantize(function, self.source, self.scales_given, draw, run)
+        # The commonest of all: there a call of a kernel for each group takes a twentieth of the
+        # time.
+        is_quick = draw is NO_DRAW and (self.source.bits == 16 or (self.source.bits == 32 and function is fast.special))
+        how = self.source, self.scales_given, draw, run, walk.bits
+        return rows.quantize(function, *how, inlined=is_common and is_quick)
 
 
 class Loops:
@@ -64,11 +70,11 @@ class Loops:
         self._groups = walk.groups
         #: Floats are read as integers of their size.
         self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
-        self._fast: Any = None
+        self._has_fast = conversion.fast is not None
+        self._fast: Callable[..., int] | None = None
         if conversion.fast is not None:
-            loop, self._numbers = conversion.fast_loop(conversion.fast, walk, draw), conversion.fast.numbers
-            self._fast, self._in_threads = loop, in_threads(loop, walk)
-            self._is_for_one, self._way = walk.is_for_one, (walk.shape, walk.whole)
+            self._numbers, self._is_for_one = conversion.fast.numbers, walk.is_for_one
+            self._way = walk.shape, walk.whole
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; `words` are what random bits are drawn from."""
@@ -87,9 +93,10 @@ class Loops:
 
     def run(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
         """Convert arrays, with marks that are clear, which they are again afterwards."""
-        if self._fast is not None and float_environment.is_default():
+        if self._has_fast and float_environment.is_default():
+            fast = self._fast or self._bound_to(flat)
             if self._is_for_one:  # (sooner done than by way of threads)
-                count = self._fast(*flat, *self._way, marks, words, self._numbers)
+                count = fast(*flat, *self._way, marks, words, self._numbers)
             else:
                 count = self._in_threads(threads, flat, marks, words, self._numbers)
             if count == 0:
@@ -106,6 +113,14 @@ class Loops:
             self._redo_marked((read, codes.ravel(), scales), marks, words, threads)
             pack(codes, bits, written.reshape(len(codes), -1))
         marks.fill(0)
+
+    def _bound_to(self, flat: Flat) -> Callable[..., int]:
+        """Compile the kernel of the fast loop when it is first called: types of arrays are the same in all calls."""
+        assert self.conversion.fast is not None
+        loop = self.conversion.fast_loop(self.conversion.fast, self.walk, self.draw).bound_to(*flat[:2])
+        self._in_threads = in_threads(loop, self.walk)
+        self._fast = loop
+        return loop
 
     def _unpacked(self, packed: Array) -> Array:
         """Codes that the walk has packed, a byte each, in rows."""

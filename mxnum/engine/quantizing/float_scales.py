@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -160,13 +160,9 @@ class Loops:
 
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
-        done, run = conversion, walk.run if walk.run in loops.RUNS else 0
-        limit = 0 if done.source is None else done.source.max_code
-        #: `fast_loop(packed, knows_maxima)` returns the fast loop for packed codes, or for given
-        #: maxima.
-        self.fast_loop = cache(
-            partial(loops.convert, done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
-        )
+        self._run = walk.run if walk.run in loops.RUNS else 0
+        #: The fast loops for (packed codes, known maxima).
+        self._fast_loops: dict[tuple[bool, bool], Callable[..., int]] = {}
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays.
@@ -177,7 +173,7 @@ class Loops:
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.walk.groups, np.uint8)
         if done.fast is not None and float_environment.is_default():
-            if self.run_loop(self.fast_loop(False, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
+            if self.run_loop(self.fast_loop(arrays, False, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
                 return
         else:
             marks.fill(loops.LEFT)
@@ -185,7 +181,18 @@ class Loops:
             raise Left
         # Most calls leave no block, so this loop is compiled only when needed.
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
-        self.run_loop(defined, arrays, marks, words, threads)
+        self.run_loop(defined(*arrays[:4]), arrays, marks, words, threads)
+
+    def fast_loop(self, arrays: tuple[Array, ...], packed: bool, knows_maxima: bool) -> Callable[..., int]:
+        """Return the fast loop. Its kernels are compiled once: array types are the same in all calls."""
+        found = self._fast_loops.get((packed, knows_maxima))
+        if found is None:
+            done, run = self.conversion, self._run
+            assert done.fast is not None
+            limit = 0 if done.source is None else done.source.max_code
+            how = done.fast, done.source, done.find_fast, self.draw, limit, done.nan_code, run, packed, knows_maxima
+            found = self._fast_loops[packed, knows_maxima] = loops.convert(*how)(*arrays[:4])
+        return found
 
     def _flat(self, x: Array, out: Array, sides: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return the arrays as loops take them: flat, and floats as integers of their size."""
@@ -208,7 +215,7 @@ class _PackedLoops(Loops):
         """
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
-            if self.run_loop(self.fast_loop(True, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
+            if self.run_loop(self.fast_loop(arrays, True, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None
         codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)

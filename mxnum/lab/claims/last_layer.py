@@ -1,4 +1,4 @@
-"""Judge what small language models show about their last layer: which operand costs, what centring saves, and text.
+"""Judge what small language models show about their last layer.
 
 These rules are for B11, and are those of `docs/lab/results/language/README.md`, written before the
 models were trained.
@@ -69,7 +69,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge what decides the gaps of recipes whose models were trained until float32 was at the entropy."""
+    """Judge what decides the gaps of recipes trained until float32 is at the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
@@ -105,7 +105,10 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 
 
 def grown(table: Table, early: Table) -> Statement:
-    """Judge whether gaps shrink when models are trained to the end; arms with small gaps before are left out."""
+    """Judge if gaps shrink when models are trained to the end.
+
+    Arms whose gaps were small before are left out.
+    """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
     return Statement(
@@ -197,7 +200,10 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge what E4M3 costs at a high rate if the last layer's weight loses its mean row after each step."""
+    """Judge what E4M3 costs at a high rate without the mean row of the last layer.
+
+    The mean row of the weight is removed after each step.
+    """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

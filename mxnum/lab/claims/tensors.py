@@ -1,4 +1,4 @@
-"""Synthetic weights, activations and gradients, and their quantization errors: for M2, M3, M5, M6 and M7."""
+"""Synthetic weights, activations and gradients, and their errors (M2, M3, M5, M6, M7)."""
 
 from __future__ import annotations
 

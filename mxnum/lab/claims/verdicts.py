@@ -77,7 +77,7 @@ class Report:
 def reproduce(
     ids: Iterable[str] | None = None, *, results: str | Path = "docs/lab/results", progress: Progress | None = None
 ) -> Report:
-    """Check claims (default: all), and return a report with a verdict for each, computed from what was run.
+    """Check claims (default: all), and return a report with a verdict for each.
 
     An interruption (Ctrl-C) returns the verdicts so far; the other claims are "not run".
     """

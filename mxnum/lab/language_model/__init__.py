@@ -1,4 +1,4 @@
-"""Train a small language model in low precision, on sources whose entropy is known (extra ``torch``).
+"""Train a small language model in low precision, on known sources (extra ``torch``).
 
     from mxnum.lab.language_model import Setting, train
     run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)

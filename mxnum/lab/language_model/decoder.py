@@ -45,7 +45,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention; the setting decides on rotary positions and on normalized queries and keys."""
+    """Causal attention; the setting chooses rotary positions and query-key normalization."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -104,7 +104,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder that maps symbols to logits of the next symbol; the embedding and the last layer share no weights."""
+    """A decoder from symbols to logits; its embedding and last layer share no weights."""
 
     def __init__(self, setting: Setting, vocabulary: int, seed: int = 0):
         super().__init__()
@@ -158,8 +158,8 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: The steps at which measurements were made, and the measurements of `measurements.measured` and
-    #: `measurements.errors_of`.
+    #: The steps at which measurements were made, and the measurements of `measurements.measured`
+    #: and `measurements.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
     #: The final loss on new batches, over positions that have as many previous symbols as the
@@ -269,7 +269,7 @@ def train(
 
 
 def operands_at_the_end(run: Run) -> dict[str, Any]:
-    """Return the operands (`measurements.operands_of`) of the trained model on its first evaluation batch."""
+    """Return the trained model's operands on its first evaluation batch."""
     assert run.model is not None
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
@@ -300,7 +300,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the rate of a step: rising at first, then constant or along a cosine to `last_rate` of it."""
+    """Return the rate of a step: a warm-up, then constant or a cosine to `last_rate` of it."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising

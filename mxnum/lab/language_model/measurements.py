@@ -22,10 +22,10 @@ QUANTILES = 64
 
 
 def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
-    """Return the relative error of the operands that were rounded at a step: root mean squares over the layers.
+    """Return the operands' relative rounding errors at a step, averaged over the layers.
 
-    ``error`` is the error of all operands. ``error_weights``, ``error_gradients`` and so on are the
-    errors of one kind of operand.
+    The averages are root mean squares. ``error`` is the error of all operands. ``error_weights``,
+    ``error_gradients`` and so on are the errors of one kind of operand.
     """
     squares: dict[str, list[float]] = {}
     for row in rows:
@@ -81,10 +81,11 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
 
 
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
-    """Return the operands of a model's linear layers in a forward and a backward pass: 2D arrays by kind and layer.
+    """Return the operands of a model's linear layers in a forward and a backward pass.
 
-    The names are "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens, inputs) and
-    "gradients/LAYER" (tokens, outputs). The values are those before rounding.
+    They are 2D arrays by kind and layer. The names are "weights/LAYER" (outputs, inputs),
+    "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs). The values are
+    those before rounding.
     """
     found: dict[str, Any] = {}
 

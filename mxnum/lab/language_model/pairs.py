@@ -1,4 +1,4 @@
-"""Byte-pair encoding, learnt on the text itself: the commonest pair of neighbours becomes a symbol, again and again."""
+"""Byte-pair encoding, learnt on the text itself: the commonest pair becomes a symbol."""
 
 from __future__ import annotations
 

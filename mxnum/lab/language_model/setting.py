@@ -1,4 +1,4 @@
-"""The settings of a language model and its training: frozen, comparable, and stored beside every result."""
+"""The settings of a language model and its training, stored beside every result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of them.
+"""Sources that language models learn: of known entropy, or any file by bytes or pairs.
 
 A batch is int64 of shape (sequences, length), and depends only on the random generator that is
 passed.
@@ -30,7 +30,10 @@ class Source(Protocol):
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """Bounds of the entropy of the next symbol in nats: equal if it is known exactly, None if nothing is known."""
+        """The bounds of the next symbol's entropy in nats; None if nothing is known.
+
+        The bounds are equal if the entropy is known exactly.
+        """
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         """Return random sequences; with `held_out`, from the part that training does not read."""
@@ -67,7 +70,10 @@ class Markov:
         return exact, exact
 
     def next_of(self, words: Array) -> Array:
-        """Return the choices after each word (the last axis of `words`), in the order of `probabilities`."""
+        """Return the choices after each word, in the order of `probabilities`.
+
+        Words lie along the last axis of `words`.
+        """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
@@ -88,7 +94,10 @@ class Markov:
 
 
 class Text:
-    """A file, read from random positions, in symbols of one byte or more; its last tenth is held out."""
+    """A file read from random positions, as symbols of one byte or more.
+
+    The last tenth is held out.
+    """
 
     order = 0
     entropy = None
@@ -112,7 +121,7 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """Return the encoded text, cached: learning pairs takes seconds, and all runs of a study read the same text."""
+    """Return the encoded text, cached since all runs of a study read the same text."""
     return pairs.encode(text, vocabulary)
 
 
@@ -131,5 +140,5 @@ START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return the random generator of a run for one purpose `what`, so that a run can continue at any step."""
+    """Return a run's random generator for one purpose, so that it can resume at any step."""
     return np.random.default_rng([seed, *what])

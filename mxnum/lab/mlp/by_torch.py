@@ -1,4 +1,4 @@
-"""The student in PyTorch, on the CPU or a GPU: products and layer norms of `mxnum.torch`, gradients by autograd.
+"""The student in PyTorch, on the CPU or a GPU, with gradients by autograd.
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
 operands, and is trained by the same loop. Sums run in another order and the activations are
@@ -27,7 +27,7 @@ Array = Any
 
 
 class TorchNetwork:
-    """The student of several runs, computed one after the other; `parameters` and `gradients` are numpy arrays."""
+    """The student of several runs, one after the other, with numpy parameters and gradients."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:
@@ -62,7 +62,7 @@ class TorchNetwork:
                 hidden.append([part.detach().cpu().numpy() for part in h])
         self.saved = [SimpleNamespace(h=np.stack(of_runs)) for of_runs in zip(*hidden, strict=True)]
         if recipe.vector == "bfloat16":
-            kernels.round_in_place(self.gradients.flat.view(np.int32), vector_code(recipe))
+            kernels.round_in_place(self.gradients.flat, vector_code(recipe))
         return losses
 
     def _here(self, array: Array) -> Tensor:

@@ -1,4 +1,4 @@
-"""Machines that train a network: numpy and compiled loops on the CPU, or PyTorch on the CPU or on a GPU.
+"""Machines that train a network: numpy and compiled loops, or PyTorch on CPU or GPU.
 
 "amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). They multiply
 operands that bfloat16 holds exactly, as it holds those of all MX formats. Sums are in float32 as in
@@ -81,7 +81,7 @@ def _avx512_bf16() -> Machine:
 
 
 def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) -> Machine:
-    """Return a CPU on which PyTorch multiplies operands that bfloat16 holds, on one thread, as BLAS does here."""
+    """Return a one-thread CPU on which PyTorch multiplies operands that bfloat16 holds."""
     import torch
 
     def product(left: Array, right: Array, out: Array) -> None:

@@ -1,6 +1,6 @@
-"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
+"""The student: a residual MLP with layer norm, and a backward pass written by hand.
 
-h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
+Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
 Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie
 in one array of shape (layers, runs, ...). All kinds lie in one flat vector, so that an optimizer
@@ -70,7 +70,7 @@ class Parameters:
 
 
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
-    """Draw the initial parameters as PyTorch's defaults do: uniform in +-1/sqrt(fan in), biases too.
+    """Draw initial parameters as PyTorch does: uniform in +-1/sqrt(fan in), biases too.
 
     With "xavier" they are Xavier normal of gain 0.5 with zero biases.
     """
@@ -122,7 +122,7 @@ class Network:
         kernels.residual_gradient(stream, y, loss, d_stream)
         here.backward(self.saved, d_stream)
         if here.bf16:
-            kernels.round_in_place(self.gradients.flat.view(np.int32), here.bf16)
+            kernels.round_in_place(self.gradients.flat, here.bf16)
         return loss
 
 
@@ -202,14 +202,18 @@ class _Pass:
         return rounded(tensor, operand, axis, out, seeds=seeds, stream=stream, already_bf16=self.bf16 != 0)
 
     def _turned(self, tensor: Array, operand: Operand, name: str, layer: int) -> Array:
-        """Quantize along the axis before the last, and return a transposed view, which BLAS reads without a copy."""
+        """Quantize along the axis before the last, and return a transposed view.
+
+        BLAS reads the view without a copy.
+        """
         return self._quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
         """Return `weight(k)`, which gives the quantized weight of layer k.
 
-        Each layer is quantized just before its product, so that it is still in the cache. Stochastic
-        rounding quantizes all layers at once, since its random bits are numbered through all layers.
+        Each layer is quantized just before its product, so that it is still in the cache.
+        Stochastic rounding quantizes all layers at once, since its random bits are numbered through
+        all layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)
@@ -258,7 +262,7 @@ _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 bac
 
 
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
-    """Return `multiply(x, W)`, which gives x W^T with both operands quantized as in the student's forward pass.
+    """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
 
     Return None if the precision quantizes neither. A quantized teacher uses it.
     """
@@ -269,7 +273,7 @@ def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> A
         right = rounded(weight, precision.weights, -1, np.empty_like(weight))
         product = np.empty((len(left), len(right)), np.float32)
         times(left, right.T, product)
-        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        kernels.round_in_place(product.reshape(-1), bf16)
         return product
 
     return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -32,7 +32,10 @@ class Buffers(dict[Any, Array]):
         return self[key]
 
     def quantized(self, name: Any, buffer: Any, x: Array, operand: Operand, axis: int) -> Array:
-        """Quantize x into the named `buffer`. The quantizer of a `name` is prepared once for the same x."""
+        """Quantize x into the named `buffer`.
+
+        The quantizer of a `name` is prepared once for the same x.
+        """
         made = self.quantizers.get(name)
         if made is None or made[0] is not x or made[1] is not operand:
             out = self.get_like(buffer, x.shape)
@@ -46,7 +49,10 @@ class Buffers(dict[Any, Array]):
 
 
 def is_repeatable(operand: Operand) -> bool:
-    """Return True if the numbers alone decide the rounding, so that `Buffers.quantized` can prepare it."""
+    """Return True if the numbers alone decide the rounding.
+
+    `Buffers.quantized` can then prepare the quantizer.
+    """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
 
@@ -61,7 +67,7 @@ def rounded(
     stream: int = 0,
     already_bf16: bool = False,
 ) -> Array:
-    """Return x with its values rounded along `axis` (-1 or -2), in `out`, or x itself if nothing is to round.
+    """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if nothing rounds.
 
     Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on
     their neighbours; the axis before the last two must then be the one of `seeds`. The function
@@ -85,9 +91,11 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round with the bump of the released code: an element's exponent is one more if the largest
-    magnitude *at its offset*, over all blocks of its row, has a mantissa above that of the format's
-    maximum. So neighbours in a block may differ in scale.
+    """Round with the bump of the released code, which depends on offsets within blocks.
+
+    An element's exponent is one more if the largest magnitude *at its offset*, over all blocks of
+    its row, has a mantissa above that of the format's maximum. So neighbours in a block may differ
+    in scale.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -112,7 +120,7 @@ def _ratio(fmt: mx.MXFormat) -> float:
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
+    """Return gamma or beta (layers, runs, features) as layer norm uses it at a step."""
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -148,7 +156,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error as large as that of floor scales and rounding to nearest."""
+    """Return gamma or beta with an error as large as floor scales and nearest make."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -165,11 +173,11 @@ def _size(error: Array) -> Array:
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Return where to clip each row so that its error has this root mean square; 0 if even clipping all is not enough.
+    """Return where to clip each row so that its error has this root mean square.
 
-    If the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k
-    c^2, where S1 and S2 sum the k largest and their squares. The cut is the root that lies below
-    all k and above the next magnitude.
+    The threshold is 0 if even clipping all is not enough. If the k largest magnitudes are clipped
+    at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and S2 sum the k largest
+    and their squares. The cut is the root that lies below all k and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -185,13 +193,13 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Limit x to the values that do not saturate: the clamping of the format's scale rule without any rounding."""
+    """Limit x to values that do not saturate: the scale rule's clamping without rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return True for each element that exceeds the largest element at the floor scale of its block, and so clamps."""
+    """Return True for each element that its block's floor scale clamps."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 

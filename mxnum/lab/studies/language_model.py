@@ -87,7 +87,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean relative error of stored operands over the layers, in E2M1 with even, by `ORGANISATIONS`."""
+    """Return the mean error of stored operands over layers, by `ORGANISATIONS` (E2M1, even)."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -101,17 +101,18 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """Return the predicted change of the targets' pull at each evaluation, from the targets' probabilities."""
+    """Return the predicted change of the targets' pull at each evaluation."""
     bias = _bias(setting, "rne")
     # The analysis says nothing about a model whose losses are NaN, or that knows every target.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the excess loss of free logits at rest for a Markov source and a last layer with MX gradients; else None.
+    """Return the predicted excess loss of free logits at rest, or None.
 
-    The gradient of the last layer's weights and the gradient that it passes down must be rounded
-    alike; no prediction exists if the two pull differently.
+    It is known for a Markov source and a last layer with MX gradients. The gradient of the last
+    layer's weights and the gradient that it passes down must be rounded alike; no prediction exists
+    if the two pull differently.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
@@ -172,7 +173,7 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm; gaps are means over seeds in pairs, and tests are exact by exchanges in pairs."""
+    """Return one row for each arm, with mean gaps and exact tests over pairs of seeds."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}
@@ -219,9 +220,10 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Return every run as a line of CSV, as `mxnum lab fit` reads it; parameters include those of the embedding.
+    """Return every run as a line of CSV, as `mxnum lab fit` reads it.
 
-    The arms have their names in the study file, because laws are fitted over what a grid changes.
+    The parameters include those of the embedding. The arms have their names in the study file,
+    because laws are fitted over what a grid changes.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Collect runs on disk into one small JSON file for a study, and make tables, verdicts and figures from it."""
+"""Collect a study's runs in one small JSON file, and make tables and figures from it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def stored(results: Path, name: str) -> dict[str, Any]:
-    """Return the collected study of `results/NAME.json`, its arms in the order of the study of that name."""
+    """Return the study in `results/NAME.json`, its arms in the study's order."""
     table: dict[str, Any] = storage.read_json(results / f"{name}.json")
     if name in studies.STUDIES:
         table["arms"] = {arm: table["arms"][arm] for arm in studies.get(name).arms if arm in table["arms"]}
@@ -101,7 +101,7 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as "rate 0.1, not 0.2"; a table that differs is only named."""
+    """Return the settings that differ, as "rate 0.1, not 0.2"; tables are only named."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)
@@ -112,7 +112,10 @@ MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
-    """Return what a table stores of a run; excursions are those of the loss above the `least` possible loss."""
+    """Return what a table stores of a run.
+
+    Excursions are those of the loss above the `least` possible loss.
+    """
     losses, at = arrays["losses"], arrays["measured_at"]
     above = np.maximum(losses - least, MOST_EXACT) if least else losses
     edges = np.unique(np.linspace(0, len(losses), CURVE_POINTS + 1).astype(int))
@@ -178,27 +181,30 @@ def is_followed(table: dict[str, Any]) -> bool:
 
 
 def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
-    """Return an arm of a collected study as survival data of the "first" excursion, or of going "away" for good."""
+    """Return an arm as survival data, by the "first" excursion or going "away" for good."""
     runs, limit = courses(table, name), horizon or horizon_of(table)
     found = [getattr(run, event) for run in runs]
     return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """Return the step before which excursions count: the study's horizon, or the steps of its longest run."""
+    """Return the step before which excursions count.
+
+    It is the study's horizon, or the steps of its longest run.
+    """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
     return int(table.get("horizon") or max(planned, *(run["steps"] for arm in arms for run in arm["runs"])))
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """Return the control of an arm: its own or that of the study, or the arm itself if the table has neither."""
+    """Return the control of an arm: its own, else the study's, else the arm itself."""
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 
 
 def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
-    """Compare each arm with its control on the same seeds, with p-values corrected by Holm over these arms."""
+    """Compare each arm with its control on the same seeds; Holm corrects the p-values."""
     found = {
         name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
         for name, control in controls.items()
@@ -219,7 +225,7 @@ def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
 
 
 def outcomes_text(table: dict[str, Any], name: str) -> str:
-    """Return the number of runs of an arm with an excursion, and their outcomes, as "9 of 12, 4 back, 5 away"."""
+    """Return an arm's runs with an excursion in words: "9 of 12, 4 back, 5 away"."""
     count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
     words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
     parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
@@ -227,21 +233,24 @@ def outcomes_text(table: dict[str, Any], name: str) -> str:
 
 
 def returns(table: dict[str, Any], name: str) -> Arm:
-    """Return the steps from the start of the first excursion to its end, as survival data of the runs that have one."""
+    """Return the lengths of first excursions in steps, as survival data."""
     runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
     ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
     return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """Return how far each run of an arm ends above the control's of the same seed, in logarithms of the last losses."""
+    """Return how far each run ends above the control's of the same seed, in log loss."""
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
 
 
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
-    """Return how many runs without an excursion end high, and the number of such runs whose control has none either."""
+    """Return how many runs without an excursion end high, and of how many.
+
+    Only seeds whose control has no excursion either count.
+    """
     controls = {run.seed: run for run in courses(table, control)}
     pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
     parts = [high for run, other in pairs if (high := run.degraded(other)) is not None]
@@ -255,7 +264,7 @@ HEADINGS = (
 
 
 def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
-    """Return one row for each arm: the outcomes of its runs, when they rose, and the test against the control."""
+    """Return one row for each arm: its outcomes, times, and the test against the control."""
     controls, result = _controls(table, control), []
     tests = compared(table, controls)
     for name in table["arms"]:
@@ -350,7 +359,7 @@ def _under_way_text(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """Return a sentence on each arm's exact test against its control, at the level of one percent after Holm."""
+    """Return a sentence on each arm's exact test, at one percent after Holm."""
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
@@ -371,7 +380,10 @@ def survival_figure(
     axes: Any = None,
     colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
 ) -> Any:
-    """Draw Kaplan-Meier curves of the first excursion, and dashed ones of runaways; needs matplotlib."""
+    """Draw Kaplan-Meier curves of first excursions, and dashed ones of runaways.
+
+    Needs matplotlib.
+    """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     horizon, followed = horizon_of(table), is_followed(table)
@@ -406,7 +418,10 @@ def loss_figure(
     *,
     medians: bool = False,
 ) -> Any:
-    """Draw the losses of every run as medians over bins of steps; `medians` adds thick medians over runs."""
+    """Draw the median losses of every run over bins of steps.
+
+    `medians` adds thick medians over runs.
+    """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     for index, name in enumerate(names):
@@ -433,7 +448,10 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Write the table of a study's runs with `store`, and return it; `add` keeps the runs that the stored table has."""
+    """Write the table of a study's runs with `store`, and return it.
+
+    `add` keeps the runs that the stored table has.
+    """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
         table = joined(study, stored(results, study.name), table)
@@ -458,7 +476,7 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store(study: Study, table: dict[str, Any], results: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """Write a collected study as `results/NAME.json`, with the page and other files of its model, and say the page."""
+    """Write a collected study as `results/NAME.json`, with its page, and say the page."""
     storage.write_json(results / f"{table['study']}.json", table)
     for end, text in study.model.files(table).items():
         storage.write_text(results / f"{table['study']}.{end}", text)

@@ -1,4 +1,4 @@
-"""Run a whole study in one call: train what is missing, collect every record, draw the conclusions."""
+"""Run a whole study in one call: train what is missing, collect, draw the conclusions."""
 
 from __future__ import annotations
 

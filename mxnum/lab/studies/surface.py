@@ -1,4 +1,4 @@
-"""How high the loss rises by Adam's second moment and the rate: a plane through logarithms, seed by seed."""
+"""How high the loss rises by Adam's second moment and the rate: a plane in logarithms."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return the largest loss of each seed in units of the least running median before it, if all losses are finite."""
+    """Return each seed's largest loss over the least running median before it.
+
+    Only seeds whose losses are all finite count.
+    """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return the exponents of 1 - beta2 and of the rate in the height, by least squares for each
-    seed, with 95 % limits.
+    """Return the exponents of 1 - beta2 and of the rate in the height, with 95 % limits.
 
-    Return None unless at least three seeds have every cell, and the cells have several values of
-    beta2 and of the rate.
+    They come from least squares for each seed. The result is None unless at least three seeds have
+    every cell, and the cells have several values of beta2 and of the rate.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}
@@ -48,7 +50,7 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Return a table of the median height in each cell, with the runs that had an excursion and their outcomes."""
+    """Return a table of each cell's median height, excursions and outcomes."""
     arms = cells(table, kind)
     rates, betas = sorted({rate for _, rate in arms}), sorted({beta2 for beta2, _ in arms})
     lines = []

@@ -1,4 +1,4 @@
-"""Losses of trained models with their sizes, from arrays or from a file of comma-separated values."""
+"""Losses of trained models with their sizes, from arrays or CSV files."""
 
 from __future__ import annotations
 

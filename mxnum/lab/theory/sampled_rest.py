@@ -1,4 +1,4 @@
-"""Where logits come to rest if all of their gradient is rounded, not the target's component alone; by the kernels.
+"""Where logits come to rest if their whole gradient is rounded, by the kernels.
 
 `logit_rest` lets the pull of a target shrink, and assumes that the push on the other symbols is
 right on average. But a block without a target is as large as its largest p. That p overflows as a
@@ -43,7 +43,7 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Return where the logits come to rest in contexts whose next symbols have the probabilities q, by Monte Carlo.
+    """Return by Monte Carlo where logits rest if next symbols have probabilities q.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts that share the probabilities; each has its own order of symbols, a target and noise."""
+    """Contexts of equal probabilities, each with its own order, target and noise."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ class _Contexts:
         self.noise = deviation * random.standard_normal((rows, q.size))
 
     def mean(self, values: Array, where: Array) -> Array:
-        """Return the mean over the positions that have each value of q, in all contexts; 0 if there are none."""
+        """Return the mean at the positions of each value of q, or 0 if there are none."""
         group = self.of_position[where]
         sums = np.bincount(group, values, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)

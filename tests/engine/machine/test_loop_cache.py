@@ -37,7 +37,7 @@ from mxnum.formats import ELEMENTS, FLOATS
 modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
 fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
 loop = rows.quantize(fast.function, FLOATS["float32"], True, random_bits.draw_from_seed(30), 0, 8)
-print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
+print(sum(loop.loop.stats.cache_hits.values()), q.tobytes().hex())
 """
 
 
@@ -208,7 +208,7 @@ def quantizing(element="e4m3", rounding=mx.Rounding.RNE, draw=NO_DRAW, run=32):
     """Return a new loop with all that it closes over."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
-    loop = rows.quantize.__wrapped__(fast.special or fast.function, source, False, draw, run)
+    loop = rows.quantize.__wrapped__(fast.special or fast.function, source, False, draw, run, inlined=True).loop
     return getattr(loop, "py_func", loop)
 
 

@@ -1,4 +1,4 @@
-"""Products of matrix units against the reference, bit for bit: every unit, tails, extremes, special values, threads."""
+"""Products of matrix units equal the reference bit for bit, with tails and special values."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -12,7 +12,7 @@ import mxnum as mx
 from mxnum.engine.machine import float_environment
 from mxnum.engine.products import fused_by_definition
 from mxnum.formats import FLOATS, SCALES
-from mxnum.memory.dtypes import ML_DTYPES, scale_dtype
+from mxnum.memory.dtypes import ML_DTYPES, numpy_dtype, scale_dtype
 from mxnum.reference import Blocked, unit_dot
 from tests import samples
 
@@ -21,7 +21,7 @@ UNITS = mx.units.names()
 
 
 def elements(source, shape, rng, special):
-    """Codes whose exponents are near each other, or anywhere; a few special ones if asked for."""
+    """Return codes with exponents near each other, or anywhere; a few special if asked for."""
     codes = rng.integers(0, 1 << source.bits, shape)
     if not special and source.specials != "none":
         codes = np.minimum(codes & ((1 << (source.bits - 1)) - 1), source.max_code) | (codes & (1 << (source.bits - 1)))
@@ -36,7 +36,7 @@ def elements(source, shape, rng, special):
 
 
 def operand(unit, name, shape, rng, special=False, scale=None):
-    """Return an operand of a unit: an array of floats, or an MX array blocked along its last axis."""
+    """Return an operand of a unit: floats, or an MX array blocked along its last axis."""
     source = unit.formats[name]
     codes = elements(source, shape, rng, special)
     if scale is None:
@@ -70,7 +70,7 @@ def rows(x):
 
 
 def pairs(unit):
-    """Return (format of a, format of b, scale) for a few operands that meet all formats and scales."""
+    """Return (format of a, format of b, scale) for operands that cover all formats."""
     scales = unit.scales or ((None, ("float32", unit.promotion)) if unit.promotion else (None,))
     names = unit.operands
     return [(names[i % len(names)], names[(i * 2) % len(names)], scales[i % len(scales)]) for i in range(3)]
@@ -110,7 +110,25 @@ def test_float_hardware_equals_the_definition(name, monkeypatch):
             samples.assert_same(name, None, fast.view(np.uint32).ravel(), slow.view(np.uint32).ravel())
 
 
-def test_results_at_the_ends_of_float32(monkeypatch):
+@pytest.mark.parametrize("name", UNITS)
+def test_sums_of_the_largest_significands(name):
+    unit = mx.units.get(name)
+    k, source = unit.k[-1], unit.formats[unit.operands[0]]
+    most = (source.bias << source.mantissa_bits) + (1 << source.mantissa_bits) - 1  # just below 2
+    if unit.scales:
+        scales = np.full((1, k // unit.scales[0][1]), 0x3F if unit.group > 1 else 127, np.uint8)
+        fmt = mx.MXFormat(source, unit.scales[0][0], unit.scales[0][1])
+        x = mx.MXArray.from_parts(np.full((1, k), most, np.uint8), scales, fmt)
+    else:
+        dtype = np.dtype(np.float32) if name.endswith("tf32") else numpy_dtype(source)
+        codes = np.full((1, k), most << 13 if name.endswith("tf32") else most)
+        x = codes.astype(f"u{dtype.itemsize}").view(dtype)
+    c = np.array([[2.0 - 2.0**-9]], unit.accumulator)
+    compare(x, x, unit, c)
+    compare(x, x, unit, -c)
+
+
+def test_results_at_the_ends_of_float32():
     """Sums that are subnormal, that are truncated to zero, and that overflow."""
     tiny = np.float32([[2.0**-149, -(2.0**-149), 2.0**-126, -(2.0**-130), 0, 2.0**127, -(2.0**127), 2.0**-100]])
     a = np.concatenate([tiny, -tiny, tiny[:, ::-1]]).astype(ml_dtypes.bfloat16)

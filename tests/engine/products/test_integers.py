@@ -1,4 +1,4 @@
-"""Products of integers against the definition: formats, extremes, layouts, and instructions of other machines."""
+"""Products of integers equal the definition, on every instruction set and memory layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ compiled = pytest.mark.skipif(not HAS_INTEGERS, reason="this machine has no inst
 
 
 def filled(name, rows, length, block, *values):
-    """A matrix whose elements repeat `values`, with scales of 1."""
+    """Return a matrix whose elements repeat `values`, with scales of 1."""
     codes = np.resize(mx.encode(np.array(values), mx.formats.get(name).element), (rows, length))
     return mx.MXArray.from_parts(codes, np.full((rows, -(-length // block)), 127, np.uint8), name, block_size=block)
 
@@ -36,7 +36,7 @@ def check_integers(a, b, **how):
 
 
 def check_pairs():
-    """All pairs of formats in all orders of memory, whole rectangles of codes and the rest."""
+    """Check all pairs of formats in all orders of memory, with and without incomplete tiles."""
     shapes = [(9, 70, 130, 32), (5, 67, 96, 16), (66, 5, 37, 64), (4, 16, 16, 8), (1, 70, 70, 32), (8, 129, 1100, 44)]
     words = set()
     for turn, pair in enumerate(product(NARROW, NARROW)):
@@ -49,7 +49,7 @@ def check_pairs():
 
 
 def check_extremes():
-    """The largest sums that words hold, of both signs."""
+    """Check the largest sums that words hold, of both signs."""
     minus_two = mx.MXArray.from_parts(np.full((5, 2048), 0x80, np.uint8), np.full((5, 2), 127, np.uint8), "mxint8",
                                       block_size=1024)  # fmt: skip
     plus = filled("mxint8", 70, 2048, 1024, 127 / 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,9 +16,15 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import FLOATS
 from tests.test_float_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
 from tests.test_float_environment import pytestmark as needs_control_register
-from tests.test_products import codes_at_random, floats
+from tests.test_products import codes_at_random, floats, with_float_scales
 
 DEFINED = ("exact", "block", "sequential")
+
+
+@cache
+def float_scaled():
+    """Return operands whose scales are floats, made once: numpy depends on the environment."""
+    return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 
 def everything():
@@ -32,7 +39,13 @@ def everything():
             if accumulate != "block":
                 parts.append(mx.matmul(codes_at_random(left, (5, 50), 16, offset=True), b.T, accumulate=accumulate))
                 parts += [mx.matmul(a, floats(d, (50, 3)), accumulate=accumulate) for d in ("float64", "float16")]
-    return [p.tobytes().hex() for p in parts]
+    a, b = float_scaled()
+    parts += [mx.matmul(a, b.T), mx.matmul(a, codes_at_random("mxint8", (6, 50), 16, spread=60).T)]
+    stacks = [codes_at_random("mxfp4_e2m1", (3, rows, 50), 16, spread=60) for rows in (5, 6)]
+    parts.append(mx.matmul(stacks[0], stacks[1].transpose(0, 2, 1)))
+    y = floats("float32", (5, 50))
+    sums.add_to_rows(y, y[0].copy())
+    return [p.tobytes().hex() for p in (*parts, y)]
 
 
 @needs_control_register

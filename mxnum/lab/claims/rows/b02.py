@@ -71,8 +71,9 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
     return Statement(f"{what}: is the quadratic's", close if high / low < WIDEST or not close else None, numbers)
 
 
-def on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 3, runs: int = 400_000) -> Comparison:
-    """Compare the growth of the mean square in a step of SGD, simulated in many short runs, with the formula."""
+def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
+    """Compare the mean square's growth in a simulated step of SGD with the formula."""
+    steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))
     for _ in range(steps):

@@ -30,7 +30,7 @@ SHIPPED = "released code, E2M1"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Measure the effect of the six switches on the time before the loss rises, in a fraction of resolution IV.
+    """Measure how six switches delay the rise of the loss, in a resolution-IV fraction.
 
     The differences are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the
     level is 5 %, after Holm.
@@ -86,7 +86,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean number of steps before the loss of this seed rises; the horizon counts if it does not."""
+    """Return the mean step at which the loss of a seed rises, or the horizon without a rise."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

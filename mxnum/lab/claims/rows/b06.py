@@ -130,7 +130,10 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge whether at the least rate where any run rises all of this kind do and none of FP32; None if unclear."""
+    """Judge if all these runs and no FP32 run rise at the lowest rate with a rise.
+
+    None if the runs do not decide it.
+    """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
         if min(len(ours), len(theirs)) >= paper_size.SEEDS and any(ours + theirs):
@@ -139,7 +142,7 @@ def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Co
 
 
 def lost_runs(table: Table) -> Iterator[Statement]:
-    """Judge whether a low precision loses more runs than float32 at the same rate, over rates and seeds."""
+    """Judge if a low precision loses more runs than float32 at the same rate."""
     for kind in ("E4M3", "E2M1", "E2M1 rceil, SR gradients"):
         counts, pairs = [], []
         for rate in _rates(table):
@@ -153,7 +156,7 @@ def lost_runs(table: Table) -> Iterator[Statement]:
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return in words which formats lose runs at the highest rate, and which even with centring; "" without runs."""
+    """Return in words which formats lose runs at the highest rate; "" without runs."""
     parts = []
     for name, arm, label in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
@@ -236,7 +239,7 @@ def cost_of_the_drift(table: Table) -> list[Statement]:
 
 
 def four_bits_in_two_layers(table: Table) -> list[Statement]:
-    """Judge how E2M1 with the floor rule runs away where no other recipe does, and what causes it."""
+    """Judge how E2M1 with the floor rule diverges where no other recipe does, and why."""
     whole, alone = "E2M1", "E2M1, logits"
 
     def shares(arm: str, of: str = whole) -> list[float]:

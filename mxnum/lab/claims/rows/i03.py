@@ -23,7 +23,7 @@ CLAIM = Claim(
 
 
 def derived() -> list[float]:
-    """Return the gap to the next value in percent, for every positive value of E4M3 except the largest."""
+    """Return the gap above each positive E4M3 value except the largest, in percent."""
     levels = [v for v in PiecewiseQuantizer.of("e4m3", Rounding.SR).breakpoints if v > 0]
     return [100 * float(above / here - 1) for here, above in pairwise(levels)]
 

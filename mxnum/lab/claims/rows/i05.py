@@ -34,7 +34,7 @@ Growth = tuple[bool | None, float, float]
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare the measured zeta early and late in each run, and at the last evaluation before a rise of the loss.
+    """Compare zeta early and late in each run, and just before the loss rises.
 
     zeta grows if the exact sign-flip test of the logarithms, run by run, is significant at `LEVEL`.
     It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not if they
@@ -70,7 +70,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Return the growth of zeta in each run, and its value at the last evaluation before each rise, in logarithms."""
+    """Return the log growth of zeta in each run, and log zeta before each rise."""
     growth, last = [], []
     for run in runs:
         stop = run["steps"] if run["diverged"] is None else run["diverged"]
@@ -83,7 +83,7 @@ def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return the formats in which zeta grows and what is undecided, and the number of the paper's format."""
+    """Return which formats zeta grows in, in words, and the number of the paper's format."""
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]

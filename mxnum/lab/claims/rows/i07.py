@@ -28,10 +28,11 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge each action at a checkpoint beside controls whose parameters were changed by one part in a million.
+    """Judge each action at a checkpoint beside controls with slightly changed parameters.
 
-    The exact sign-flip test of the delays, seed by seed, decides after Holm's correction over all
-    actions, from `FEWEST` seeds on.
+    The parameters of the controls were changed by one part in a million. The exact sign-flip test
+    of the delays, seed by seed, decides after Holm's correction over all actions, from `FEWEST`
+    seeds on.
     """
     table = context.json("interventions.json")
     statements, delays = [], []

@@ -52,7 +52,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return under which rules stochastic gradients help language models, and by how much in the last study."""
+    """Return under which rules stochastic gradients help language models, and how much."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -71,7 +71,10 @@ def rho(points: Points) -> float | None:
 
 
 def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+.3f}".format) -> Statement:
-    """Judge whether the second number of each point, a gap, rises with the first, an error, by rank."""
+    """Judge if the gap of each point rises with its error, by rank correlation.
+
+    The error is the first number of a point, the gap the second.
+    """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:
         return Statement(what, None, "too few recipes")
@@ -96,7 +99,10 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return in words the coefficients over all recipes and within 4 bits, and the number: those of the last models."""
+    """Return the coefficients in words, and the number for the last models.
+
+    The words give the coefficients over all recipes and within 4 bits.
+    """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
     every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
@@ -109,7 +115,7 @@ def _answer(
 
 
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
-    """Judge whether the measured error of the operands correlates with the gap, in each study of recipes.
+    """Judge if the operands' error correlates with the gap, in each study of recipes.
 
     Return the statements, and the coefficients over all recipes and over those in 4 bits.
     """

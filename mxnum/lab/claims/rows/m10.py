@@ -60,7 +60,7 @@ def _check(context: Context) -> Evidence:
 
 
 def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge whether recipes close more than half of the gap between E2M1 with the floor rule and FP32."""
+    """Judge if recipes close over half of the gap of E2M1 with the floor rule to FP32."""
     floor, plain = "recipe E2M1 floor", "recipe FP32"
     for name in table["arms"] if {floor, plain} <= set(table["arms"]) else ():
         recipe = name.removeprefix("recipe ")
@@ -94,7 +94,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return which of the paper's recipes end near bfloat16 in the last study of language models."""
+    """Return which of the paper's recipes end near bfloat16 in the last study."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
