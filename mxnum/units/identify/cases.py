@@ -229,7 +229,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     """
     fmt = problem.result
     columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
-    parts = [decode(codes, one, False, "ieee") for codes, one in columns]
+    parts = [decode(codes, one) for codes, one in columns]
     fine = np.ones(len(cases.c), bool)
     for x, one in zip(parts, (*problem.formats, fmt), strict=True):
         tiny = (x.sig != 0) & (np.abs(x.sig) < 1 << one.mantissa_bits) & (not one.integer)
@@ -253,7 +253,7 @@ def structural(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, A
     """Return which cases are those of `Maker.structure`, and in which of them the small term survived."""
     maker = Maker(problem, 0)
     x, y, c = (
-        decode(codes, one, False, "ieee") for codes, one in zip(cases, (*problem.formats, problem.result), strict=True)
+        decode(codes, one) for codes, one in zip(cases, (*problem.formats, problem.result), strict=True)
     )
     point = sum(one.mantissa_bits for one in problem.formats)
     products = x.sig * y.sig * 2.0 ** (x.exponent + y.exponent - point)

@@ -1,12 +1,13 @@
 """The family of adders that `identify` chooses from, and a numpy evaluator of its rules.
 
 The evaluator shares no code with the definition and the reference: it works on signed integers of
-numpy, or on Python's where sums are exact. It evaluates many fraction bits, result bits and
-roundings in one call: arrays have the axes (rule, case, term).
+numpy, or on Python's where sums are exact. It evaluates many rules of one shape in one call: arrays
+have the axes (rule, case, term).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ Array = np.ndarray[Any, Any]
 
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
+INFINITIES = ("ieee", "nan", "finite")
+#: The exponent of a term that does not count.
+NO_EXPONENT = -(10**6)
 #: How the sums of an instruction are combined, with the places that the addend may have.
 COMBINATIONS = {
     "chain": ("term", "after"), "add": ("before", "after"), "tree": ("before", "after"),
@@ -133,8 +137,11 @@ class Number(NamedTuple):
     state: Array
 
 
-def decode(codes: Array, fmt: ElementFormat, flush: bool, infinities: str) -> Number:
-    """Return the numbers that codes mean; their point is the mantissa bits."""
+def decode(codes: Array, fmt: ElementFormat, flush: Any = False, infinities: Any = 0) -> Number:
+    """Return the numbers that codes mean; their point is the mantissa bits.
+
+    `flush` says which subnormal numbers are zero, `infinities` is an index of `INFINITIES`.
+    """
     codes, m = codes.astype(np.int64), fmt.mantissa_bits
     sign = (codes >> (fmt.bits - 1)) & 1 == 1
     magnitude = codes & ((1 << (fmt.bits - 1)) - 1)
@@ -142,11 +149,11 @@ def decode(codes: Array, fmt: ElementFormat, flush: bool, infinities: str) -> Nu
         magnitude = np.where(sign, (1 << (fmt.bits - 1)) - magnitude, magnitude)
         return Number(np.where(sign, -magnitude, magnitude), 0 * codes, sign, 0 * codes)
     field, fraction = magnitude >> m, magnitude & ((1 << m) - 1)
-    sig = np.where(field == 0, 0 if flush else fraction, fraction | (1 << m))
+    sig = np.where(field == 0, np.where(flush, 0, fraction), fraction | (1 << m))
     state = np.zeros_like(codes)
-    if fmt.specials != "none" and infinities != "finite":
-        special = magnitude > fmt.max_code
-        infinite = special & (magnitude == fmt.infinity_code) & (infinities == "ieee")
+    if fmt.specials != "none":
+        special = (magnitude > fmt.max_code) & (infinities != INFINITIES.index("finite"))
+        infinite = special & (magnitude == fmt.infinity_code) & (infinities == INFINITIES.index("ieee"))
         state = np.where(infinite, np.where(sign, MINUS, PLUS), np.where(special, NAN, 0))
         sig = np.where(special, 0, sig)
     return Number(np.where(sign, -sig, sig), np.maximum(field, 1) - fmt.bias, sign, state)
@@ -166,21 +173,36 @@ def _length(x: Array) -> Array:
 
 
 class Adder:
-    """Evaluates a rule with several fraction bits, result bits and roundings on some cases."""
+    """Evaluates rules that differ in some fields, `columns`, and in no others.
 
-    def __init__(self, rule: Rule, problem: Problem, numbers: list[tuple[int | None, int, str]]) -> None:
+    A column has a value for each rule. The fields before `fraction_bits` are the same in all, and
+    so are `normalize` and `add_rounding`; either all fraction bits are None or none are.
+    """
+
+    def __init__(self, rule: Rule, problem: Problem, columns: dict[str, Sequence[Any]] | None = None) -> None:
         self.rule, self.problem, self.fmt = rule, problem, problem.result
         self.point = max(self.fmt.mantissa_bits, 1 + sum(fmt.mantissa_bits for fmt in problem.formats))
-        self.exact = numbers[0][0] is None
-        self.fraction = np.array([f or 0 for f, _, _ in numbers], np.int64)[:, None]
-        self.bits = np.array([bits for _, bits, _ in numbers], np.int64)[:, None]
-        self.mode = np.array([ROUNDINGS.index(rounding) for _, _, rounding in numbers], np.int64)[:, None]
+        values = {name: (columns or {}).get(name, (getattr(rule, name),)) for name in FIELDS}
+        self.count = max(map(len, values.values()))
+        self.exact = values["fraction_bits"][0] is None
+
+        def column(name: str, number: Callable[[Any], int] = int) -> Array:
+            return np.array([number(value) for value in values[name]], np.int64)[:, None]
+
+        self.fraction = column("fraction_bits", lambda f: f or 0)
+        self.bits, self.mode = column("result_bits"), column("rounding", ROUNDINGS.index)
+        self.carry = column("carry", lambda c: c or 0)
+        self.flush_operands, self.flush_addend = column("flush_operands") != 0, column("flush_addend") != 0
+        self.flush_result = column("flush_result") != 0
+        self.zero_exponent = column("zero_exponent", lambda e: NO_EXPONENT if e is None else e)
+        self.plus = column("zero", lambda zero: zero == "plus") != 0
+        self.infinite = column("overflow", lambda overflow: overflow == "infinity") != 0
+        self.infinities, self.nan = column("infinities", INFINITIES.index), column("nan")
 
     def products(self, cases: Cases) -> Number:
         """Return the products, with the common point."""
-        rule = self.rule
         x, y = (
-            decode(codes, fmt, rule.flush_operands, rule.infinities)
+            decode(codes[None], fmt, self.flush_operands[..., None], self.infinities[..., None])
             for codes, fmt in zip(cases[:2], self.problem.formats, strict=True)
         )
         negative = x.negative ^ y.negative
@@ -188,8 +210,9 @@ class Adder:
         of_zero = ((x.state != 0) & (y.state == 0) & (y.sig == 0)) | ((y.state != 0) & (x.state == 0) & (x.sig == 0))
         state = np.where((x.state | y.state) == 0, 0, np.where(of_zero, NAN, either))
         shift = self.point - sum(fmt.mantissa_bits for fmt in self.problem.formats)
-        sig, exponent = (x.sig * y.sig) << shift, self._zero(x) + self._zero(y)
-        if rule.normalize:
+        zero = self.zero_exponent[..., None]
+        sig, exponent = (x.sig * y.sig) << shift, self._exponent(x, zero) + self._exponent(y, zero)
+        if self.rule.normalize:
             sig, exponent = self._normalized(sig, exponent)
         return Number(sig, exponent, negative, state)
 
@@ -198,24 +221,23 @@ class Adder:
         lift = np.where(sig != 0, self.point + 1 - _length(np.abs(sig)), 0)
         return np.where(lift < 0, sig >> 1, sig << np.maximum(lift, 0)), exponent - lift
 
-    def _zero(self, x: Number) -> Array:
-        least = self.rule.zero_exponent
-        return np.where((x.sig == 0) & (x.state == 0), -(10**6) if least is None else least, x.exponent)
+    @staticmethod
+    def _exponent(x: Number, zero: Array) -> Array:
+        """Return the exponents of terms, those of a zero included."""
+        return np.where((x.sig == 0) & (x.state == 0), zero, x.exponent)
 
     def _accumulator(self, x: Number) -> Number:
         """Return an addend as a term."""
-        sig = x.sig
-        if self.rule.flush_addend:
-            sig = np.where(np.abs(sig) < 1 << self.fmt.mantissa_bits, 0, sig)
-        x = x._replace(sig=sig)
-        exponent, sig = self._zero(x), sig << (self.point - self.fmt.mantissa_bits)
+        sig = np.where(self.flush_addend & (np.abs(x.sig) < 1 << self.fmt.mantissa_bits), 0, x.sig)
+        exponent = self._exponent(x._replace(sig=sig), self.zero_exponent)
+        sig = sig << (self.point - self.fmt.mantissa_bits)
         if self.rule.normalize:
             sig, exponent = self._normalized(sig, exponent)
         return Number(sig, exponent, x.negative, x.state)
 
     def fused(self, parts: list[Number]) -> Number:
         """Return the rounded sum of terms; each part has the axes (rule, case, term)."""
-        shape = np.broadcast_shapes(*(p.sig.shape[:2] for p in parts))
+        shape = np.broadcast_shapes(*(x.shape[:2] for p in parts for x in p))
         sig, exponent, negative, state = (
             np.concatenate([np.broadcast_to(p[i], (*shape, p[i].shape[2])) for p in parts], axis=2) for i in range(4)
         )
@@ -244,16 +266,16 @@ class Adder:
                 terms += (lost > half) | ((lost == half) & (terms & 1 == 1))
             terms = np.where(sig < 0, -terms, terms)
         total = terms.sum(axis=2)
-        if self.rule.carry is not None:
-            half = np.int64(1) << (fraction[..., 0] + self.rule.carry)
-            total = ((total + half) & (2 * half - 1)) - half
+        if self.carry.any():
+            half = np.int64(1) << (fraction[..., 0] + self.carry)
+            total = np.where(self.carry == 0, total, ((total + half) & (2 * half - 1)) - half)
         return self.round(total, largest - fraction[..., 0], negative, state)
 
     def round(self, total: Array, unit: Array, negative: Array, state: Array, outside: bool = False) -> Number:
         """Return total * 2**unit, rounded to the result's bits, or to those of the accumulator."""
-        rule, m = self.rule, self.fmt.mantissa_bits
+        m = self.fmt.mantissa_bits
         bits = m if outside else self.bits
-        mode = ROUNDINGS.index(rule.add_rounding) if outside else self.mode
+        mode = ROUNDINGS.index(self.rule.add_rounding) if outside else self.mode
         minus, magnitude = total < 0, np.abs(total)
         quantum = np.maximum(_length(magnitude) - 1 + unit, self.fmt.emin) - bits
         drop = np.where(magnitude == 0, 0, quantum - unit)
@@ -270,14 +292,12 @@ class Adder:
         exponent = quantum + bits
         carried = sig >> (bits + 1) != 0
         sig, exponent = np.where(carried, sig >> 1, sig) << (m - bits), exponent + carried
-        if rule.flush_result:
-            sig = np.where(sig < 1 << m, 0, sig)
+        sig = np.where(self.flush_result & (sig < 1 << m), 0, sig)
         sign = minus.astype(bool) | ((total == 0).astype(bool) & negative)
-        if rule.zero == "plus" and not outside:
-            sign = sign & (sig != 0)
+        if not outside:
+            sign = sign & ~(self.plus & (sig == 0))
         over = (exponent > self.fmt.emax) & (sig != 0)
-        if rule.overflow == "infinity":
-            state = state | np.where(over & (state == 0), np.where(sign, MINUS, PLUS), 0)
+        state = state | np.where(self.infinite & over & (state == 0), np.where(sign, MINUS, PLUS), 0)
         full = ((1 << (m + 1)) - 1) >> (m - bits) << (m - bits)
         sig, exponent = np.where(over, full, sig), np.where(over, self.fmt.emax, exponent)
         exponent = np.where(sig == 0, self.fmt.emin, exponent)
@@ -285,20 +305,20 @@ class Adder:
 
     def add(self, x: Number, y: Number) -> Number:
         """Return the sum of two accumulators, rounded outside the sums."""
-        largest = np.maximum(np.where(x.sig == 0, -(10**6), x.exponent), np.where(y.sig == 0, -(10**6), y.exponent))
+        largest = np.maximum(np.where(x.sig == 0, NO_EXPONENT, x.exponent), np.where(y.sig == 0, NO_EXPONENT, y.exponent))
         total = np.zeros_like(largest)
         for one in (x, y):
             distance = np.where(one.sig == 0, 0, largest - one.exponent)
             total = total + np.where(distance > 27, np.sign(one.sig), one.sig << np.maximum(27 - distance, 0))
-        unit = np.where(largest < -(10**5), 0, largest - self.fmt.mantissa_bits - 27)
+        unit = np.where(largest == NO_EXPONENT, 0, largest - self.fmt.mantissa_bits - 27)
         return self.round(total, unit, x.negative & y.negative, x.state | y.state, outside=True)
 
     def __call__(self, cases: Cases) -> Array:
-        """Return the bits of the results, a row for each triple of numbers."""
+        """Return the bits of the results, a row for each rule."""
         rule, k = self.rule, self.problem.k
-        products = Number(*(x[None, :, order_of(rule, k)] for x in self.products(cases)))
-        c = decode(cases.c, self.fmt, rule.flush_addend, rule.infinities)
-        c = Number(*(x[None, :] for x in c))
+        order = order_of(rule, k)
+        products = Number(*(x[:, :, order] for x in self.products(cases)))
+        c = decode(cases.c[None], self.fmt, self.flush_addend, self.infinities)
         zero = Number(np.zeros_like(c.sig), c.exponent * 0 + self.fmt.emin, np.zeros_like(c.negative), c.state * 0)
         groups = [Number(*(x[:, :, i : i + rule.terms] for x in products)) for i in range(0, k, rule.terms)]
         if rule.combine == "chain":
@@ -333,10 +353,33 @@ class Adder:
         code = np.where(x.state == 0, code, fmt.max_code + 1) | (x.negative.astype(np.int64) << (fmt.bits - 1))
         sign = np.int64(1) << (fmt.bits - 1)
         code = np.where(x.state == PLUS, fmt.max_code + 1, np.where(x.state == MINUS, (fmt.max_code + 1) | sign, code))
-        code = np.where(x.state == NAN, self.rule.nan, code)
-        return np.broadcast_to(code, (len(self.fraction), count))
+        code = np.where(x.state == NAN, self.nan, code)
+        return np.broadcast_to(code, (self.count, count))
 
 
 def evaluate(rule: Rule, problem: Problem, cases: Cases) -> Array:
     """Return the bits of the results of one rule."""
-    return np.asarray(Adder(rule, problem, [(rule.fraction_bits, rule.result_bits, rule.rounding)])(cases)[0])
+    return np.asarray(Adder(rule, problem)(cases)[0])
+
+
+#: The fields in which the rules of one `Adder` are the same.
+SHAPE = ("terms", "combine", "addend", "order", "align", "normalize", "add_rounding")
+#: The numbers that an `Adder` works on at once.
+AT_ONCE = 1 << 17
+
+
+def evaluate_all(rules: Sequence[Rule], problem: Problem, cases: Cases) -> Array:
+    """Return the bits of the results, a row for each rule."""
+    shapes: dict[tuple[Any, ...], list[int]] = {}
+    for index, rule in enumerate(rules):
+        key = *(getattr(rule, name) for name in SHAPE), rule.fraction_bits is None
+        shapes.setdefault(key, []).append(index)
+    answers = np.empty((len(rules), len(cases.c)), np.int64)
+    most = max(AT_ONCE // max(problem.k * len(cases.c), 1), 1)
+    for indices in shapes.values():
+        for start in range(0, len(indices), most):
+            part = indices[start : start + most]
+            columns = {name: [getattr(rules[i], name) for i in part] for name in FIELDS if name not in SHAPE}
+            varying = {name: values for name, values in columns.items() if len(set(values)) > 1}
+            answers[part] = Adder(rules[part[0]], problem, varying)(cases)
+    return answers

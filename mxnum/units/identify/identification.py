@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,17 @@ import numpy as np
 from mxnum import errors
 from mxnum.formats import ElementFormat
 from mxnum.units.identify.cases import Maker, first_cases
-from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, join
+from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, evaluate_all, join
 from mxnum.units.identify.registered import rule_of, unit_of
-from mxnum.units.identify.search import Search, canonical, spread
+from mxnum.units.identify.search import Search, canonical
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The most wrong answers with which a rule is still shown as the nearest one.
 FEW = 3
 #: The rules whose answers are compared to find cases that separate them.
-COMPARED = 32
+COMPARED = 96
+#: The random cases that are tried at once to separate them.
+PART = 250
 
 
 @dataclass
@@ -63,23 +66,20 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 500, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = 3000, count: int = 24) -> Cases | None:
         """Return cases to which the rules that are left give different answers; None if there are none."""
-        rules = spread(self.rules, COMPARED)
+        random = np.random.default_rng(seed)
+        most = min(COMPARED, len(self.rules))
+        rules = [self.rules[i] for i in sorted(random.permutation(len(self.rules))[:most])]
         if len(rules) < 2:
             return None
-        candidates = Maker(self.problem, seed).make(pool)
-        answers = np.stack([evaluate(rule, self.problem, candidates) for rule in rules])
-        chosen: list[int] = []
-        classes = np.zeros(len(rules), np.int64)
-        for _ in range(count):
-            parts = [len(np.unique(np.stack([classes, column]), axis=1).T) for column in answers.T]
-            best = int(np.argmax(parts))
-            if parts[best] == len(np.unique(classes)):
-                break
-            chosen.append(best)
-            classes = np.unique(np.stack([classes, answers[:, best]]), axis=1, return_inverse=True)[1].reshape(-1)
-        return candidates.at(np.array(chosen)) if chosen else None
+        candidates = pool_of_cases(self.problem, seed, pool)
+        for start in range(0, pool, PART):
+            part = candidates.at(slice(start, start + PART))
+            chosen = separating(evaluate_all(rules, self.problem, part), count)
+            if chosen:
+                return part.at(np.array(chosen))
+        return None
 
     def to_json(self) -> str:
         """Return the findings as JSON."""
@@ -98,6 +98,27 @@ class Identification:
         from mxnum.units.identify.report import report
 
         return report(self)
+
+
+@lru_cache(16)
+def pool_of_cases(problem: Problem, seed: int, count: int) -> Cases:
+    """Return random cases of all kinds."""
+    return Maker(problem, seed).make(count)
+
+
+def separating(answers: Array, count: int) -> list[int]:
+    """Return at most `count` columns of answers that split the rows into the most classes."""
+    labels = np.stack([np.unique(column, return_inverse=True)[1].reshape(-1) for column in answers.T])
+    classes, chosen = np.zeros(len(answers), np.int64), list[int]()
+    for _ in range(count):
+        split = np.sort(classes * len(answers) + labels, axis=1)
+        parts = (np.diff(split, axis=1) != 0).sum(axis=1)
+        best = int(np.argmax(parts))
+        if parts[best] == classes.max():
+            break
+        chosen.append(best)
+        classes = np.unique(classes * len(answers) + labels[best], return_inverse=True)[1].reshape(-1)
+    return chosen
 
 
 def pasted(unit: MatrixUnit) -> str:
@@ -170,7 +191,7 @@ def identify(
     for round_number in range(1, rounds + 1):
         more = None
         if found.rules:
-            more = found.further_cases(seed + round_number) or found.further_cases(seed + 1000 + round_number, 3000)
+            more = found.further_cases(seed + round_number)
         if more is None:
             break
         cases, answers = join(cases, more), np.concatenate([answers, ask(more)])

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from mxnum.units.identify.cases import SPAN, ordinary, structural
 from mxnum.units.identify.family import (
     ALIGNMENTS,
     COMBINATIONS,
+    INFINITIES,
     ROUNDINGS,
     Adder,
     Array,
     Cases,
     Problem,
     Rule,
-    evaluate,
+    evaluate_all,
+    order_of,
 )
 from mxnum.units.identify.registered import orders
 
@@ -31,18 +34,21 @@ from mxnum.units.identify.registered import orders
 FRACTION_BITS = (*range(4, 37), None)
 #: The values of the fields that only special cases show.
 SIDES: dict[str, tuple[Any, ...]] = {
-    "carry": (None, *range(2, 9)),
     "flush_operands": (False, True),
     "flush_addend": (False, True),
     "flush_result": (False, True),
     "zero_exponent": (-126, None, -133),
     "zero": ("plus", "ieee"),
     "overflow": ("infinity", "largest"),
-    "infinities": ("ieee", "nan", "finite"),
+    "infinities": INFINITIES,
 }
-#: The most rules that fit the ordinary cases for which the other fields are found, and the most of
-#: these for which all their values are tried. Both are spread over the rules that fit.
-CORES, CORES_WITH_ALL_SIDES = 32, 4
+#: The integer bits that the family has; None is enough.
+CARRIES = (None, *range(2, 13))
+#: The most rules that fit the ordinary cases for which the other fields are found; they are spread
+#: over all that fit.
+CORES = 32
+#: The cases after which rules that do not fit are dropped.
+STAGES = (3, 12, 48)
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
@@ -81,8 +87,6 @@ def structures(problem: Problem) -> Iterator[Rule]:
 
 
 def _groups(rule: Rule, k: int) -> tuple[frozenset[int], ...]:
-    from mxnum.units.identify.family import order_of
-
     indices = order_of(rule, k)
     return tuple(frozenset(indices[i : i + rule.terms]) for i in range(0, k, rule.terms))
 
@@ -121,7 +125,9 @@ class Search:
         """
         found: list[Rule] = []
         if before is not None:
-            self.left = [rule for rule in before if self.differ(rule).sum() <= self.wrong]
+            part = np.flatnonzero(self.sparse)
+            wrong = self._differ(evaluate_all(before, self.problem, self.cases.at(part)), part).sum(axis=1)
+            self.left = [rule for rule, w in zip(before, wrong, strict=True) if w <= self.wrong]
             return self.with_sides(self.left)
         flushed: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
         for sides in ({}, flushed):
@@ -150,7 +156,7 @@ class Search:
 
     def _fits_structure(self, rule: Rule, found: Array, survived: Array) -> bool:
         full = rule.result_bits
-        adder = Adder(rule, self.problem, [(1, full, "rtz"), (SPAN + 2, full, "rtz")])
+        adder = Adder(rule, self.problem, {"fraction_bits": (1, SPAN + 2), "result_bits": (full, full)})
         predicted = structural(self.problem, self.cases.at(found), adder(self.cases.at(found)))[1]
         return bool(((predicted != survived[found]).sum(axis=1) <= self.wrong).any())
 
@@ -164,71 +170,53 @@ class Search:
             finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
         for some in (finite, (None,) if exact else ()):
             numbers = [(f, bits, how) for f in some for how in ROUNDINGS for bits in narrow]
-            wrong, done = np.zeros(len(numbers), np.int64), 0
-            for until in (3, 12, 48, len(order)):
-                part = order[done:until]
-                if not numbers or not len(part):
-                    continue
-                answers = Adder(rule, self.problem, numbers)(self.cases.at(part))
-                wrong = wrong + self._differ(answers, part).sum(axis=1)
-                numbers = [n for n, w in zip(numbers, wrong, strict=True) if w <= self.wrong]
-                wrong, done = wrong[wrong <= self.wrong], until
-            kept += [replace(rule, fraction_bits=f, result_bits=bits, rounding=how) for f, bits, how in numbers]
+            fits = self._fitting(rule, ("fraction_bits", "result_bits", "rounding"), numbers, order, self._differ)
+            kept += [replace(rule, fraction_bits=f, result_bits=bits, rounding=how) for f, bits, how in fits]
         return kept
+
+    def _fitting(
+        self, rule: Rule, names: Sequence[str], values: list[tuple[Any, ...]], order: Array,
+        differ: Callable[[Array, Array], Array],
+    ) -> list[tuple[Any, ...]]:
+        """Return the values of the fields `names` with which a rule fits the cases `order`."""
+        wrong, done = np.zeros(len(values), np.int64), 0
+        for until in (*STAGES, len(order)):
+            part = order[done:until]
+            if not values or not len(part):
+                continue
+            columns = dict(zip(names, zip(*values, strict=True), strict=True))
+            answers = Adder(rule, self.problem, columns)(self.cases.at(part))
+            wrong = wrong + differ(answers, part).sum(axis=1)
+            values = [value for value, w in zip(values, wrong, strict=True) if w <= self.wrong]
+            wrong, done = wrong[wrong <= self.wrong], until
+        return values
 
     def _differ(self, answers: Array, part: Array) -> Array:
         sign = 1 << (self.problem.result.bits - 1)
         both_zero = ((answers | self.answers[part]) & (sign - 1)) == 0
         return np.asarray((answers != self.answers[part]) & ~both_zero)
 
-    def differ(self, rule: Rule) -> Array:
-        """Return which sparse ordinary cases contradict a rule, whatever its other fields are."""
-        part = np.flatnonzero(self.sparse)
-        return self._differ(evaluate(rule, self.problem, self.cases.at(part)), part)
-
-    def mismatches(self, rule: Rule) -> Array:
-        """Return which cases contradict a rule."""
-        return np.asarray(evaluate(rule, self.problem, self.cases) != self.answers)
-
     def with_sides(self, cores: list[Rule]) -> list[Rule]:
         """Return the cores with all values of the other fields that reproduce the answers."""
-        cores = [rule for core in cores if (rule := self._with_carry(core)) is not None]
-        settled = [rule for core in spread(cores, CORES) if (rule := self._settle(core)) is not None]
-        kept = dict.fromkeys(settled)
-        for rule in spread(settled, CORES_WITH_ALL_SIDES):
-            for name, values in SIDES.items():
-                for value in values:
-                    other = replace(rule, **{name: value})
-                    if other not in kept and self.mismatches(other).sum() <= self.wrong:
-                        kept[other] = None
-        return list(kept)
+        cores = [rule for core in cores for rule in self._with_carries(core)]
+        random = np.random.default_rng(0)
+        order = np.concatenate([random.permutation(np.flatnonzero(x)) for x in (~self.fine, self.fine)])
+        sides = list(product(*SIDES.values()))
+        return [
+            replace(core, **dict(zip(SIDES, values, strict=True)))
+            for core in spread(cores, CORES)
+            for values in self._fitting(core, list(SIDES), sides, order, self._wrong)
+        ]
 
-    def _with_carry(self, core: Rule) -> Rule | None:
-        """Return the rule with the carry limit that fits all ordinary cases; None if none does."""
-        part = np.flatnonzero(self.fine)
-        carries = (None,) if core.fraction_bits is None else SIDES["carry"]
-        for carry in carries:
-            rule = replace(core, carry=carry)
-            if self._differ(evaluate(rule, self.problem, self.cases.at(part)), part).sum() <= self.wrong:
-                return rule
-        return None
+    def _with_carries(self, core: Rule) -> list[Rule]:
+        """Return the rule with each carry limit that fits the ordinary cases and that a sum can reach."""
+        largest = core.terms * (2 if core.normalize else 4) + (2 if core.combine == "chain" else 0)
+        reached = [carry for carry in CARRIES if carry is None or (core.fraction_bits and 1 << carry < largest)]
+        fits = self._fitting(core, ("carry",), [(c,) for c in reached], np.flatnonzero(self.fine), self._differ)
+        return [replace(core, carry=carry) for (carry,) in fits]
 
-    def _settle(self, rule: Rule) -> Rule | None:
-        """Return the rule with the other fields set to the values that fit best; None if none fits."""
-        least = int(self.mismatches(rule).sum())
-        for _ in range(3):
-            before = least
-            for name, values in SIDES.items():
-                for value in values:
-                    if least <= self.wrong:
-                        return rule
-                    other = replace(rule, **{name: value})
-                    count = int(self.mismatches(other).sum())
-                    if count < least:
-                        rule, least = other, count
-            if least == before:
-                break
-        return rule if least <= self.wrong else None
+    def _wrong(self, answers: Array, part: Array) -> Array:
+        return np.asarray(answers != self.answers[part])
 
 
 def spread(rules: list[Rule], count: int) -> list[Rule]:
