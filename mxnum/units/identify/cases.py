@@ -31,7 +31,7 @@ def _least(fmt: ElementFormat) -> int:
 class Maker:
     """Makes cases of each kind from a seed."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int | tuple[int, ...]) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
         a, b = problem.formats
         c = problem.result
@@ -249,12 +249,10 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     return fine, fine & (total < 8)
 
 
-def structural(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
-    """Return which cases are those of `Maker.structure`, and in which of them the small term survived."""
+def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
+    """Return which cases are those of `Maker.structure`, and the answer that shows the small term."""
     maker = Maker(problem, 0)
-    x, y, c = (
-        decode(codes, one) for codes, one in zip(cases, (*problem.formats, problem.result), strict=True)
-    )
+    x, y, c = (decode(codes, one) for codes, one in zip(cases, (*problem.formats, problem.result), strict=True))
     point = sum(one.mantissa_bits for one in problem.formats)
     products = x.sig * y.sig * 2.0 ** (x.exponent + y.exponent - point)
     terms = np.concatenate([products, (c.sig * 2.0 ** (c.exponent - problem.result.mantissa_bits))[:, None]], axis=1)
@@ -264,4 +262,4 @@ def structural(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, A
         found &= (terms == value).sum(axis=1) == 1
     fmt = problem.result
     small = ((maker.low + fmt.bias) << fmt.mantissa_bits) if maker.low >= fmt.emin else -1
-    return found, answers == small
+    return np.flatnonzero(found), small

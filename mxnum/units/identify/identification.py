@@ -45,6 +45,8 @@ class Identification:
     registered: list[str] = field(default_factory=list)
     #: All rules that give the ordinary answers; a later round starts from them.
     left: list[Rule] = field(default_factory=list, repr=False)
+    #: True if `rules` has every rule of the family that fits.
+    complete: bool = False
 
     @property
     def fields(self) -> dict[str, list[Any]]:
@@ -73,9 +75,8 @@ class Identification:
         rules = [self.rules[i] for i in sorted(random.permutation(len(self.rules))[:most])]
         if len(rules) < 2:
             return None
-        candidates = pool_of_cases(self.problem, seed, pool)
-        for start in range(0, pool, PART):
-            part = candidates.at(slice(start, start + PART))
+        for index in range(-(-pool // PART)):
+            part = random_cases(self.problem, seed, index)
             chosen = separating(evaluate_all(rules, self.problem, part), count)
             if chosen:
                 return part.at(np.array(chosen))
@@ -100,10 +101,10 @@ class Identification:
         return report(self)
 
 
-@lru_cache(16)
-def pool_of_cases(problem: Problem, seed: int, count: int) -> Cases:
-    """Return random cases of all kinds."""
-    return Maker(problem, seed).make(count)
+@lru_cache(64)
+def random_cases(problem: Problem, seed: int, index: int) -> Cases:
+    """Return the part `index` of the random cases of a seed."""
+    return Maker(problem, (seed, index)).make(PART)
 
 
 def separating(answers: Array, count: int) -> list[int]:
@@ -213,8 +214,8 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
     """
     answers = answers.astype(np.int64)
     search = Search(problem, cases, answers)
-    rules = search.run(before.left if before is not None else None)
-    found = Identification(problem, cases, answers, rules, left=search.left)
+    rules = search.run() if before is None else search.narrowed(before.left, before.rules, before.complete)
+    found = Identification(problem, cases, answers, rules, left=search.left, complete=search.complete)
     expected, nan = canonical(problem, answers)
     from mxnum.units import get, names
 

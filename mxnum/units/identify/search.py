@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from mxnum.units.identify.family import (
 )
 from mxnum.units.identify.registered import orders
 
+T = TypeVar("T")
+
 #: The fraction bits that the family has; None is an exact sum.
 FRACTION_BITS = (*range(4, 37), None)
 #: The values of the fields that only special cases show.
@@ -44,9 +46,9 @@ SIDES: dict[str, tuple[Any, ...]] = {
 }
 #: The integer bits that the family has; None is enough.
 CARRIES = (None, *range(2, 13))
-#: The most rules that fit the ordinary cases for which the other fields are found; they are spread
-#: over all that fit.
-CORES = 32
+#: The most rules that fit the ordinary cases for which the other fields are found, and the number of
+#: these for which all their values are tried at once.
+CORES, LEADING = 96, 6
 #: The cases after which rules that do not fit are dropped.
 STAGES = (3, 12, 48)
 
@@ -86,6 +88,18 @@ def structures(problem: Problem) -> Iterator[Rule]:
                     yield replace(rule, addend=addend)
 
 
+def carries(core: Rule) -> list[int | None]:
+    """Return the carry limits that a sum of the rule can reach, and None."""
+    largest = core.terms * (2 if core.normalize else 4) + (2 if core.combine == "chain" else 0)
+    return [carry for carry in CARRIES if carry is None or (core.fraction_bits and 1 << carry < largest)]
+
+
+def with_each(cores: list[Rule], sides: list[tuple[Any, ...]]) -> list[Rule]:
+    """Return each core with each of the values of the fields `SIDES`."""
+    changes = [dict(zip(SIDES, values, strict=True)) for values in sides]
+    return [replace(core, **change) for core in cores for change in changes]
+
+
 def _groups(rule: Rule, k: int) -> tuple[frozenset[int], ...]:
     indices = order_of(rule, k)
     return tuple(frozenset(indices[i : i + rule.terms]) for i in range(0, k, rule.terms))
@@ -101,6 +115,9 @@ class Search:
         if self.sparse.sum() < 30:
             self.sparse = self.fine
         self.left: list[Rule] = []
+        #: True if the other fields are found for every rule that gives the ordinary answers.
+        self.complete = False
+        self.random = np.random.default_rng(0)
         self.result_bits = self._result_bits()
         self.base: dict[str, Any] = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
@@ -118,17 +135,22 @@ class Search:
         least = m - int(zeros[self.wrong]) if len(zeros) > self.wrong else m
         return tuple(sorted({bits for bits in (least, least + 1, m) if max(least, 1) <= bits <= m}))
 
-    def run(self, before: list[Rule] | None = None) -> list[Rule]:
-        """Return the rules that reproduce the answers.
+    def narrowed(self, left: list[Rule], rules: list[Rule], complete: bool) -> list[Rule]:
+        """Return the rules that still fit, of those that fitted fewer cases.
 
-        `before` holds the rules that gave the ordinary answers among fewer cases.
+        `left` holds the rules that gave the ordinary answers. `complete` says that `rules` has all
+        of them with all other fields that fit.
         """
+        self.complete = complete
+        if complete:
+            self.left = left
+            return self._fitting(rules, self._evaluate, np.arange(len(self.answers))[::-1], self._wrong)
+        self.left = self._fitting(left, self._evaluate, np.flatnonzero(self.sparse), self._differ)
+        return self.with_sides(self.left)
+
+    def run(self) -> list[Rule]:
+        """Return the rules that reproduce the answers."""
         found: list[Rule] = []
-        if before is not None:
-            part = np.flatnonzero(self.sparse)
-            wrong = self._differ(evaluate_all(before, self.problem, self.cases.at(part)), part).sum(axis=1)
-            self.left = [rule for rule, w in zip(before, wrong, strict=True) if w <= self.wrong]
-            return self.with_sides(self.left)
         flushed: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
         for sides in ({}, flushed):
             cores = self.cores([replace(r, **self.base, **sides) for r in structures(self.problem)])
@@ -139,11 +161,11 @@ class Search:
 
     def cores(self, candidates: list[Rule]) -> list[Rule]:
         """Return rules that give the ordinary answers, whatever else they do."""
-        found, survived = structural(self.problem, self.cases, self.answers)
-        if found.any():
-            candidates = [r for r in candidates if self._fits_structure(r, found, survived)]
-        order = np.flatnonzero(self.sparse)
-        order = np.random.default_rng(0).permutation(order)
+        found, small = structural(self.problem, self.cases)
+        if len(found):
+            cases, survived = self.cases.at(found), self.answers[found] == small
+            candidates = [r for r in candidates if self._fits_structure(r, cases, survived, small)]
+        order = self.random.permutation(np.flatnonzero(self.sparse))
         kept = []
         for structure in candidates:
             outside = structure.addend != "term" or structure.combine != "chain"
@@ -154,11 +176,10 @@ class Search:
                         kept += self._numbers(rule, order, align == "rtz" and not normalize)
         return kept
 
-    def _fits_structure(self, rule: Rule, found: Array, survived: Array) -> bool:
+    def _fits_structure(self, rule: Rule, cases: Cases, survived: Array, small: int) -> bool:
         full = rule.result_bits
         adder = Adder(rule, self.problem, {"fraction_bits": (1, SPAN + 2), "result_bits": (full, full)})
-        predicted = structural(self.problem, self.cases.at(found), adder(self.cases.at(found)))[1]
-        return bool(((predicted != survived[found]).sum(axis=1) <= self.wrong).any())
+        return bool((((adder(cases) == small) != survived).sum(axis=1) <= self.wrong).any())
 
     def _numbers(self, rule: Rule, order: Array, exact: bool) -> list[Rule]:
         """Return the rule with each choice of fraction bits, result bits and rounding that fits."""
@@ -168,28 +189,30 @@ class Search:
         finite = FRACTION_BITS[:-1]
         if rule.terms == 1 and rule.combine != "chain":  # a term alone loses nothing beyond its own bits
             finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
+        names = "fraction_bits", "result_bits", "rounding"
+
+        def evaluate(numbers: list[tuple[Any, ...]], cases: Cases) -> Array:
+            return Adder(rule, self.problem, dict(zip(names, zip(*numbers, strict=True), strict=True)))(cases)
+
         for some in (finite, (None,) if exact else ()):
             numbers = [(f, bits, how) for f in some for how in ROUNDINGS for bits in narrow]
-            fits = self._fitting(rule, ("fraction_bits", "result_bits", "rounding"), numbers, order, self._differ)
+            fits = self._fitting(numbers, evaluate, order, self._differ)
             kept += [replace(rule, fraction_bits=f, result_bits=bits, rounding=how) for f, bits, how in fits]
         return kept
 
     def _fitting(
-        self, rule: Rule, names: Sequence[str], values: list[tuple[Any, ...]], order: Array,
+        self, items: list[T], evaluate: Callable[[list[T], Cases], Array], order: Array,
         differ: Callable[[Array, Array], Array],
-    ) -> list[tuple[Any, ...]]:
-        """Return the values of the fields `names` with which a rule fits the cases `order`."""
-        wrong, done = np.zeros(len(values), np.int64), 0
+    ) -> list[T]:
+        """Return the items that fit the cases `order`; most are dropped after a few cases."""
+        wrong, done = np.zeros(len(items), np.int64), 0
         for until in (*STAGES, len(order)):
             part = order[done:until]
-            if not values or not len(part):
-                continue
-            columns = dict(zip(names, zip(*values, strict=True), strict=True))
-            answers = Adder(rule, self.problem, columns)(self.cases.at(part))
-            wrong = wrong + differ(answers, part).sum(axis=1)
-            values = [value for value, w in zip(values, wrong, strict=True) if w <= self.wrong]
-            wrong, done = wrong[wrong <= self.wrong], until
-        return values
+            if items and len(part):
+                wrong = wrong + differ(evaluate(items, self.cases.at(part)), part).sum(axis=1)
+                items = [item for item, w in zip(items, wrong, strict=True) if w <= self.wrong]
+                wrong, done = wrong[wrong <= self.wrong], until
+        return items
 
     def _differ(self, answers: Array, part: Array) -> Array:
         sign = 1 << (self.problem.result.bits - 1)
@@ -198,22 +221,26 @@ class Search:
 
     def with_sides(self, cores: list[Rule]) -> list[Rule]:
         """Return the cores with all values of the other fields that reproduce the answers."""
-        cores = [rule for core in cores for rule in self._with_carries(core)]
-        random = np.random.default_rng(0)
-        order = np.concatenate([random.permutation(np.flatnonzero(x)) for x in (~self.fine, self.fine)])
-        sides = list(product(*SIDES.values()))
-        return [
-            replace(core, **dict(zip(SIDES, values, strict=True)))
-            for core in spread(cores, CORES)
-            for values in self._fitting(core, list(SIDES), sides, order, self._wrong)
-        ]
+        with_carries = [replace(core, carry=carry) for core in cores for carry in carries(core)]
+        fine = self.random.permutation(np.flatnonzero(self.fine))
+        cores = self._fitting(with_carries, self._evaluate, fine, self._differ)
+        special = self.random.permutation(np.flatnonzero(~self.fine))
+        order, sides = np.concatenate([special, fine]), list(product(*SIDES.values()))
+        cores = [cores[i] for i in self.random.permutation(len(cores))]
+        self.complete = len(cores) <= CORES
+        rules: list[Rule] = []
+        while cores:
+            tried, cores = cores[:LEADING], cores[LEADING:]
+            new = self._fitting(with_each(tried, sides), self._evaluate, order, self._wrong)
+            rules += new
+            if new:  # the others need the same values, as a rule
+                sides = list(dict.fromkeys(tuple(getattr(rule, name) for name in SIDES) for rule in new))
+                others = with_each(cores[: CORES - LEADING], sides)
+                return rules + self._fitting(others, self._evaluate, order, self._wrong)
+        return rules
 
-    def _with_carries(self, core: Rule) -> list[Rule]:
-        """Return the rule with each carry limit that fits the ordinary cases and that a sum can reach."""
-        largest = core.terms * (2 if core.normalize else 4) + (2 if core.combine == "chain" else 0)
-        reached = [carry for carry in CARRIES if carry is None or (core.fraction_bits and 1 << carry < largest)]
-        fits = self._fitting(core, ("carry",), [(c,) for c in reached], np.flatnonzero(self.fine), self._differ)
-        return [replace(core, carry=carry) for (carry,) in fits]
+    def _evaluate(self, rules: list[Rule], cases: Cases) -> Array:
+        return evaluate_all(rules, self.problem, cases)
 
     def _wrong(self, answers: Array, part: Array) -> Array:
         return np.asarray(answers != self.answers[part])
