@@ -225,7 +225,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     """Return which cases are free of special values, and which of these cannot exceed a carry limit.
 
     Ordinary cases have no subnormal numbers, NaN or infinities, and no terms near the least
-    exponents or the largest number. Sparse ones have terms that add to less than 8 at the largest exponent.
+    exponents or the largest number. Those that cannot exceed a limit of 3 integer bits have, for each
+    term, terms up to it that add to less than 6 times its power of two.
     """
     fmt = problem.result
     columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
@@ -237,16 +238,18 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     magnitude = answers & ((1 << (fmt.bits - 1)) - 1)
     fine &= (magnitude <= fmt.max_code) & ((magnitude >> fmt.mantissa_bits != 0) | (answers == 0))
     a, b, c = parts
-    used = (a.sig * b.sig) != 0
-    exponent = np.where(used, a.exponent + b.exponent, -(10**4))
-    largest = np.maximum(exponent.max(axis=1), np.where(c.sig[:, 0] != 0, c.exponent[:, 0], -(10**4)))
+    sig = np.concatenate([a.sig * b.sig, c.sig], axis=1)
+    exponent = np.where(sig != 0, np.concatenate([a.exponent + b.exponent, c.exponent], axis=1), -(10**4))
+    point = [sum(one.mantissa_bits for one in problem.formats)] * problem.k + [fmt.mantissa_bits]
+    order = np.argsort(exponent, axis=1)
+    sig = np.take_along_axis(np.abs(sig) * 0.5 ** np.array(point), order, 1)
+    exponent = np.take_along_axis(exponent, order, 1)
+    largest = exponent[:, -1]
     fine &= largest >= -60 if problem.accumulator == "float32" else largest >= -14
-    point = sum(one.mantissa_bits for one in problem.formats)
-    values = np.abs(a.sig * b.sig) * 2.0 ** (np.clip(exponent - largest[:, None], -60, 0) - point)
-    addend = np.where(c.sig[:, 0] != 0, 2.0 ** np.clip(c.exponent[:, 0] - largest + 1, -60, 60), 0)
-    total = values.sum(axis=1) + addend
-    fine &= total * 2.0 ** np.clip(largest, -200, 200) < 2.0**fmt.emax
-    return fine, fine & (total < 8)
+    power = 2.0 ** np.clip(exponent, -300, 300)
+    total = np.cumsum(sig * power, axis=1)
+    fine &= total[:, -1] < 2.0**fmt.emax
+    return fine, fine & (total < 6 * power).all(axis=1)
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:

@@ -44,11 +44,13 @@ SIDES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "largest"),
     "infinities": INFINITIES,
 }
+#: The fields of a unit that has no subnormal numbers.
+FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The integer bits that the family has; None is enough.
 CARRIES = (None, *range(2, 13))
 #: The most rules that fit the ordinary cases for which the other fields are found, and the number of
 #: these for which all their values are tried at once.
-CORES, LEADING = 96, 6
+CORES, LEADING = 64, 4
 #: The cases after which rules that do not fit are dropped.
 STAGES = (3, 12, 48)
 
@@ -150,9 +152,7 @@ class Search:
 
     def run(self) -> list[Rule]:
         """Return the rules that reproduce the answers."""
-        found: list[Rule] = []
-        flushed: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
-        for sides in ({}, flushed):
+        for sides in (dict[str, Any](), {"carry": 2}, FLUSHED, {"carry": 2, **FLUSHED}):
             cores = self.cores([replace(r, **self.base, **sides) for r in structures(self.problem)])
             self.left, found = cores, self.with_sides(cores)
             if found:
