@@ -19,6 +19,8 @@ from mxnum.units.unit import ACCUMULATORS, OPERANDS
 
 Array = np.ndarray[Any, Any]
 
+#: The formats of operands: those of a `MatrixUnit`, and float32.
+FORMATS = {**OPERANDS, "float32": FLOATS["float32"]}
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
@@ -96,14 +98,14 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, value in (("a", self.a), ("b", self.b)):
-            errors.choose(name, value, tuple(OPERANDS))
+            errors.choose(name, value, tuple(FORMATS))
         errors.integer("k", self.k, 1, 1 << 12)
         errors.choose("accumulator", self.accumulator, ACCUMULATORS)
 
     @property
     def formats(self) -> tuple[ElementFormat, ElementFormat]:
         """The formats of a and b."""
-        return OPERANDS[self.a], OPERANDS[self.b]
+        return FORMATS[self.a], FORMATS[self.b]
 
     @property
     def result(self) -> ElementFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxnum.formats import FLOATS
 from mxnum.units.identify.family import Problem, Rule, order_of
-from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
+from mxnum.units.unit import OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
 def orders(k: int) -> list[tuple[int, int]]:
@@ -39,7 +39,7 @@ def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | No
     full = rule.result_bits == problem.result.mantissa_bits
     if rule != stated or rule.rounding == "floor" or (rule.rounding == "rne" and not full):
         return None
-    if rule.fraction_bits is None or rule.addend == "before":
+    if rule.fraction_bits is None or rule.addend == "before" or not {problem.a, problem.b} <= set(OPERANDS):
         return None
     return MatrixUnit(
         name, tuple(dict.fromkeys((problem.a, problem.b))), (problem.k,), rule.terms, rule.fraction_bits,

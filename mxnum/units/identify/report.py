@@ -67,9 +67,10 @@ def _contradicted(found: Identification) -> list[str]:
 
 
 def _unusual(rule: Rule) -> int:
-    """Return how many fields differ from those of a plain rule."""
+    """Return how many fields differ from those of a plain rule; exact sums are plain."""
     default = Rule(rule.terms)
-    return sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
+    changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
+    return changed - (rule.fraction_bits is None)
 
 
 def _one(rule: Rule) -> str:

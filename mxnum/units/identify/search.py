@@ -227,6 +227,7 @@ class Search:
         special = self.random.permutation(np.flatnonzero(~self.fine))
         order, sides = np.concatenate([special, fine]), list(product(*SIDES.values()))
         cores = [cores[i] for i in self.random.permutation(len(cores))]
+        cores.sort(key=lambda core: core.fraction_bits is not None)  # an exact sum is always tried
         self.complete = len(cores) <= CORES
         rules: list[Rule] = []
         while cores:
