@@ -8,7 +8,7 @@ from mxnum.formats import ElementFormat
 from mxnum.units.identify.family import Array, Cases, Problem, decode
 
 #: The kinds of cases, with the share of each kind among the first cases.
-KINDS = {"structure": 0.25, "sparse": 0.33, "crowded": 0.15, "subnormal": 0.12, "special": 0.15}
+KINDS = {"structure": 0.22, "sparse": 0.29, "pair": 0.12, "crowded": 0.13, "subnormal": 0.11, "special": 0.13}
 #: The largest distance of two exponents in a structure case. A sum with more fraction bits is exact.
 SPAN = 38
 
@@ -130,6 +130,16 @@ class Maker:
                 c = self._addend(max(top - self._depth(), self.c_low), bool(r.integers(2)), bool(r.integers(2)))
         for index in where[1 + (pair and style != 0) :]:
             self._put(a, b, index, max(top - self._depth(), self.low), bool(r.integers(2)), bool(r.integers(4)))
+        return a, b, c
+
+    def pair(self) -> tuple[Array, Array, int]:
+        """Make two products, often neighbours, one far below the other; perhaps with an addend far below."""
+        a, b, c = self.blank()
+        r = self.random
+        for index, depth in zip(self._some(2), (int(r.integers(4)), int(r.integers(18, SPAN + 3))), strict=False):
+            self._put(a, b, index, max(self.high - depth, self.low), bool(r.integers(2)), bool(r.integers(2)))
+        if r.random() < 0.3:
+            c = self._addend(max(self.high - int(r.integers(18, SPAN + 3)), self.c_low), bool(r.integers(2)))
         return a, b, c
 
     def crowded(self) -> tuple[Array, Array, int]:

@@ -75,12 +75,14 @@ class Identification:
         rules = [self.rules[i] for i in sorted(random.permutation(len(self.rules))[:most])]
         if len(rules) < 2:
             return None
+        found: list[Cases] = []
         for index in range(-(-pool // PART)):
             part = random_cases(self.problem, seed, index)
             chosen = separating(evaluate_all(rules, self.problem, part), count)
-            if chosen:
-                return part.at(np.array(chosen))
-        return None
+            found += [part.at(np.array(chosen))] if chosen else []
+            if sum(len(cases.c) for cases in found) >= count // 4:
+                break
+        return join(*found) if found else None
 
     def to_json(self) -> str:
         """Return the findings as JSON."""
