@@ -22,13 +22,25 @@ def probe(
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     output: Output = None,
     force: options.Force = False,
+    device: Annotated[
+        str | None, typer.Option(help="cuda, or a compiled probe.cu: ask this GPU; --output is a folder.")
+    ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.
 
     Run them on the unit, append the bits of d to each line, and pass them to `mxnum unit identify`.
 
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
+
+    `mxnum unit probe --device cuda -o answers` asks all matrix instructions of this machine's GPU,
+    whatever the operands, and keeps answers that are there.
     """
+    if device is not None:
+        from mxnum.units.identify.device import probe_gpu
+
+        for line in probe_gpu(output or Path("answers"), device, count, seed):
+            print(line, flush=True)
+        return
     from mxnum.units.identify.cases import first_cases
     from mxnum.units.identify.identification import problem_of
     from mxnum.units.identify.text import write_cases

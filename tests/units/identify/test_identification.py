@@ -22,13 +22,15 @@ from mxnum.units.identify.search import spread, structures
 from mxnum.units.identify.text import read_answers, write_cases
 from tests import silicon
 
-_PROBLEMS = (("float16", 4), ("float16", 8), ("bfloat16", 8), ("e4m3", 8), ("e5m2", 16), ("tf32", 4))
+#: Operands and K of random units. CI has few and small ones: a unit takes about a second.
+_SMALL = (("float16", 4), ("float16", 8), ("bfloat16", 8), ("e4m3", 8), ("e5m2", 8), ("tf32", 4))
+_ALL = (*_SMALL, ("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
 
 
-def random_unit(seed: int) -> tuple[Problem, Rule]:
+def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Problem, Rule]:
     r = random.Random(seed)
-    operand, k = r.choice(_PROBLEMS)
+    operand, k = r.choice(problems)
     problem = Problem(operand, operand, k, r.choice(("float32", "float32", "float16")))
     shape, m = r.choice(list(structures(problem))), problem.result.mantissa_bits
     inside = shape.addend == "term"
@@ -49,9 +51,8 @@ def random_unit(seed: int) -> tuple[Problem, Rule]:
     return problem, Rule(**{**vars(shape), **changes})
 
 
-def check_random_unit(seed: int) -> None:
-    """Identify a random unit in rounds; all rules that fit must agree with it on 500 further cases."""
-    problem, rule = random_unit(seed)
+def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
+    """Identify a unit in rounds; the rules that fit must agree with it on 500 further cases."""
     cases = first_cases(problem, seed=seed)
     answers, found = evaluate(rule, problem, cases), None
     for round_number in range(1, 8):
@@ -67,15 +68,24 @@ def check_random_unit(seed: int) -> None:
         assert np.array_equal(evaluate(other, problem, test), right), (rule, other)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_random_units_are_identified(seed):
-    check_random_unit(seed)
+    check_unit(*random_unit(seed, _SMALL), seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(200, 2200))
+@pytest.mark.parametrize("seed", range(60, 2060))
 def test_more_random_units_are_identified(seed):
-    check_random_unit(seed)
+    check_unit(*random_unit(seed, _ALL), seed)
+
+
+def test_a_unit_whose_special_fields_hide_each_other_is_identified():
+    """A random unit once lost rules that differ in several special fields at a time."""
+    rule = Rule(
+        4, "add", "before", (4, 2), fraction_bits=27, normalize=True, rounding="floor", add_rounding="rtz", carry=3,
+        flush_result=True, zero="ieee", overflow="largest",
+    )  # fmt: skip
+    check_unit(Problem("e4m3", "e4m3", 32), rule, 7)
 
 
 @pytest.mark.parametrize("name", ["volta_float16", "volta_float16_acc16", "hopper_fp8", "blackwell_fp8_mma_acc16"])
@@ -90,6 +100,17 @@ def test_the_family_equals_the_reference(name):
     assert evaluate(rule, problem, cases).tolist() == right
     stated = unit_of(rule, problem, name)
     assert (stated.terms, stated.order, stated.addend) == (unit.terms, unit.order, unit.addend)
+
+
+#: The rows that outputs of dot products cannot separate: the same rule at that K, or results in
+#: float16 that hide a fraction bit of the terms.
+ALIKE: list[set[str]] = [
+    *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
+      for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # their outputs; ALIKE is read in order
+    {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
+    {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
+]  # fmt: skip
 
 
 @cache
@@ -115,7 +136,7 @@ def outputs(name: str) -> tuple[Problem, Cases, np.ndarray, str]:
 def check_outputs(name: str) -> None:
     problem, cases, answers, unit = outputs(name)
     found = judge(problem, cases, answers)
-    assert unit in found.registered
+    assert set(found.registered) == next((alike for alike in ALIKE if unit in alike), {unit})
     stated = rule_of(units.get(unit), problem.k)
     fields = ("terms", "combine", "addend", "order", "align", "fraction_bits", "rounding", "result_bits")
     fits = {tuple(getattr(rule, field) for field in fields) for rule in found.left}
