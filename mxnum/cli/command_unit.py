@@ -17,7 +17,7 @@ def probe(
         str, typer.Option(help="The format of the operands, or two with a comma: e4m3,e5m2.")
     ] = "float16",
     k: Annotated[int, typer.Option("-k", "--products", help="The products of an instruction.")] = 16,
-    accumulator: Annotated[str, typer.Option(help="float32 or float16: the type of c and d.")] = "float32",
+    accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
     count: Annotated[int, typer.Option(help="Cases.", min=20)] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     output: Output = None,

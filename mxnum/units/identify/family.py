@@ -21,15 +21,17 @@ Array = np.ndarray[Any, Any]
 
 #: The formats of operands: those of a `MatrixUnit`, and float32.
 FORMATS = {**OPERANDS, "float32": FLOATS["float32"]}
+#: The types of the addend and the result. Sums with a bfloat16 result are float32 until the end.
+RESULTS = (*ACCUMULATORS, "bfloat16")
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
 #: The exponent of a term that does not count.
 NO_EXPONENT = -(10**6)
-#: How the sums of an instruction are combined, with the places that the addend may have.
+#: How the sums of an instruction are combined, with where the addend may join them.
 COMBINATIONS = {
-    "chain": ("term", "after"), "add": ("before", "after"), "tree": ("before", "after"),
-    "halves": ("before", "after"),
+    "chain": ("term", "after", "none"), "add": ("before", "after", "none"), "tree": ("before", "after", "none"),
+    "halves": ("before", "after", "none"),
 }  # fmt: skip
 #: States of a number: a bit for each sign of infinity, and both bits for NaN.
 PLUS, MINUS, NAN = 1, 2, 3
@@ -50,9 +52,10 @@ class Rule:
     #: to the accumulator. "tree" and "halves": the sums are added in pairs, neighbours or halves.
     combine: str = "chain"
     #: "term": inside the first sum. "before": added to the first sum. "after": added to the last.
+    #: "none": ignored.
     addend: str = "term"
     #: (width, step): sums take runs of `width` indices; first those whose run number is 0 modulo
-    #: `step`, then those with 1, and so on. (1, 1) is index order.
+    #: `step`, then those with 1, and so on. (1, 1) is index order; (1, -2) swaps the indices of pairs.
     order: tuple[int, int] = (1, 1)
     #: What becomes of the bits that alignment drops: "rtz" (sign and magnitude), "floor" (two's
     #: complement), "rne", or "sticky" (they set one more bit).
@@ -100,7 +103,7 @@ class Problem:
         for name, value in (("a", self.a), ("b", self.b)):
             errors.choose(name, value, tuple(FORMATS))
         errors.integer("k", self.k, 1, 1 << 12)
-        errors.choose("accumulator", self.accumulator, ACCUMULATORS)
+        errors.choose("accumulator", self.accumulator, RESULTS)
 
     @property
     def formats(self) -> tuple[ElementFormat, ElementFormat]:
@@ -111,6 +114,11 @@ class Problem:
     def result(self) -> ElementFormat:
         """The format of the addend and the result."""
         return FLOATS[self.accumulator]
+
+    @property
+    def sum(self) -> ElementFormat:
+        """The format of sums."""
+        return FLOATS["float32" if self.accumulator == "bfloat16" else self.accumulator]
 
 
 class Cases(NamedTuple):
@@ -164,6 +172,8 @@ def decode(codes: Array, fmt: ElementFormat, flush: Any = False, infinities: Any
 def order_of(rule: Rule, k: int) -> list[int]:
     """Return the indices of an instruction in the order in which its sums take them."""
     width, step = rule.order
+    if step < 0:
+        return sorted(range(k), key=lambda i: (i // -step, -i))
     return sorted(range(k), key=lambda i: (i // width) % step)
 
 
@@ -182,7 +192,7 @@ class Adder:
     """
 
     def __init__(self, rule: Rule, problem: Problem, columns: dict[str, Sequence[Any]] | None = None) -> None:
-        self.rule, self.problem, self.fmt = rule, problem, problem.result
+        self.rule, self.problem, self.fmt = rule, problem, problem.sum
         self.point = max(self.fmt.mantissa_bits, 1 + sum(fmt.mantissa_bits for fmt in problem.formats))
         values = {name: (columns or {}).get(name, (getattr(rule, name),)) for name in FIELDS}
         self.count = max(map(len, values.values()))
@@ -320,7 +330,8 @@ class Adder:
         rule, k = self.rule, self.problem.k
         order = order_of(rule, k)
         products = Number(*(x[:, :, order] for x in self.products(cases)))
-        c = decode(cases.c[None], self.fmt, self.flush_addend, self.infinities)
+        c = cases.c[None] << (self.fmt.bits - self.problem.result.bits)
+        c = decode(c, self.fmt, self.flush_addend, self.infinities)
         zero = Number(np.zeros_like(c.sig), c.exponent * 0 + self.fmt.emin, np.zeros_like(c.negative), c.state * 0)
         groups = [Number(*(x[:, :, i : i + rule.terms] for x in products)) for i in range(0, k, rule.terms)]
         if rule.combine == "chain":
@@ -355,6 +366,9 @@ class Adder:
         code = np.where(x.state == 0, code, fmt.max_code + 1) | (x.negative.astype(np.int64) << (fmt.bits - 1))
         sign = np.int64(1) << (fmt.bits - 1)
         code = np.where(x.state == PLUS, fmt.max_code + 1, np.where(x.state == MINUS, (fmt.max_code + 1) | sign, code))
+        drop = fmt.bits - self.problem.result.bits
+        if drop:  # from float32 to bfloat16, to nearest even
+            code = (code + (1 << (drop - 1)) - 1 + (code >> drop & 1)) >> drop
         code = np.where(x.state == NAN, self.nan, code)
         return np.broadcast_to(code, (self.count, count))
 

@@ -154,10 +154,10 @@ def identify(
     k
         The products of an instruction.
     accumulator
-        The type of `c` and the result: float32 or float16.
+        The type of `c` and the result: float32, float16 or bfloat16.
     library
-        numpy, torch or cupy: whose arrays `f` takes. CuPy has no narrow floats, so that `f` gets
-        their codes.
+        numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no narrow
+        floats, so that `f` gets and returns their codes.
     count
         The cases of the first round.
     rounds
@@ -183,7 +183,7 @@ def identify(
     ([1], ['rne'])
     """
     problem = problem_of(operands, k, accumulator)
-    errors.choose("library", library, ("numpy", "torch", "cupy"))
+    errors.choose("library", library, ("numpy", "torch", "cupy", "numba"))
     ask = _asker(f, problem, library)
     cases = first_cases(problem, count, seed)
     answers, again = ask(cases), ask(cases)
@@ -242,12 +242,25 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str) -> Callable[[C
         a, b = (_array(codes, fmt, library) for codes, fmt in zip(cases[:2], problem.formats, strict=True))
         with np.errstate(all="ignore"):  # special values are cases like others
             d = f(a, b, _array(cases.c, problem.result, library))
-        d = d.get() if library == "cupy" else d.detach().cpu().numpy() if library == "torch" else np.asarray(d)
-        errors.require_dtype("f", d.dtype, np.dtype(problem.accumulator), " as its result")
+        d = _on_host(d, library)
+        wanted = problem.accumulator if library == "numpy" or problem.accumulator != "bfloat16" else "uint16"
+        errors.require_dtype("f", d.dtype, np.dtype(wanted), " as its result")
         errors.require(d.shape == cases.c.shape, "f", f"a function with results of shape {cases.c.shape}", d.shape)
         return np.ascontiguousarray(d).view(f"u{d.itemsize}").astype(np.int64)
 
     return ask
+
+
+def _on_host(d: Any, library: str) -> Array:
+    """Return an array of a library as one of numpy; torch's bfloat16 as codes."""
+    if library == "torch":
+        d = d.detach().cpu()
+        return np.asarray(d.view(_torch().uint16).numpy() if d.dtype == _torch().bfloat16 else d.numpy())
+    return np.asarray(d.get() if library == "cupy" else d.copy_to_host() if library == "numba" else d)
+
+
+def _torch() -> Any:
+    return errors.package("torch", "torch")
 
 
 #: The names of dtypes, in ml_dtypes and in torch.
@@ -267,12 +280,13 @@ def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
     if dtype in ("float16", "float32"):
         raw = raw.view(dtype)
     if library == "torch":
-        import torch
-
+        torch = _torch()
         tensor = torch.from_numpy(raw)
         return tensor.view(getattr(torch, dtype)) if dtype and raw.dtype.kind == "u" else tensor
     if library == "cupy":
         return errors.package("cupy", "cuda").asarray(raw)
+    if library == "numba":
+        return errors.package("numba.cuda", "cuda").to_device(raw)
     if dtype and raw.dtype.kind == "u":
         import ml_dtypes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mxnum.formats import FLOATS
 from mxnum.units.identify.family import Problem, Rule, order_of
-from mxnum.units.unit import OPERANDS, ZERO_EXPONENT, MatrixUnit
+from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
 def orders(k: int) -> list[tuple[int, int]]:
-    """Return the orders of the family: runs of 1, 2, 4, ... indices, dealt to 2, 4, ... sums."""
+    """Return the orders of the family: runs of 1, 2, 4, ... indices, dealt to 2, 4, ... sums; swapped pairs."""
     powers = [1 << i for i in range(k.bit_length())]
-    return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k)]
+    return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k), (1, -2)]
 
 
 def rule_of(unit: MatrixUnit, k: int) -> Rule | None:
@@ -39,7 +39,9 @@ def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | No
     full = rule.result_bits == problem.result.mantissa_bits
     if rule != stated or rule.rounding == "floor" or (rule.rounding == "rne" and not full):
         return None
-    if rule.fraction_bits is None or rule.addend == "before" or not {problem.a, problem.b} <= set(OPERANDS):
+    if rule.fraction_bits is None or rule.addend in ("before", "none") or not {problem.a, problem.b} <= set(OPERANDS):
+        return None
+    if problem.accumulator not in ACCUMULATORS:
         return None
     return MatrixUnit(
         name, tuple(dict.fromkeys((problem.a, problem.b))), (problem.k,), rule.terms, rule.fraction_bits,

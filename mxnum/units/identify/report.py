@@ -84,7 +84,8 @@ def _values(name: str, values: list[Any]) -> str:
     if name == "nan":
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
     if name == "order":
-        dealt = [f"runs of {w} dealt to {s} sums" if s > 1 else "index order" for w, s in values]
+        names = {(1, 1): "index order", (1, -2): "the second index of each pair first"}
+        dealt = [names.get((w, s), f"runs of {w} dealt to {s} sums") for w, s in values]
         return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)

@@ -72,7 +72,7 @@ def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
 def structures(problem: Problem) -> Iterator[Rule]:
     """Yield the ways to group, order and combine the products, and the places of the addend."""
     k = problem.k
-    m = problem.result.mantissa_bits
+    m = problem.sum.mantissa_bits
     for terms in [t for t in range(1, k + 1) if k % t == 0]:
         for combine, addends in COMBINATIONS.items():
             if (terms == k and combine != "chain") or (combine == "halves" and k // terms <= 3):
@@ -121,6 +121,11 @@ class Search:
         self.complete = False
         self.random = np.random.default_rng(0)
         self.result_bits = self._result_bits()
+        fmt = problem.result
+        normal = cases.c >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1) != 0
+        alone = normal & (cases.a == 0).all(axis=1) & (cases.b == 0).all(axis=1)
+        #: True if no addend comes out again where all products are zero.
+        self.ignores_addend = bool(alone.any()) and not self.answers[alone].any()
         self.base: dict[str, Any] = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
             self.base = {"nan": 0x7FFF}
@@ -131,7 +136,9 @@ class Search:
         More bits than the answers use are possible where many answers have few terms. The next
         number and that of the accumulator are kept, so that the cases must rule them out.
         """
-        m = self.problem.result.mantissa_bits
+        m = self.problem.sum.mantissa_bits
+        if self.problem.result is not self.problem.sum:
+            return (m,)
         some = self.answers[self.fine & (self.answers != 0)] | 1 << m
         zeros = np.sort(np.frexp((some & -some).astype(np.float64))[1] - 1)
         least = m - int(zeros[self.wrong]) if len(zeros) > self.wrong else m
@@ -153,7 +160,8 @@ class Search:
     def run(self) -> list[Rule]:
         """Return the rules that reproduce the answers."""
         for sides in (dict[str, Any](), {"carry": 2}, FLUSHED, {"carry": 2, **FLUSHED}):
-            cores = self.cores([replace(r, **self.base, **sides) for r in structures(self.problem)])
+            shapes = [shape for shape in structures(self.problem) if (shape.addend == "none") == self.ignores_addend]
+            cores = self.cores([replace(shape, **self.base, **sides) for shape in shapes])
             self.left, found = cores, self.with_sides(cores)
             if found:
                 break
@@ -168,7 +176,7 @@ class Search:
         order = self.random.permutation(np.flatnonzero(self.sparse))
         kept = []
         for structure in candidates:
-            outside = structure.addend != "term" or structure.combine != "chain"
+            outside = structure.addend == "after" or structure.combine != "chain"
             for align in ALIGNMENTS:
                 for normalize in (False, True):
                     for add_rounding in ROUNDINGS if outside else ("rne",):
@@ -183,7 +191,7 @@ class Search:
 
     def _numbers(self, rule: Rule, order: Array, exact: bool) -> list[Rule]:
         """Return the rule with each choice of fraction bits, result bits and rounding that fits."""
-        m = self.problem.result.mantissa_bits
+        m = self.problem.sum.mantissa_bits
         narrow = self.result_bits if rule.addend == "term" else (m,)
         kept: list[Rule] = []
         finite = FRACTION_BITS[:-1]
