@@ -15,13 +15,13 @@ from mxnum.formats import ElementFormat
 from mxnum.units.identify.cases import Maker, first_cases
 from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, evaluate_all, join
 from mxnum.units.identify.registered import rule_of, unit_of
-from mxnum.units.identify.search import Search, canonical
+from mxnum.units.identify.search import SIDES, Search, canonical
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The most wrong answers with which a rule is still shown as the nearest one.
 FEW = 3
 #: The rules whose answers are compared to find cases that separate them.
-COMPARED = 96
+COMPARED = 128
 #: The random cases that are tried at once to separate them.
 PART = 250
 
@@ -70,9 +70,7 @@ class Identification:
 
     def further_cases(self, seed: int = 1, pool: int = 3000, count: int = 24) -> Cases | None:
         """Return cases to which the rules that are left give different answers; None if there are none."""
-        random = np.random.default_rng(seed)
-        most = min(COMPARED, len(self.rules))
-        rules = [self.rules[i] for i in sorted(random.permutation(len(self.rules))[:most])]
+        rules = some_of(self.rules, seed)
         if len(rules) < 2:
             return None
         found: list[Cases] = []
@@ -101,6 +99,13 @@ class Identification:
         from mxnum.units.identify.report import report
 
         return report(self)
+
+
+def some_of(rules: list[Rule], seed: int) -> list[Rule]:
+    """Return at most `COMPARED` rules, among them one of each that differs in more than special fields."""
+    shuffled = [rules[i] for i in np.random.default_rng(seed).permutation(len(rules))]
+    cores = {tuple(getattr(rule, name) for name in FIELDS if name not in SIDES): rule for rule in shuffled}
+    return list(dict.fromkeys([*cores.values(), *shuffled]))[:COMPARED]
 
 
 @lru_cache(64)
@@ -139,7 +144,7 @@ def identify(
     *,
     library: str = "numpy",
     count: int = 300,
-    rounds: int = 6,
+    rounds: int = 10,
     seed: int = 0,
 ) -> Identification:
     """Call `f(a, b, c)` on probing cases, and return which rules of addition give its answers.
@@ -184,8 +189,8 @@ def identify(
     """
     problem = problem_of(operands, k, accumulator)
     errors.choose("library", library, ("numpy", "torch", "cupy", "numba"))
-    ask = _asker(f, problem, library)
     cases = first_cases(problem, count, seed)
+    ask = _asker(f, problem, library, len(cases.c))
     answers, again = ask(cases), ask(cases)
     unstable = [int(i) for i in np.flatnonzero(answers != again)]
     if unstable:
@@ -235,10 +240,18 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
     return found
 
 
-def _asker(f: Callable[..., Any], problem: Problem, library: str) -> Callable[[Cases], Array]:
-    """Return a function that calls `f` on cases and returns the bits of its answers."""
+def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) -> Callable[[Cases], Array]:
+    """Return a function that calls `f` on cases and returns the bits of its answers.
+
+    Each call of `f` has `count` cases, some perhaps repeated: libraries choose a kernel by shape.
+    """
 
     def ask(cases: Cases) -> Array:
+        here = len(cases.c)
+        index = np.resize(np.arange(here), (-(-here // count), count))
+        return np.concatenate([ask_once(cases.at(part)) for part in index])[:here]
+
+    def ask_once(cases: Cases) -> Array:
         a, b = (_array(codes, fmt, library) for codes, fmt in zip(cases[:2], problem.formats, strict=True))
         with np.errstate(all="ignore"):  # special values are cases like others
             d = f(a, b, _array(cases.c, problem.result, library))

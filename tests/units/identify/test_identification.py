@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
+import re
+import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,3 +240,28 @@ def test_text_that_holds_no_answers_raises(change, message):
     lines = write_cases(problem, cases, evaluate(Rule(4), problem, cases)).splitlines()
     with pytest.raises(ValueError, match=message):
         read_answers(change(lines))
+
+
+def test_the_cocotb_example_of_the_documentation(monkeypatch, capsys):
+    """Run the example with a unit in Python in place of a simulator."""
+    problem = Problem("e4m3", "e4m3", 4)
+
+    class Unit:
+        def __init__(self):
+            self.a, self.b, self.c = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
+
+        @property
+        def d(self):
+            a, b = ([[x.value >> 8 * i & 0xFF for i in range(4)]] for x in (self.a, self.b))
+            cases = Cases(np.array(a), np.array(b), np.array([self.c.value]))
+            return SimpleNamespace(value=evaluate(Rule(4, fraction_bits=23), problem, cases)[0])
+
+    cocotb = SimpleNamespace(test=lambda: lambda f: f)
+    monkeypatch.setitem(sys.modules, "cocotb", cocotb)
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", SimpleNamespace(Timer=lambda *_: asyncio.sleep(0)))
+    page = (Path(__file__).parents[3] / "docs/howto/identify-a-unit.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    asyncio.run(scope["which_unit"](Unit()))
+    assert "  fraction bits: 23\n" in capsys.readouterr().out
