@@ -37,8 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"formats", "modes", "units", "array", "ops", "products", "rotations", "recipe", "linear", "analysis"},
     "interop": {"errors", "output", "formats", "layout", "memory", "array", "stacks", "ops"},
     "conformance": {
-        "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
-        "products", "interop",
+        "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "array",
+        "stacks", "ops", "products", "interop",
     },
     "prove": {"errors", "formats", "modes", "definition", "engine", "conformance"},
     "emit": {"__init__", "errors", "output", "formats", "modes", "definition"},

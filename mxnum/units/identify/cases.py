@@ -1,4 +1,4 @@
-"""Cases that separate the rules of the family: powers of two that cancel, ladders, special values."""
+"""Cases that separate the rules of the family: powers of two that cancel, special values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, decode
 
 #: The kinds of cases, with the share of each kind among the first cases.
 KINDS = {"structure": 0.22, "sparse": 0.29, "pair": 0.12, "crowded": 0.13, "subnormal": 0.11, "special": 0.13}
-#: The largest distance of two exponents in a structure case. A sum with more fraction bits is exact.
+#: The largest distance of two exponents in a structure case. A sum with more fraction bits is
+#: exact.
 SPAN = 38
 
 
@@ -88,7 +89,7 @@ class Maker:
         return int(self.random.integers(0, 40) if self.random.random() < 0.7 else self.random.integers(8, 28))
 
     def structure(self) -> tuple[Array, Array, int]:
-        """Make two large terms that cancel, and a small one: it survives if it comes after they cancelled."""
+        """Make two large terms that cancel, and a small one, which survives if added afterwards."""
         a, b, c = self.blank()
         r, where = self.random, self._some(3)
         high, low = self.high, self.low
@@ -133,7 +134,7 @@ class Maker:
         return a, b, c
 
     def pair(self) -> tuple[Array, Array, int]:
-        """Make two products, often neighbours, one far below the other; perhaps with an addend far below."""
+        """Make two products far apart, often neighbours; perhaps with an addend far below."""
         a, b, c = self.blank()
         r = self.random
         for index, depth in zip(self._some(2), (int(r.integers(4)), int(r.integers(18, SPAN + 3))), strict=False):
@@ -232,11 +233,11 @@ def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
 
 
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
-    """Return which cases are free of special values, and which of these cannot exceed a carry limit.
+    """Return which cases have no special values, and which of these cannot exceed a carry limit.
 
     Ordinary cases have no subnormal numbers, NaN or infinities, and no terms near the least
-    exponents or the largest number. Those that cannot exceed a limit of 3 integer bits have, for each
-    term, terms up to it that add to less than 6 times its power of two.
+    exponents or the largest number. Those that cannot exceed a limit of 3 integer bits have, for
+    each term, terms up to it that add to less than 6 times its power of two.
     """
     fmt = problem.result
     columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
@@ -263,7 +264,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return which cases are those of `Maker.structure`, and the answer that shows the small term."""
+    """Return which cases `Maker.structure` made, and the answer that shows the small term."""
     maker = Maker(problem, 0)
     x, y, c = (decode(codes, one) for codes, one in zip(cases, (*problem.formats, problem.result), strict=True))
     point = sum(one.mantissa_bits for one in problem.formats)

@@ -1,4 +1,4 @@
-"""Asks the instructions of a GPU: `probe.cu` answers the cases of each, a file for each instruction.
+"""Ask the instructions of a GPU: `probe.cu` answers the cases of each, a file for each.
 
 Files that are there are kept, so that an interrupted run goes on where it stopped.
 """

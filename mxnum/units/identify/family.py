@@ -7,7 +7,7 @@ have the axes (rule, case, term).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ class Rule:
     #: "none": ignored.
     addend: str = "term"
     #: (width, step): sums take runs of `width` indices; first those whose run number is 0 modulo
-    #: `step`, then those with 1, and so on. (1, 1) is index order; (1, -2) swaps the indices of pairs.
+    #: `step`, then those with 1, and so on. (1, 1) is index order; (1, -2) swaps the indices of
+    #: pairs.
     order: tuple[int, int] = (1, 1)
     #: What becomes of the bits that alignment drops: "rtz" (sign and magnitude), "floor" (two's
     #: complement), "rne", or "sticky" (they set one more bit).
@@ -191,7 +192,7 @@ class Adder:
     so are `normalize` and `add_rounding`; either all fraction bits are None or none are.
     """
 
-    def __init__(self, rule: Rule, problem: Problem, columns: dict[str, Sequence[Any]] | None = None) -> None:
+    def __init__(self, rule: Rule, problem: Problem, columns: Mapping[str, Sequence[Any]] | None = None) -> None:
         self.rule, self.problem, self.fmt = rule, problem, problem.sum
         self.point = max(self.fmt.mantissa_bits, 1 + sum(fmt.mantissa_bits for fmt in problem.formats))
         values = {name: (columns or {}).get(name, (getattr(rule, name),)) for name in FIELDS}
@@ -317,7 +318,9 @@ class Adder:
 
     def add(self, x: Number, y: Number) -> Number:
         """Return the sum of two accumulators, rounded outside the sums."""
-        largest = np.maximum(np.where(x.sig == 0, NO_EXPONENT, x.exponent), np.where(y.sig == 0, NO_EXPONENT, y.exponent))
+        largest = np.maximum(
+            np.where(x.sig == 0, NO_EXPONENT, x.exponent), np.where(y.sig == 0, NO_EXPONENT, y.exponent)
+        )
         total = np.zeros_like(largest)
         for one in (x, y):
             distance = np.where(one.sig == 0, 0, largest - one.exponent)
@@ -330,8 +333,8 @@ class Adder:
         rule, k = self.rule, self.problem.k
         order = order_of(rule, k)
         products = Number(*(x[:, :, order] for x in self.products(cases)))
-        c = cases.c[None] << (self.fmt.bits - self.problem.result.bits)
-        c = decode(c, self.fmt, self.flush_addend, self.infinities)
+        bits = cases.c[None] << (self.fmt.bits - self.problem.result.bits)
+        c = decode(bits, self.fmt, self.flush_addend, self.infinities)
         zero = Number(np.zeros_like(c.sig), c.exponent * 0 + self.fmt.emin, np.zeros_like(c.negative), c.state * 0)
         groups = [Number(*(x[:, :, i : i + rule.terms] for x in products)) for i in range(0, k, rule.terms)]
         if rule.combine == "chain":

@@ -55,7 +55,7 @@ class Identification:
 
     @property
     def unit(self) -> MatrixUnit | None:
-        """The unit that fits, as a `MatrixUnit`; None if a `MatrixUnit` cannot state any rule that fits."""
+        """The unit that fits, as a `MatrixUnit`; None if a `MatrixUnit` cannot state one."""
         stated = (unit_of(rule, self.problem) for rule in self.rules)
         return next((unit for unit in stated if unit is not None), None)
 
@@ -69,7 +69,7 @@ class Identification:
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
     def further_cases(self, seed: int = 1, pool: int = 3000, count: int = 24) -> Cases | None:
-        """Return cases to which the rules that are left give different answers; None if there are none."""
+        """Return cases on which the rules that are left differ; None if there are none."""
         rules = some_of(self.rules, seed)
         if len(rules) < 2:
             return None
@@ -102,7 +102,7 @@ class Identification:
 
 
 def some_of(rules: list[Rule], seed: int) -> list[Rule]:
-    """Return at most `COMPARED` rules, among them one of each that differs in more than special fields."""
+    """Return at most `COMPARED` rules, with every core: all fields but the special ones."""
     shuffled = [rules[i] for i in np.random.default_rng(seed).permutation(len(rules))]
     cores = {tuple(getattr(rule, name) for name in FIELDS if name not in SIDES): rule for rule in shuffled}
     return list(dict.fromkeys([*cores.values(), *shuffled]))[:COMPARED]
@@ -161,8 +161,8 @@ def identify(
     accumulator
         The type of `c` and the result: float32, float16 or bfloat16.
     library
-        numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no narrow
-        floats, so that `f` gets and returns their codes.
+        numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no
+        narrow floats, so that `f` gets and returns their codes.
     count
         The cases of the first round.
     rounds

@@ -8,7 +8,7 @@ from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
 def orders(k: int) -> list[tuple[int, int]]:
-    """Return the orders of the family: runs of 1, 2, 4, ... indices, dealt to 2, 4, ... sums; swapped pairs."""
+    """Return the orders of the family: index order, runs dealt to 2, 4, ... sums, swapped pairs."""
     powers = [1 << i for i in range(k.bit_length())]
     return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k), (1, -2)]
 

@@ -19,7 +19,7 @@ _FIELDS = {
 
 
 def report(found: Identification) -> str:
-    """Return the report: every field with the values that fit, or the smallest contradicting case."""
+    """Return every field with the values that fit, or the smallest contradicting case."""
     problem, count = found.problem, len(found.cases.c)
     head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}: {count} answers."
     if found.unstable:
@@ -70,7 +70,7 @@ def _unusual(rule: Rule) -> int:
     """Return how many fields differ from those of a plain rule; exact sums are plain."""
     default = Rule(rule.terms)
     changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
-    return changed - (rule.fraction_bits is None)
+    return int(changed) - (rule.fraction_bits is None)
 
 
 def _one(rule: Rule) -> str:

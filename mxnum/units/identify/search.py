@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any, TypeVar
@@ -48,8 +48,8 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The integer bits that the family has; None is enough.
 CARRIES = (None, *range(2, 13))
-#: The most rules that fit the ordinary cases for which the other fields are found, and the number of
-#: these for which all their values are tried at once.
+#: The most rules that fit the ordinary cases for which the other fields are found, and the number
+#: of these for which all their values are tried at once.
 CORES, LEADING = 64, 4
 #: The cases after which rules that do not fit are dropped.
 STAGES = (3, 12, 48)
@@ -209,7 +209,10 @@ class Search:
         return kept
 
     def _fitting(
-        self, items: list[T], evaluate: Callable[[list[T], Cases], Array], order: Array,
+        self,
+        items: list[T],
+        evaluate: Callable[[list[T], Cases], Array],
+        order: Array,
         differ: Callable[[Array, Array], Array],
     ) -> list[T]:
         """Return the items that fit the cases `order`; most are dropped after a few cases."""

@@ -34,7 +34,7 @@ def write_cases(problem: Problem, cases: Cases, answers: Array | None = None) ->
 
 
 def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
-    """Return what lines of text hold; raise ValueError for lines that are not cases with answers."""
+    """Return what text holds; raise ValueError for lines that are not cases with answers."""
     header: dict[str, str] = {}
     rows: list[list[int]] = []
     problem: Problem | None = None

@@ -1,4 +1,4 @@
-"""Tests of `mxnum.units.identify`: random units, outputs of GPUs, and answers that no rule gives."""
+"""Tests of `mxnum.units.identify`: random units, outputs of GPUs, answers that no rule gives."""
 
 from __future__ import annotations
 
