@@ -8,7 +8,7 @@ from mxnum.formats import ElementFormat
 from mxnum.units.identify.family import Array, Cases, Problem, decode
 
 #: The kinds of cases, with the share of each kind among the first cases.
-KINDS = {"structure": 0.22, "sparse": 0.29, "pair": 0.12, "crowded": 0.13, "subnormal": 0.11, "special": 0.13}
+KINDS = {"structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11}
 #: The largest distance of two exponents in a structure case. A sum with more fraction bits is
 #: exact.
 SPAN = 38
@@ -41,6 +41,8 @@ class Maker:
         self.high = min(a.emax, 10) + min(b.emax, 10)
         self.low = max(max(_least(a), -14) + max(_least(b), -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
+        #: The exponent of the least product in an ordinary case.
+        self.least = self.low
         if problem.accumulator == "float16":
             self.low, self.high = max(self.low, -13), min(self.high, 11)
 
@@ -138,9 +140,31 @@ class Maker:
         a, b, c = self.blank()
         r = self.random
         for index, depth in zip(self._some(2), (int(r.integers(4)), int(r.integers(18, SPAN + 3))), strict=False):
-            self._put(a, b, index, max(self.high - depth, self.low), bool(r.integers(2)), bool(r.integers(2)))
+            self._put(a, b, index, max(self.high - depth, self.least), bool(r.integers(2)), bool(r.integers(2)))
         if r.random() < 0.3:
             c = self._addend(max(self.high - int(r.integers(18, SPAN + 3)), self.c_low), bool(r.integers(2)))
+        return a, b, c
+
+    def tie(self) -> tuple[Array, Array, int]:
+        """Make a sum halfway between two results, and a product far below that breaks the tie."""
+        a, b, c = self.blank()
+        r, (x, y), where = self.random, self.problem.formats, self._some(3)
+        last, top, negative = self.problem.sum.mantissa_bits + 1, self.high - int(r.integers(3)), bool(r.integers(2))
+        most, least = min(x.mantissa_bits, last - 1), max(last - y.mantissa_bits, 1)
+        if most >= least and not x.integer and r.random() < 0.6:
+            in_a = int(r.integers(least, most + 1))
+            self._put(a, b, where[0], top, negative)  # (1 + 2**-in_a)(1 + 2**-(last - in_a))
+            a[where[0]] |= 1 << (x.mantissa_bits - in_a)
+            b[where[0]] |= 1 << (y.mantissa_bits - last + in_a)
+        else:
+            if r.random() < 0.5:
+                c = self._addend(top, negative)
+            else:
+                self._put(a, b, where[-1], top, negative)
+            self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
+        if len(where) > 1:
+            deep = top - int(r.integers(last + 1, SPAN + 3))
+            self._put(a, b, where[1], max(deep, self.least), bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 
     def crowded(self) -> tuple[Array, Array, int]:
