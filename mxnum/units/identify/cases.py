@@ -8,7 +8,9 @@ from mxnum.formats import ElementFormat
 from mxnum.units.identify.family import Array, Cases, Problem, decode
 
 #: The kinds of cases, with the share of each kind among the first cases.
-KINDS = {"structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11}
+KINDS = {
+    "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
+}  # fmt: skip
 #: The largest distance of two exponents in a structure case. A sum with more fraction bits is
 #: exact.
 SPAN = 38

@@ -43,7 +43,7 @@ def report(found: Identification) -> str:
     if more is not None:
         lines.append(f"{len(more.c)} further cases would; the first: {case_text(problem, more, 0)}")
     elif open_fields:
-        lines.append("No case of 500 further ones separates the rules that are left.")
+        lines.append("No case of 3,000 further ones separates the rules that are left.")
     unit = found.unit
     lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
     return "\n".join(lines)

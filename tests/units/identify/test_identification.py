@@ -176,6 +176,22 @@ def test_a_function_is_identified_and_can_be_pasted():
     assert json.loads(found.to_json())["identified"]
 
 
+def test_a_function_of_torch_with_bfloat16_results_is_identified():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def in_order(a, b, c):
+        total = c.float()
+        for i in range(2):
+            total = total + a[:, i].float() * b[:, i].float()
+        return total.to(torch.bfloat16)
+
+    found = identify(in_order, "bfloat16", k=2, accumulator="bfloat16", library="torch")
+    assert found.fields["terms"] == [1]
+    assert set(found.fields["addend"]) <= {"term", "before"}
+    assert found.fields["order"] == [(1, 1)]
+    assert found.unit is None
+
+
 def test_one_wrong_answer_is_reported():
     problem = Problem("float16", "float16", 4)
     cases = first_cases(problem)
