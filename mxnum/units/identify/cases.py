@@ -262,8 +262,9 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     """Return which cases have no special values, and which of these cannot exceed a carry limit.
 
     Ordinary cases have no subnormal numbers, NaN or infinities, and no terms near the least
-    exponents or the largest number. Those that cannot exceed a limit of 3 integer bits have, for
-    each term, terms up to it that add to less than 6 times its power of two.
+    exponents or the largest number, nor can sums of their terms have. Those that cannot exceed a
+    limit of 3 integer bits have, for each term, terms up to it that add to less than 6 times its
+    power of two.
     """
     fmt = problem.result
     columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
@@ -278,6 +279,10 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     sig = np.concatenate([a.sig * b.sig, c.sig], axis=1)
     exponent = np.where(sig != 0, np.concatenate([a.exponent + b.exponent, c.exponent], axis=1), -(10**4))
     point = [sum(one.mantissa_bits for one in problem.formats)] * problem.k + [fmt.mantissa_bits]
+    # No sum of terms may be subnormal: the last bit of each term is at least the least normal
+    # number.
+    last_bit = np.frexp((sig & -sig).astype(np.float64))[1] - 1 + exponent - np.array(point)
+    fine &= ((last_bit >= problem.sum.emin) | (sig == 0)).all(axis=1)
     order = np.argsort(exponent, axis=1)
     sig = np.take_along_axis(np.abs(sig) * 0.5 ** np.array(point), order, 1)
     exponent = np.take_along_axis(exponent, order, 1)

@@ -15,7 +15,7 @@ from mxnum.formats import ElementFormat
 from mxnum.units.identify.cases import Maker, first_cases
 from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, evaluate_all, join
 from mxnum.units.identify.registered import rule_of, unit_of
-from mxnum.units.identify.search import SIDES, Search, canonical
+from mxnum.units.identify.search import Search, canonical, core_of
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The most wrong answers with which a rule is still shown as the nearest one.
@@ -104,7 +104,7 @@ class Identification:
 def some_of(rules: list[Rule], seed: int) -> list[Rule]:
     """Return at most `COMPARED` rules, with every core: all fields but the special ones."""
     shuffled = [rules[i] for i in np.random.default_rng(seed).permutation(len(rules))]
-    cores = {tuple(getattr(rule, name) for name in FIELDS if name not in SIDES): rule for rule in shuffled}
+    cores = {core_of(rule): rule for rule in shuffled}
     return list(dict.fromkeys([*cores.values(), *shuffled]))[:COMPARED]
 
 

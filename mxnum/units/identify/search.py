@@ -18,6 +18,7 @@ from mxnum.units.identify.cases import SPAN, ordinary, structural
 from mxnum.units.identify.family import (
     ALIGNMENTS,
     COMBINATIONS,
+    FIELDS,
     INFINITIES,
     ROUNDINGS,
     Adder,
@@ -96,6 +97,11 @@ def carries(core: Rule) -> list[int | None]:
     return [carry for carry in CARRIES if carry is None or (core.fraction_bits and 1 << carry < largest)]
 
 
+def core_of(rule: Rule) -> tuple[Any, ...]:
+    """Return the fields of a rule that are not in `SIDES`."""
+    return tuple(getattr(rule, name) for name in FIELDS if name not in SIDES)
+
+
 def with_each(cores: list[Rule], sides: list[tuple[Any, ...]]) -> list[Rule]:
     """Return each core with each of the values of the fields `SIDES`."""
     changes = [dict(zip(SIDES, values, strict=True)) for values in sides]
@@ -153,7 +159,9 @@ class Search:
         self.complete = complete
         if complete:
             self.left = left
-            return self._fitting(rules, self._evaluate, np.arange(len(self.answers))[::-1], self._wrong)
+            kept = self._fitting(rules, self._evaluate, np.arange(len(self.answers))[::-1], self._wrong)
+            if kept:
+                return kept
         self.left = self._fitting(left, self._evaluate, np.flatnonzero(self.sparse), self._differ)
         return self.with_sides(self.left)
 
@@ -246,9 +254,12 @@ class Search:
             new = self._fitting(with_each(tried, sides), self._evaluate, order, self._wrong)
             rules += new
             if new:  # the others need the same values, as a rule
-                sides = list(dict.fromkeys(tuple(getattr(rule, name) for name in SIDES) for rule in new))
-                others = with_each(cores[: CORES - LEADING], sides)
-                return rules + self._fitting(others, self._evaluate, order, self._wrong)
+                likely = list(dict.fromkeys(tuple(getattr(rule, name) for name in SIDES) for rule in new))
+                others = cores[: CORES - LEADING]
+                rules += self._fitting(with_each(others, likely), self._evaluate, order, self._wrong)
+                fitted = {core_of(rule) for rule in rules}
+                rest = [core for core in others if core_of(core) not in fitted]
+                return rules + self._fitting(with_each(rest, sides), self._evaluate, order, self._wrong)
         return rules
 
     def _evaluate(self, rules: list[Rule], cases: Cases) -> Array:
