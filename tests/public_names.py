@@ -24,6 +24,7 @@ LIST = ROOT / "docs/reference/public-names.txt"
 MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
+    "mxnum.units.identify",
     *("mxnum.emit", "mxnum.prove"),
     "mxnum.torch",
     *(

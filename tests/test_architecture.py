@@ -52,8 +52,8 @@ ALLOWED: dict[str, set[str]] = {
         "__init__", "errors", "output", "formats", "modes", "memory", "recipe", "analysis", "torch", "plots",
     },
     "cli": {
-        "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "engine", "array",
-        "analysis", "interop", "conformance", "prove", "emit", "plots", "selftest", "lab",
+        "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "engine",
+        "array", "analysis", "interop", "conformance", "prove", "emit", "plots", "selftest", "lab",
     },
     "__main__": {"cli"},
 }  # fmt: skip

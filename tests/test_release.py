@@ -68,7 +68,7 @@ def test_builds_are_the_same_bytes(tmp_path):
     names = zipfile.ZipFile(tmp_path / "one-built" / wheel).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in names)
     kinds = {name.rpartition(".")[2] for name in names if name.startswith("mxnum/")}
-    assert kinds == {"py", "typed", "css", "html", "js", "jinja", "csv", "json", "toml"}
+    assert kinds == {"py", "typed", "css", "html", "js", "jinja", "csv", "json", "toml", "cu"}
     assert {name.partition("/")[0] for name in names} == {
         "mxnum", "pytest_mxnum.py", f"mxnum-{mxnum.__version__}.dist-info",
     }  # fmt: skip

@@ -23,7 +23,7 @@ from mxnum.cli.naming import name_of, reworded
 #: The commands, in the order of the help.
 COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
-    "conformance", "selftest", "reproduce", "lab",
+    "conformance", "selftest", "unit", "reproduce", "lab",
 )  # fmt: skip
 #: The commands of ``mxnum lab``, with the modules of `mxnum.cli.lab` that define them.
 LAB = {
@@ -31,6 +31,8 @@ LAB = {
     "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
+#: The commands after ``mxnum unit``.
+UNIT = ("probe", "identify")
 #: The commands that take negative numbers, which would otherwise be read as options.
 _TAKES_NUMBERS = ("explain",)
 
@@ -102,6 +104,9 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
         if name == "lab":
             app.add_typer(_lab(arguments[1:2]), name=name)
             continue
+        if name == "unit":
+            app.add_typer(_unit(arguments[1:2]), name=name)
+            continue
         folder = "mxnum.cli.lab" if name == "reproduce" else "mxnum.cli"
         _add(app, name, f"{folder}.command_{name}")
     return app
@@ -131,6 +136,17 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
     for name in _named(arguments, tuple(LAB)):
         _add(lab, name, f"mxnum.cli.lab.command_{LAB[name]}")
     return lab
+
+
+def _unit(arguments: Sequence[str]) -> typer.Typer:
+    """Return the commands about matrix units: the command that `arguments` name, or all."""
+    unit = _group(
+        "unit", "Find out how a matrix unit adds.\n\n"
+        "Examples: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`; `mxnum unit identify answers.txt`.",
+    )  # fmt: skip
+    for name in _named(arguments, UNIT):
+        _add(unit, name, "mxnum.cli.command_unit")
+    return unit
 
 
 def _named(arguments: Sequence[str], known: Sequence[str]) -> Sequence[str]:

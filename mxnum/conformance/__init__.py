@@ -5,7 +5,7 @@ whole arrays. `check_stochastic` judges a callable that draws its own random bit
 and `verify` compare through plain text, for implementations in any other language. `answer_vectors`
 answers cases that the user writes (``mxnum vectors``, ``verify`` and ``answer`` on the command
 line). `CHOICES` names what an implementation may legitimately do otherwise; ``accept=`` takes the
-choices that it documents.
+choices that it documents. `identify` says how a matrix unit adds.
 
 `mxnum.prove.prove` asks a solver instead, and answers for all inputs.
 """
@@ -17,6 +17,7 @@ from mxnum.conformance.judging.report import ConformanceError, Report, Stochasti
 from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic import check_stochastic
 from mxnum.conformance.vectors import answer_vectors, verify, write_vectors
+from mxnum.units.identify import identify
 
 __all__ = [
     "CHOICES",
@@ -27,6 +28,7 @@ __all__ = [
     "check",
     "check_arrays",
     "check_stochastic",
+    "identify",
     "make_task",
     "verify",
     "write_vectors",

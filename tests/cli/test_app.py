@@ -8,16 +8,20 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: The research commands whose help has examples, and which can write JSON.
-WITH_EXAMPLES = [("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")]
+#: The commands of groups that have examples in their help, and JSON output.
+WITH_EXAMPLES = [
+    *(("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")),
+    ("unit", "identify"),
+]
 
 
 def test_every_command_has_help_with_an_example(run):
-    from mxnum.cli.app import COMMANDS, LAB
+    from mxnum.cli.app import COMMANDS, LAB, UNIT
 
-    listing, of_lab = run("--help"), run("lab", "--help")
-    for call in (*((name,) for name in COMMANDS), *(("lab", name) for name in LAB)):
-        assert call[-1] in (listing if len(call) == 1 else of_lab)
+    listings = {name: run(*name, "--help") for name in ((), ("lab",), ("unit",))}
+    groups = *(("lab", name) for name in LAB), *(("unit", name) for name in UNIT)
+    for call in (*((name,) for name in COMMANDS), *groups):
+        assert call[-1] in listings[call[:-1]]
         text = " ".join(run(*call, "--help").split())
         assert f"mxnum {' '.join(call)}" in text, call
         if len(call) == 1 or call in WITH_EXAMPLES:
@@ -28,8 +32,8 @@ def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
     for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
-        # These commands have no option --json: they print text, write a page, or are groups.
-        if call[0] not in ("emit", "vectors", "answer", "conformance", "lab"):
+        # These have their own text, write a page, or are groups of commands.
+        if call[0] not in ("emit", "vectors", "answer", "conformance", "unit", "lab"):
             assert "--json" in run(*call, "--help"), call
 
 
@@ -87,4 +91,4 @@ def test_a_call_loads_the_module_of_its_command_alone():
     assert loaded("lab", "fit") == ["mxnum.cli.lab.command_fit"]
     from mxnum.cli.app import COMMANDS, LAB
 
-    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))
+    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))  # `unit` has one module

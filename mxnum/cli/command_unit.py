@@ -1,0 +1,90 @@
+"""``mxnum unit probe`` and ``mxnum unit identify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")]
+
+
+def probe(
+    operands: Annotated[
+        str, typer.Option(help="The format of the operands, or two with a comma: e4m3,e5m2.")
+    ] = "float16",
+    k: Annotated[int, typer.Option("-k", "--products", help="The products of an instruction.")] = 16,
+    accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
+    count: Annotated[int, typer.Option(help="Cases.", min=20)] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
+    output: Output = None,
+    force: options.Force = False,
+    device: Annotated[
+        str | None, typer.Option(help="cuda, or a compiled probe.cu: ask this GPU; --output is a folder.")
+    ] = None,
+) -> None:
+    """Write cases that show how a matrix unit computes d = a*b + c.
+
+    Run them on the unit, append the bits of d to each line, and pass them to `mxnum unit identify`.
+
+    Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
+
+    `mxnum unit probe --device cuda -o answers` asks all matrix instructions of this machine's GPU,
+    whatever the operands, and keeps answers that are there.
+    """
+    if device is not None:
+        from mxnum.units.identify.device import probe_gpu
+
+        for line in probe_gpu(output or Path("answers"), device, count, seed):
+            print(line, flush=True)
+        return
+    from mxnum.units.identify.cases import first_cases
+    from mxnum.units.identify.identification import problem_of
+    from mxnum.units.identify.text import write_cases
+
+    problem = problem_of(tuple(operands.split(",")) if "," in operands else operands, k, accumulator)
+    _write(write_cases(problem, first_cases(problem, count, seed)), output, force)
+
+
+def identify(
+    answers: Annotated[Path, typer.Argument(help="Cases with answers; -: standard input.")],
+    as_json: options.AsJson = False,
+    further: Annotated[Path | None, typer.Option(help="Write cases that separate the rules that are left.")] = None,
+    force: options.Force = False,
+) -> None:
+    """Show which rules of addition reproduce the answers of a unit.
+
+    The exit status is 1 if no rule reproduces every answer.
+
+    Example: `mxnum unit identify answers.txt --further more.txt`.
+    """
+    import sys
+
+    from mxnum.cli.main import DIFFERS
+    from mxnum.units.identify.identification import judge
+    from mxnum.units.identify.text import read_answers, write_cases
+
+    lines = sys.stdin.read() if str(answers) == "-" else answers.read_text()
+    found = judge(*read_answers(lines.splitlines()))
+    print(found.to_json() if as_json else found)
+    more = found.further_cases() if further is not None else None
+    if more is not None:
+        _write(write_cases(found.problem, more), further, force)
+    if not found.rules:
+        raise typer.Exit(DIFFERS)
+
+
+def _write(text: str, output: Path | None, force: bool) -> None:
+    """Write text to a file, or to the standard output."""
+    from mxnum.cli.outputs import check_output
+    from mxnum.output.files import written_whole
+
+    if output is None or str(output) == "-":
+        print(text, end="")
+        return
+    check_output("Option --output", output, force)
+    with written_whole(output) as partial:
+        partial.write_text(text)

@@ -1,0 +1,311 @@
+"""`identify`: which unit gave these answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.formats import ElementFormat
+from mxnum.units.identify.cases import Maker, first_cases
+from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, evaluate_all, join
+from mxnum.units.identify.registered import rule_of, unit_of
+from mxnum.units.identify.search import Search, canonical, core_of
+from mxnum.units.unit import OPERANDS, MatrixUnit
+
+#: The most wrong answers with which a rule is still shown as the nearest one.
+FEW = 3
+#: The rules whose answers are compared to find cases that separate them.
+COMPARED = 128
+#: The random cases that are tried at once to separate them.
+PART = 250
+
+
+@dataclass
+class Identification:
+    """What the answers say about a unit.
+
+    `rules` holds the rules of the family that reproduce every answer; it is empty if none does.
+    """
+
+    problem: Problem
+    cases: Cases
+    answers: Array
+    rules: list[Rule]
+    #: A rule that reproduces all answers but a few, if no rule reproduces all.
+    nearest: Rule | None = None
+    #: Indices of cases to which the function gave two different answers.
+    unstable: list[int] = field(default_factory=list)
+    #: The registered units that reproduce every answer.
+    registered: list[str] = field(default_factory=list)
+    #: All rules that give the ordinary answers; a later round starts from them.
+    left: list[Rule] = field(default_factory=list, repr=False)
+    #: True if `rules` has every rule of the family that fits.
+    complete: bool = False
+
+    @property
+    def fields(self) -> dict[str, list[Any]]:
+        """Each field of a rule, with the values that fit all answers."""
+        return {name: list(dict.fromkeys(getattr(rule, name) for rule in self.rules)) for name in FIELDS}
+
+    @property
+    def unit(self) -> MatrixUnit | None:
+        """The unit that fits, as a `MatrixUnit`; None if a `MatrixUnit` cannot state one."""
+        stated = (unit_of(rule, self.problem) for rule in self.rules)
+        return next((unit for unit in stated if unit is not None), None)
+
+    def contradictions(self) -> list[int]:
+        """Return the cases that contradict the nearest rule, those with the fewest terms first."""
+        if self.rules or self.nearest is None:
+            return []
+        answers, _ = canonical(self.problem, self.answers)
+        wrong = np.flatnonzero(evaluate(self.nearest, self.problem, self.cases) != answers)
+        terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
+        return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
+
+    def further_cases(self, seed: int = 1, pool: int = 3000, count: int = 24) -> Cases | None:
+        """Return cases on which the rules that are left differ; None if there are none."""
+        rules = some_of(self.rules, seed)
+        if len(rules) < 2:
+            return None
+        found: list[Cases] = []
+        for index in range(-(-pool // PART)):
+            part = random_cases(self.problem, seed, index)
+            chosen = separating(evaluate_all(rules, self.problem, part), count)
+            found += [part.at(np.array(chosen))] if chosen else []
+            if sum(len(cases.c) for cases in found) >= count // 4:
+                break
+        return join(*found) if found else None
+
+    def to_json(self) -> str:
+        """Return the findings as JSON."""
+        nearest = asdict(self.nearest) if self.nearest is not None and not self.rules else None
+        unit = self.unit
+        return json.dumps(
+            {
+                "problem": asdict(self.problem), "cases": len(self.cases.c), "identified": bool(self.rules),
+                "fields": self.fields, "registered": self.registered, "unit": unit and pasted(unit),
+                "nearest": nearest, "contradictions": self.contradictions(), "unstable": self.unstable,
+            },
+            indent=2,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        from mxnum.units.identify.report import report
+
+        return report(self)
+
+
+def some_of(rules: list[Rule], seed: int) -> list[Rule]:
+    """Return at most `COMPARED` rules, with every core: all fields but the special ones."""
+    shuffled = [rules[i] for i in np.random.default_rng(seed).permutation(len(rules))]
+    cores = {core_of(rule): rule for rule in shuffled}
+    return list(dict.fromkeys([*cores.values(), *shuffled]))[:COMPARED]
+
+
+@lru_cache(64)
+def random_cases(problem: Problem, seed: int, index: int) -> Cases:
+    """Return the part `index` of the random cases of a seed.
+
+    Half of them are pairs of distant products, which separate rules that seldom differ.
+    """
+    maker = Maker(problem, (seed, index))
+    return join(maker.make(PART // 2), maker.make(PART // 2, "pair"))
+
+
+def separating(answers: Array, count: int) -> list[int]:
+    """Return at most `count` columns of answers that split the rows into the most classes."""
+    labels = np.stack([np.unique(column, return_inverse=True)[1].reshape(-1) for column in answers.T])
+    classes, chosen = np.zeros(len(answers), np.int64), list[int]()
+    for _ in range(count):
+        split = np.sort(classes * len(answers) + labels, axis=1)
+        parts = (np.diff(split, axis=1) != 0).sum(axis=1)
+        best = int(np.argmax(parts))
+        if parts[best] == classes.max():
+            break
+        chosen.append(best)
+        classes = np.unique(classes * len(answers) + labels[best], return_inverse=True)[1].reshape(-1)
+    return chosen
+
+
+def pasted(unit: MatrixUnit) -> str:
+    """Return the expression that makes a unit."""
+    values = ("name", "operands", "k", "terms", "fraction_bits", "result_bits", "rounding", "accumulator", "addend")
+    order = f", order={unit.order!r}" if unit.order else ""
+    return f"MatrixUnit({', '.join(f'{name}={getattr(unit, name)!r}' for name in values)}{order})"
+
+
+def identify(
+    f: Callable[..., Any],
+    operands: str | tuple[str, str] = "float16",
+    k: int = 16,
+    accumulator: str = "float32",
+    *,
+    library: str = "numpy",
+    count: int = 300,
+    rounds: int = 10,
+    seed: int = 0,
+) -> Identification:
+    """Call `f(a, b, c)` on probing cases, and return which rules of addition give its answers.
+
+    Parameters
+    ----------
+    f
+        A function that returns row-wise dot products plus `c`. `a` and `b` have the shape
+        (cases, k), `c` and the result have the shape (cases,).
+    operands
+        The format of `a` and `b`, or their two formats.
+    k
+        The products of an instruction.
+    accumulator
+        The type of `c` and the result: float32, float16 or bfloat16.
+    library
+        numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no
+        narrow floats, so that `f` gets and returns their codes.
+    count
+        The cases of the first round.
+    rounds
+        The most rounds of further cases.
+    seed
+        The seed of the cases.
+
+    Returns
+    -------
+    Identification
+        Its text names every field, or the smallest contradicting case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mxnum.units.identify import identify
+    >>> def sequential(a, b, c):
+    ...     for x, y in zip(a.T, b.T):
+    ...         c = c + x.astype(np.float32) * y.astype(np.float32)
+    ...     return c
+    >>> found = identify(sequential, "float16", k=2)
+    >>> found.fields["terms"], found.fields["add_rounding"]
+    ([1], ['rne'])
+    """
+    problem = problem_of(operands, k, accumulator)
+    errors.choose("library", library, ("numpy", "torch", "cupy", "numba"))
+    cases = first_cases(problem, count, seed)
+    ask = _asker(f, problem, library, len(cases.c))
+    answers, again = ask(cases), ask(cases)
+    unstable = [int(i) for i in np.flatnonzero(answers != again)]
+    if unstable:
+        return Identification(problem, cases, answers, [], unstable=unstable)
+    found = judge(problem, cases, answers)
+    for round_number in range(1, rounds + 1):
+        more = None
+        if found.rules:
+            more = found.further_cases(seed + round_number)
+        if more is None:
+            break
+        cases, answers = join(cases, more), np.concatenate([answers, ask(more)])
+        found = judge(problem, cases, answers, found)
+    return found
+
+
+def problem_of(operands: str | tuple[str, ...], k: int, accumulator: str) -> Problem:
+    """Return the problem that arguments state."""
+    pair = (operands, operands) if isinstance(operands, str) else tuple(operands)
+    errors.require(len(pair) == 2, "operands", "a format or two formats", operands)
+    return Problem(pair[0], pair[1], k, accumulator)
+
+
+def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
+    """Return which rules of the family give those answers.
+
+    `before` is what fewer of these answers said.
+    """
+    answers = answers.astype(np.int64)
+    search = Search(problem, cases, answers)
+    rules = search.run() if before is None else search.narrowed(before.left, before.rules, before.complete)
+    found = Identification(problem, cases, answers, rules, left=search.left, complete=search.complete)
+    expected, nan = canonical(problem, answers)
+    from mxnum.units import get, names
+
+    known = [(name, get(name)) for name in names()]
+    fitting = [
+        (name, rule) for name, unit in known
+        if {problem.a, problem.b} <= set(unit.operands) and unit.accumulator == problem.accumulator
+        and problem.k in unit.k and (rule := rule_of(unit, problem.k)) is not None
+    ]  # fmt: skip
+    found.registered = [name for name, rule in fitting if (evaluate(rule, problem, cases) == expected).all()]
+    if not rules:
+        near = Search(problem, cases, answers, FEW).run()
+        near += [rule for _, rule in fitting] or [Rule(problem.k, nan=nan or 0x7FFFFFFF)]
+        found.nearest = min(near, key=lambda rule: int((evaluate(rule, problem, cases) != expected).sum()))
+    return found
+
+
+def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) -> Callable[[Cases], Array]:
+    """Return a function that calls `f` on cases and returns the bits of its answers.
+
+    Each call of `f` has `count` cases, some perhaps repeated: libraries choose a kernel by shape.
+    """
+
+    def ask(cases: Cases) -> Array:
+        here = len(cases.c)
+        index = np.resize(np.arange(here), (-(-here // count), count))
+        return np.concatenate([ask_once(cases.at(part)) for part in index])[:here]
+
+    def ask_once(cases: Cases) -> Array:
+        a, b = (_array(codes, fmt, library) for codes, fmt in zip(cases[:2], problem.formats, strict=True))
+        with np.errstate(all="ignore"):  # special values are cases like others
+            d = f(a, b, _array(cases.c, problem.result, library))
+        d = _on_host(d, library)
+        wanted = problem.accumulator if library == "numpy" or problem.accumulator != "bfloat16" else "uint16"
+        errors.require_dtype("f", d.dtype, np.dtype(wanted), " as its result")
+        errors.require(d.shape == cases.c.shape, "f", f"a function with results of shape {cases.c.shape}", d.shape)
+        return np.ascontiguousarray(d).view(f"u{d.itemsize}").astype(np.int64)
+
+    return ask
+
+
+def _on_host(d: Any, library: str) -> Array:
+    """Return an array of a library as one of numpy; torch's bfloat16 as codes."""
+    if library == "torch":
+        d = d.detach().cpu()
+        return np.asarray(d.view(_torch().uint16).numpy() if d.dtype == _torch().bfloat16 else d.numpy())
+    return np.asarray(d.get() if library == "cupy" else d.copy_to_host() if library == "numba" else d)
+
+
+def _torch() -> Any:
+    return errors.package("torch", "torch")
+
+
+#: The names of dtypes, in ml_dtypes and in torch.
+_DTYPES = {
+    "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bfloat16": "bfloat16", "float16": "float16", "float32": "float32",
+    "tf32": "float32", "e3m2": "float6_e3m2fn", "e2m3": "float6_e2m3fn", "e2m1": "float4_e2m1fn",
+}  # fmt: skip
+
+
+def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
+    """Return codes as an array of a library."""
+    if fmt is OPERANDS["tf32"]:
+        codes = codes << 13
+    width = 32 if fmt is OPERANDS["tf32"] else (fmt.bits + 7) // 8 * 8
+    raw = codes.astype(f"u{width // 8}")
+    dtype = _DTYPES.get(fmt.name)
+    if dtype in ("float16", "float32"):
+        raw = raw.view(dtype)
+    if library == "torch":
+        torch = _torch()
+        tensor = torch.from_numpy(raw)
+        return tensor.view(getattr(torch, dtype)) if dtype and raw.dtype.kind == "u" else tensor
+    if library == "cupy":
+        return errors.package("cupy", "cuda").asarray(raw)
+    if library == "numba":
+        return errors.package("numba.cuda", "cuda").to_device(raw)
+    if dtype and raw.dtype.kind == "u":
+        import ml_dtypes
+
+        return raw.view(getattr(ml_dtypes, dtype))
+    return raw

@@ -1,0 +1,106 @@
+"""The report of an identification as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnum.units.identify.family import Cases, Problem, Rule, evaluate
+from mxnum.units.identify.identification import Identification, pasted
+
+_FIELDS = {
+    "terms": "products in a sum", "combine": "sums are combined by", "addend": "addend", "order": "order",
+    "align": "alignment", "fraction_bits": "fraction bits", "normalize": "products are normalized",
+    "rounding": "rounding of a sum", "result_bits": "fraction bits of a sum",
+    "add_rounding": "rounding of additions outside", "carry": "integer bits of a sum",
+    "flush_operands": "subnormal operands flushed", "flush_addend": "subnormal addends flushed",
+    "flush_result": "subnormal results flushed", "zero_exponent": "exponent of a zero", "zero": "sign of a zero result",
+    "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
+}  # fmt: skip
+
+
+def report(found: Identification) -> str:
+    """Return every field with the values that fit, or the smallest contradicting case."""
+    problem, count = found.problem, len(found.cases.c)
+    head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}: {count} answers."
+    if found.unstable:
+        return "\n".join([
+            head, f"The sums are not deterministic: {len(found.unstable)} of {count} cases gave two answers.",
+            f"First of these: {case_text(problem, found.cases, found.unstable[0])}",
+        ])  # fmt: skip
+    if not found.rules:
+        return "\n".join([head, *_contradicted(found)])
+    lines = [head, "These rules reproduce every answer:"]
+    for name, values in found.fields.items():
+        if name == "add_rounding" and all(r.combine == "chain" and r.addend == "term" for r in found.rules):
+            continue
+        lines.append(f"  {_FIELDS[name]}: {_values(name, values)}")
+    lines.append(f"The rule with the fewest unusual fields: {_one(min(found.rules, key=_unusual))}.")
+    lines.append(f"Registered units that agree: {', '.join(found.registered) or 'none'}.")
+    open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
+    if open_fields:
+        lines.append(f"These cases cannot tell apart: {', '.join(open_fields)}.")
+    more = found.further_cases()
+    if more is not None:
+        lines.append(f"{len(more.c)} further cases would; the first: {case_text(problem, more, 0)}")
+    elif open_fields:
+        lines.append("No case of 3,000 further ones separates the rules that are left.")
+    unit = found.unit
+    lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
+    return "\n".join(lines)
+
+
+def _contradicted(found: Identification) -> list[str]:
+    wrong = found.contradictions()
+    if found.nearest is None or not wrong:
+        return ["No rule of the family reproduces every answer."]
+    rule, index, count = found.nearest, wrong[0], len(found.cases.c)
+    right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
+    digits = found.problem.result.bits // 4
+    near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
+    few = "Such few contradictions may be wrong answers." if len(wrong) <= 3 else "The unit is outside the family."
+    return [
+        "No rule of the family reproduces every answer.",
+        f"{near} {few}",
+        f"The smallest contradicting case: {case_text(found.problem, found.cases, index)}; "
+        f"the answer is 0x{int(found.answers[index]):0{digits}X}, the rule gives 0x{max(right, 0):0{digits}X}.",
+    ]
+
+
+def _unusual(rule: Rule) -> int:
+    """Return how many fields differ from those of a plain rule; exact sums are plain."""
+    default = Rule(rule.terms)
+    changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
+    return int(changed) - (rule.fraction_bits is None)
+
+
+def _one(rule: Rule) -> str:
+    default = Rule(rule.terms)
+    told = [f"terms={rule.terms}"]
+    told += [f"{n}={getattr(rule, n)!r}" for n in _FIELDS if n != "terms" and getattr(rule, n) != getattr(default, n)]
+    return ", ".join(told)
+
+
+def _values(name: str, values: list[Any]) -> str:
+    if name == "nan":
+        return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
+    if name == "order":
+        names = {(1, 1): "index order", (1, -2): "the second index of each pair first"}
+        dealt = [names.get((w, s), f"runs of {w} dealt to {s} sums") for w, s in values]
+        return " or ".join(dealt)
+    if name == "fraction_bits" and len(values) > 1:
+        finite = sorted(v for v in values if v is not None)
+        told = [f"{finite[0]} to {finite[-1]}" if len(finite) > 1 else f"{finite[0]}"] if finite else []
+        return " or ".join(told + ["exact"] * (None in values))
+    words = {None: "exact" if name == "fraction_bits" else "none", True: "yes", False: "no"}
+    return " or ".join(words.get(v, str(v)) if isinstance(v, bool | None) else str(v) for v in values)
+
+
+def case_text(problem: Problem, cases: Cases, index: int) -> str:
+    """Return a case as its nonzero products and its addend, in hexadecimal codes."""
+    x, y = problem.formats
+    shown = [
+        f"a[{i}]*b[{i}] = 0x{int(cases.a[index, i]):0{-(-x.bits // 4)}X}*0x{int(cases.b[index, i]):0{-(-y.bits // 4)}X}"
+        for i in range(problem.k)
+        if cases.a[index, i] or cases.b[index, i]
+    ]
+    return ", ".join([*shown, f"c = 0x{int(cases.c[index]):0{problem.result.bits // 4}X}"])

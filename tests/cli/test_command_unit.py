@@ -1,0 +1,100 @@
+"""Tests of ``mxnum unit``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mxnum.units.identify import Problem, Rule, evaluate, first_cases
+from mxnum.units.identify.device import SOURCE, integer_cases, integer_rule
+from mxnum.units.identify.text import read_answers, write_cases
+
+_PROBLEM = Problem("float16", "float16", 4)
+
+
+def test_probe_writes_the_first_cases(run, tmp_path):
+    text = run("unit", "probe", "--operands", "float16", "-k", "4", "--count", "20")
+    assert text == write_cases(_PROBLEM, first_cases(_PROBLEM, 20))
+    path = tmp_path / "cases.txt"
+    run("unit", "probe", "--operands", "float16", "-k", "4", "--count", "20", "-o", str(path))
+    assert path.read_text() == text
+
+
+def test_identify_reads_answers(run, tmp_path):
+    cases = first_cases(_PROBLEM, 40)  # too few to tell all rules apart
+    path, further = tmp_path / "answers.txt", tmp_path / "more.txt"
+    path.write_text(write_cases(_PROBLEM, cases, evaluate(Rule(4, fraction_bits=23), _PROBLEM, cases)))
+    found = json.loads(run("unit", "identify", str(path), "--json", "--further", str(further)))
+    assert "volta_float16" in found["registered"]
+    assert 23 in found["fields"]["fraction_bits"]
+    assert further.read_text().startswith("# mxnum-unit 1\n# a: float16\n")
+
+
+def test_identify_ends_with_status_1_if_no_rule_fits(run, tmp_path):
+    cases = first_cases(_PROBLEM)
+    answers = evaluate(Rule(4, fraction_bits=23), _PROBLEM, cases) ^ 5
+    path = tmp_path / "answers.txt"
+    path.write_text(write_cases(_PROBLEM, cases, answers & 0x7F7FFFFF))
+    assert "No rule of the family" in run("unit", "identify", str(path), status=1)
+
+
+#: A program like a compiled probe.cu, for a GPU with one instruction of float16 and one of int8.
+_PROGRAM = """#!{python}
+import sys
+if len(sys.argv) == 1:
+    print("mma_float16_float32\\nmma_int8_int32")
+else:
+    for line in sys.stdin:
+        print(line.rstrip() if line[0] == "#" else line.rstrip() + " 00000000")
+"""
+
+
+def test_probe_asks_a_gpu_and_keeps_the_answers_that_are_there(run, tmp_path):
+    program, folder = tmp_path / "probe", tmp_path / "answers"
+    program.write_text(_PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    command = ("unit", "probe", "--device", str(program), "--count", "30", "-o", str(folder))
+    assert "mma_float16_float32.txt: 30 answers" in run(*command)
+    problem, _, answers = read_answers((folder / "mma_float16_float32.txt").read_text().splitlines())
+    assert problem == Problem("float16", "float16", 16)
+    assert not answers.any()
+    (folder / "mma_int8_int32.txt").unlink()
+    again = run(*command)
+    assert "mma_float16_float32.txt: kept" in again
+    assert "mma_int8_int32.txt: the answers are no exact int32 sums" in again
+
+
+def test_probe_without_a_gpu_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "needs a GPU" in run("unit", "probe", "--device", "cuda", "-o", str(tmp_path / "answers"), status=2)
+    assert not (tmp_path / "answers").exists()
+
+
+def test_integer_sums_wrap_or_saturate():
+    cases = integer_cases(200, 0)
+    a, b, c = cases.a.astype(np.int8), cases.b.astype(np.int8), cases.c.astype(np.uint32).astype(np.int32)
+    total = (a.astype(np.int64) * b).sum(axis=1) + c
+    assert integer_rule(cases, total % (1 << 32)) == "the int32 sum wraps"
+    assert integer_rule(cases, total.clip(-(1 << 31), (1 << 31) - 1) % (1 << 32)) == "the int32 sum saturates"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options"),
+    [
+        ("nvcc", ["-gencode", "arch=compute_90a,code=sm_90a"]),
+        ("nvcc", ["-arch=sm_80", "-DNO_WGMMA", "-DNO_FP8"]),
+        ("hipcc", ["-x", "hip", "--offload-arch=gfx950"]),
+    ],
+)
+def test_the_program_for_gpus_compiles(tmp_path, compiler, options):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    target = tmp_path / "probe"
+    subprocess.run([compiler, *options, "-o", str(target), str(SOURCE)], check=True)
+    listed = subprocess.run([str(target)], capture_output=True, text=True, check=True).stdout.split()
+    assert {name.split("_")[1] for name in listed} >= {"float16", "bfloat16"}

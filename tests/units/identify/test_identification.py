@@ -1,0 +1,283 @@
+"""Tests of `mxnum.units.identify`: random units, outputs of GPUs, answers that no rule gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxnum import units
+from mxnum.reference.matrix_units import unit_dot
+from mxnum.units.identify import Cases, Problem, Rule, evaluate, first_cases, identify, judge
+from mxnum.units.identify.cases import Maker
+from mxnum.units.identify.family import join
+from mxnum.units.identify.identification import _array, pasted
+from mxnum.units.identify.registered import rule_of, unit_of
+from mxnum.units.identify.search import spread, structures
+from mxnum.units.identify.text import read_answers, write_cases
+from tests import silicon
+
+#: Operands and K of random units. CI has few and small ones: a unit takes about a second.
+_SMALL = (("float16", 4), ("float16", 8), ("bfloat16", 8), ("e4m3", 8), ("e5m2", 8), ("tf32", 4))
+_ALL = (*_SMALL, ("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
+_FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
+
+
+def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Problem, Rule]:
+    r = random.Random(seed)
+    operand, k = r.choice(problems)
+    problem = Problem(operand, operand, k, r.choice(("float32", "float32", "float16")))
+    shape, m = r.choice(list(structures(problem))), problem.result.mantissa_bits
+    inside = shape.addend == "term"
+    bits = r.choice([None, *range(8, 32)])
+    changes = {
+        "fraction_bits": bits,
+        "align": "rtz" if bits is None else r.choice(("rtz", "floor", "rne", "sticky")),
+        "normalize": bits is not None and r.random() < 0.3,
+        "rounding": r.choice(("rtz", "rne", "floor")),
+        "result_bits": r.choice((m, m, r.randint(8, m))) if inside else m,
+        "add_rounding": "rne" if inside else r.choice(("rtz", "rne", "floor")),
+        "carry": None if bits is None else r.choice((None, None, 3, 4, 5)),
+        "flush_operands": r.random() < 0.3, "flush_addend": r.random() < 0.3, "flush_result": r.random() < 0.3,
+        "zero_exponent": r.choice((-126, None, -133)), "zero": r.choice(("plus", "ieee")),
+        "overflow": r.choice(("infinity", "largest")), "infinities": r.choice(("ieee", "nan", "finite")),
+        "nan": r.choice(((1 << (problem.result.bits - 1)) - 1, problem.result.nan_code)),
+    }  # fmt: skip
+    return problem, Rule(**{**vars(shape), **changes})
+
+
+def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
+    """Identify a unit in rounds; the rules that fit must agree with it on 500 further cases."""
+    cases = first_cases(problem, seed=seed)
+    answers, found = evaluate(rule, problem, cases), None
+    for round_number in range(1, 8):
+        found = judge(problem, cases, answers, found)
+        assert found.rules, rule
+        more = found.further_cases(round_number)
+        if more is None:
+            break
+        cases, answers = join(cases, more), np.concatenate([answers, evaluate(rule, problem, more)])
+    test = Maker(problem, 1 << 20).make(500)
+    right = evaluate(rule, problem, test)
+    for other in spread(found.rules, 20):
+        assert np.array_equal(evaluate(other, problem, test), right), (rule, other)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_units_are_identified(seed):
+    check_unit(*random_unit(seed, _SMALL), seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(24, 2024))
+def test_more_random_units_are_identified(seed):
+    check_unit(*random_unit(seed, _ALL), seed)
+
+
+def test_a_unit_whose_special_fields_hide_each_other_is_identified():
+    """A random unit once lost rules that differ in several special fields at a time."""
+    rule = Rule(
+        4, "add", "before", (4, 2), fraction_bits=27, normalize=True, rounding="floor", add_rounding="rtz", carry=3,
+        flush_result=True, zero="ieee", overflow="largest",
+    )  # fmt: skip
+    check_unit(Problem("e4m3", "e4m3", 32), rule, 7)
+
+
+@pytest.mark.parametrize("name", ["volta_float16", "volta_float16_acc16", "hopper_fp8", "blackwell_fp8_mma_acc16"])
+def test_the_family_equals_the_reference(name):
+    unit = units.get(name)
+    problem = Problem(unit.operands[-1], unit.operands[-1], unit.k[-1], unit.accumulator)
+    rule = rule_of(unit, problem.k)
+    cases = first_cases(problem, 60, seed=4)
+    a, b = (_array(x, problem.formats[0], "numpy") for x in cases[:2])
+    c = _array(cases.c, problem.result, "numpy")
+    right = [unit_dot(x, y, unit, z, problem.k) for x, y, z in zip(a, b, c, strict=True)]
+    assert evaluate(rule, problem, cases).tolist() == right
+    stated = unit_of(rule, problem, name)
+    assert (stated.terms, stated.order, stated.addend) == (unit.terms, unit.order, unit.addend)
+
+
+#: The rows that outputs of dot products cannot separate: the same rule at that K, or results in
+#: float16 that hide a fraction bit of the terms.
+ALIKE: list[set[str]] = [
+    *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
+      for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # their outputs; ALIKE is read in order
+    {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
+    {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
+]  # fmt: skip
+
+
+@cache
+def path_of_outputs() -> Path:
+    """Return the file of outputs: the subset of the tests, or all in $MXNUM_MATRIX_UNITS."""
+    return Path(os.environ.get("MXNUM_MATRIX_UNITS", silicon.PATH))
+
+
+def outputs(name: str) -> tuple[Problem, Cases, np.ndarray, str]:
+    gpu, kind, result = name.split("/")
+    with np.load(path_of_outputs()) as data:
+        a, b, c, d = (data[f"{gpu}/{kind}/{part}"] for part in ("a", "b", "c_fp32", result))
+    c = c.view(np.float32)
+    accumulator = "float16" if result == "d_fp16" else "float32"
+    if gpu == "H100" and kind in ("E4M3", "E5M2") and accumulator == "float32":
+        c = np.zeros_like(c)
+    a, b = (x >> 13 if kind == "tf32" else x for x in (a, b))
+    bits = c.astype(accumulator).view(f"u{np.dtype(accumulator).itemsize}")
+    problem = Problem(_FORMATS[kind], _FORMATS[kind], a.shape[1], accumulator)
+    return problem, Cases(*(x.astype(np.int64) for x in (a, b, bits))), d, silicon.case(name).unit
+
+
+def check_outputs(name: str) -> None:
+    problem, cases, answers, unit = outputs(name)
+    found = judge(problem, cases, answers)
+    assert set(found.registered) == next((alike for alike in ALIKE if unit in alike), {unit})
+    stated = rule_of(units.get(unit), problem.k)
+    fields = ("terms", "combine", "addend", "order", "align", "fraction_bits", "rounding", "result_bits")
+    fits = {tuple(getattr(rule, field) for field in fields) for rule in found.left}
+    assert tuple(getattr(stated, field) for field in fields) in fits
+
+
+@pytest.mark.parametrize("name", ["V100/fp16/d_fp32", "V100/fp16/d_fp16", "A100/tf32/d_fp32", "Ada/bf16/d_fp32"])
+def test_dot_products_of_a_gpu_show_its_unit(name):
+    check_outputs(name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", silicon.names())
+def test_dot_products_of_every_gpu_show_its_unit(name):
+    check_outputs(name)
+
+
+def volta(a, b, c):
+    problem = Problem("float16", "float16", 4)
+    codes = Cases(*(x.view(f"u{x.itemsize}").astype(np.int64) for x in (a, b, c)))
+    return evaluate(Rule(4, fraction_bits=23), problem, codes).astype(np.uint32).view(np.float32)
+
+
+def test_a_function_is_identified_and_can_be_pasted():
+    found = identify(volta, "float16", k=4)
+    assert found.registered == ["volta_float16"]
+    assert found.fields["fraction_bits"] == [23]
+    assert eval(pasted(found.unit), {"MatrixUnit": units.MatrixUnit}) == found.unit.but(name="mine")
+    text = str(found)
+    assert "fraction bits: 23" in text
+    assert "volta_float16" in text
+    assert json.loads(found.to_json())["identified"]
+
+
+def test_a_function_of_torch_with_bfloat16_results_is_identified():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def in_order(a, b, c):
+        total = c.float()
+        for i in range(2):
+            total = total + a[:, i].float() * b[:, i].float()
+        return total.to(torch.bfloat16)
+
+    found = identify(in_order, "bfloat16", k=2, accumulator="bfloat16", library="torch")
+    assert found.fields["terms"] == [1]
+    assert set(found.fields["addend"]) <= {"term", "before"}
+    assert found.fields["order"] == [(1, 1)]
+    assert found.unit is None
+
+
+def test_one_wrong_answer_is_reported():
+    problem = Problem("float16", "float16", 4)
+    cases = first_cases(problem)
+    answers = evaluate(Rule(4, fraction_bits=23), problem, cases).copy()
+    index = int(np.flatnonzero((answers != 0) & (answers < 0x7F000000))[50])
+    answers[index] ^= 1
+    found = judge(problem, cases, answers)
+    assert not found.rules
+    assert found.contradictions() == [index]
+    assert found.unit is None
+    assert "1 of 300 answers contradict" in str(found)
+
+
+def test_sums_that_vary_are_reported():
+    r = np.random.default_rng(0)
+
+    def varies(a, b, c):
+        order = r.permutation(a.shape[1])
+        for i in order:
+            c = c + a[:, i].astype(np.float32) * b[:, i].astype(np.float32)
+        return c
+
+    found = identify(varies, "float16", k=4)
+    assert found.unstable
+    assert "not deterministic" in str(found)
+
+
+def test_a_unit_outside_the_family_is_reported():
+    def odd(a, b, c):
+        d = volta(a, b, c)
+        return (d.view(np.uint32) & np.uint32(0xFFFFFFF0) | np.uint32(8)).view(np.float32)
+
+    found = identify(odd, "float16", k=4)
+    assert not found.rules
+    assert "outside the family" in str(found)
+    assert "smallest contradicting case" in str(found)
+
+
+def test_text_is_read_as_it_was_written():
+    problem = Problem("e4m3", "e5m2", 4, "float16")
+    cases = first_cases(problem, 40)
+    answers = evaluate(Rule(4, result_bits=10, nan=0x7FFF), problem, cases)
+    again = read_answers(write_cases(problem, cases, answers).splitlines())
+    assert again[0] == problem
+    for x, y in zip((*again[1], again[2]), (*cases, answers), strict=True):
+        assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[:-1] + [lines[-1][:-9]], "must have 10 words"),
+        (lambda lines: lines[:-1] + ["G" + lines[-1][1:]], "hexadecimal words"),
+        (lambda lines: lines[:-1] + ["1" + lines[-1]], "codes of 8 bits"),
+        (lambda lines: lines[1:], "must have a line '# mxnum-unit 1'"),
+        (lambda lines: lines[:3], "at least one case"),
+    ],
+)
+def test_text_that_holds_no_answers_raises(change, message):
+    problem = Problem("e4m3", "e4m3", 4)
+    cases = first_cases(problem, 20)
+    lines = write_cases(problem, cases, evaluate(Rule(4), problem, cases)).splitlines()
+    with pytest.raises(ValueError, match=message):
+        read_answers(change(lines))
+
+
+def test_the_cocotb_example_of_the_documentation(monkeypatch, capsys):
+    """Run the example with a unit in Python in place of a simulator."""
+    problem = Problem("e4m3", "e4m3", 4)
+
+    class Unit:
+        def __init__(self):
+            self.a, self.b, self.c = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
+
+        @property
+        def d(self):
+            a, b = ([[x.value >> 8 * i & 0xFF for i in range(4)]] for x in (self.a, self.b))
+            cases = Cases(np.array(a), np.array(b), np.array([self.c.value]))
+            return SimpleNamespace(value=evaluate(Rule(4, fraction_bits=23), problem, cases)[0])
+
+    cocotb = SimpleNamespace(test=lambda: lambda f: f)
+    monkeypatch.setitem(sys.modules, "cocotb", cocotb)
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", SimpleNamespace(Timer=lambda *_: asyncio.sleep(0)))
+    page = (Path(__file__).parents[3] / "docs/howto/identify-a-unit.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    asyncio.run(scope["which_unit"](Unit()))
+    assert "  fraction bits: 23\n" in capsys.readouterr().out
