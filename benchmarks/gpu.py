@@ -49,6 +49,11 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
+        "units", 2, "Ask the matrix instructions of the GPU for the cases that identify how they add.",
+        ("mxnum", "unit", "probe", "--device", "cuda", "-o", "OUT/units"),
+        ("probe", "--help"),
+    ),
+    Step(
         "speed", 3, "Time each kernel in multiples of the device's copy, at 2^26 and 2^28 numbers.",
         ("benchmarks", "cuda_speed", "--out", "OUT", "--resume"),
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
@@ -117,6 +122,7 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
     print(f"\n=== {step.name}", flush=True)
     with (out / f"{step.name}.log").open("a") as log:
         process = subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        status: int | None
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
