@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "mxnum/lab/studies/interventions.py gather": "Its callers name the options they need, as of a public function.",
     "mxnum/lab/studies/run_study.py run_study": "Its callers name the options they need, as of a public function.",
     "mxnum/torch/attention.py attention_how": "It has the arguments of torch's scaled_dot_product_attention.",
+    "mxnum/torch/attention.py attend": "It has the arguments of attention_how, checked.",
     "mxnum/torch/multihead.py forward": "It has the arguments of the forward pass of torch's MultiheadAttention.",
 }
 

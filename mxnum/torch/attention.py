@@ -76,7 +76,7 @@ def attention_how(
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, scale: float, how: How, drawn: Key,
-    has_keys: bool = False,
+    *, has_keys: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the weighted sums of the values, and the probabilities.
 

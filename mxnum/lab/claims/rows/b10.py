@@ -51,6 +51,12 @@ def _is_less(difference: Array) -> bool | None:
     return None if abs(gained) < bar else gained < 0
 
 
+NOTE = (
+    "The errors are relative errors of single blocks of 16, rounded to nearest even, with the tensor scale of each "
+    "tensor."
+)
+
+
 @CLAIM.check
 def _check(context: Context) -> Evidence:
     found, crests = {}, []
@@ -106,14 +112,9 @@ def _check(context: Context) -> Evidence:
             "; ".join(means(low, high) for low, high in pairwise(CRESTS)),
         ),
     ]
-    note = (
-        "The errors are relative errors of single blocks of 16, rounded to nearest even, with the tensor scale of each "
-        "tensor."
-    )
-    evidence = Evidence((), statements, note, {"seed": SEED, "blocks": BLOCKS, "error bar": f"{SIGMA} sigma"})
+    evidence = Evidence((), statements, NOTE, {"seed": SEED, "blocks": BLOCKS, "error bar": f"{SIGMA} sigma"})
     answer = (
         f"With the transform NVINT4 has a smaller error than NVFP4 on all {len(found)} tensors. The transform lowers "
-        f"the error "
-        "of NVINT4 above a crest factor of 2.4 and raises it below 2; for E2M1 the opposite holds."
+        "the error of NVINT4 above a crest factor of 2.4 and raises it below 2; for E2M1 the opposite holds."
     )
     return answered(evidence, answer, next(iter(beats)))
