@@ -234,6 +234,6 @@ def _axes(ax: Any, size: tuple[float, float]) -> Any:
 def _each(per_block: Array, blocks: Sequence[int], shape: tuple[int, ...]) -> Array:
     """Return one value per element from one value per block."""
     assert per_block.shape == scales_shape(shape, tuple(blocks))
-    for axis, block in enumerate(blocks):
-        per_block = np.repeat(per_block, block, axis)
+    for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
+        per_block = np.repeat(per_block, min(block, length), axis)
     return per_block[tuple(slice(length) for length in shape)]

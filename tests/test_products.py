@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from fractions import Fraction
 from itertools import product
 
@@ -594,3 +595,14 @@ def test_one_sentence(case):
     message = str(caught.value)
     assert fragment in message
     assert re.fullmatch(r"Argument .* must be .*[.?]", message), message
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "sequential", "hopper_fp8"])
+def test_blocks_longer_than_the_array_cost_no_memory(accumulate):
+    """Regression: scales were repeated for each element of a whole block, 4 GiB and more."""
+    x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
+    rows = [mx.quantize(x, "e4m3:scale=float32", block_shape=shape) for shape in ((1 << 40, 1 << 40), (4, 64))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mx.units.EvidenceWarning)
+        long, exact = (mx.matmul(q, q.T, accumulate=accumulate) for q in rows)
+    assert np.array_equal(long.view(np.uint32), exact.view(np.uint32))

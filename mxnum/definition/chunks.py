@@ -41,9 +41,9 @@ def of_blocks(part: Slices, blocks: Blocks) -> Slices:
 
 def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
     """Return one value per element from one value per block."""
-    for axis, block in enumerate(blocks):
+    for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
         if block > 1:
-            per_block = np.repeat(per_block, block, axis)
+            per_block = np.repeat(per_block, min(block, length), axis)
     return per_block[tuple(slice(length) for length in shape)]
 
 

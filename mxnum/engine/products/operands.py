@@ -72,7 +72,7 @@ class Operand:
     def _for_each_row(self, per_block: Array) -> Array:
         for axis, (block, length) in enumerate(zip(self.blocks[:-1], self.array.shape, strict=False)):
             if block > 1:
-                per_block = np.repeat(per_block, block, axis)[(slice(None),) * axis + (slice(length),)]
+                per_block = np.repeat(per_block, min(block, length), axis)[(slice(None),) * axis + (slice(length),)]
         return per_block
 
     def rows(self, some: slice) -> Operand:

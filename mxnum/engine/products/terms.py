@@ -125,7 +125,8 @@ class Terms:
 
 
 def _for_each_element(per_block: Array, x: Operand) -> Array:
-    return np.repeat(per_block, x.blocks[-1], -1)[:, : x.array.shape[-1]]
+    length = x.array.shape[-1]
+    return np.repeat(per_block, min(x.blocks[-1], length), -1)[:, :length]
 
 
 def class_of_sum(first: Term, second: Term) -> Array:
