@@ -19,6 +19,7 @@ SOURCES = {
     "I": "Su et al.: Characterization and Mitigation of Training Instabilities in Microscaling Formats "
     "(arXiv 2506.20752)",
     "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
+    "D": "DeepSeek-AI: DeepSeek-V3 Technical Report (arXiv 2412.19437), section 3.3",
     "B": "Beyond both papers: what neither shows",
 }
 #: Descriptions of checks that several claims share.

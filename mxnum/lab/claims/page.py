@@ -20,7 +20,7 @@ HEADINGS = {
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """What two papers on training in MX formats claim, and what neither shows, with what this library finds.
+_HEAD = """What three papers on training in low precision claim, and what none shows, with what this library finds.
 A paper's claim is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or
 *corrected* (not as expected).
 """

@@ -6,6 +6,7 @@
   logits;
 - `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and
   compared;
+- `truncated_sums`: the mean result of a matrix unit that truncates toward zero;
 - `speed_up`: how much faster products shorten a training step.
 """
 
@@ -20,6 +21,7 @@ from mxnum.lab.theory.sampled_rest import sampled_logit_rest
 from mxnum.lab.theory.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
 from mxnum.lab.theory.speed_up import Projection, Recipe, TransformerShape, project, project_range, project_shares
 from mxnum.lab.theory.stability import adam_limit, moment_matrix, stability_expression, stability_limit
+from mxnum.lab.theory.truncated_sums import MeanSum, mean_sum
 
 __all__ = [
     "Arrest",
@@ -33,6 +35,7 @@ __all__ = [
     "LogitAdvice",
     "LogitGradientBias",
     "LossTable",
+    "MeanSum",
     "Projection",
     "Recipe",
     "ScalingFit",
@@ -52,6 +55,7 @@ __all__ = [
     "logit_gradient_bias",
     "logit_rest",
     "loss_table",
+    "mean_sum",
     "mode_limit",
     "moment_matrix",
     "project",
