@@ -112,7 +112,7 @@ class _Chain:
         return self._of_exponent[exponent]
 
     def run(self, steps: int) -> None:
-        """Follow the sum through fused sums, from zero."""
+        """Run the sum through fused sums, from zero."""
         first, power = self.added(0)
         self.count(len(power))
         self.enter(self.states, 0, first, power)
