@@ -112,7 +112,7 @@ def within_bounds(unit: str, k: int) -> tuple[bool, str]:
     bounds = mean_sum(unit, k)
     low, high = bounds.low - bounds.exact - bar, bounds.high - bounds.exact + bar
     lost = bounds.shrinking[0]
-    return low <= found <= high, f"{unit}, K = {k}: {percent(-found / bounds.exact, 4)} of {percent(lost, 4)}"
+    return low <= found <= high, f"{unit}, K = {k}: {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}"
 
 
 def percent(share: float, digits: int = 2) -> str:
