@@ -75,9 +75,11 @@ def test_a_bit_less_more_than_doubles_the_loss_and_promotion_bounds_it():
 
 
 def test_a_sum_of_positive_numbers_stops_growing():
-    """Beyond 2^15 the unit drops every product below 4."""
-    assert mean_sum("hopper_fp8", 1 << 16).high == pytest.approx(1 << 15)
-    assert mean_sum("hopper_fp8", 1 << 17).low == pytest.approx(1 << 15)
+    """From 2^15 on the unit drops every product below 4."""
+    early, late = mean_sum("hopper_fp8", 1 << 16), mean_sum("hopper_fp8", 1 << 17)
+    assert 1 << 15 <= early.low <= early.high < (1 << 15) + 128
+    assert late.low == pytest.approx(early.low, rel=1e-6)
+    assert late.exact == 2 * early.exact
 
 
 def test_wrong_arguments():
