@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},
     "lab": {
-        "__init__", "errors", "output", "formats", "modes", "memory", "recipe", "analysis", "torch", "plots",
+        "__init__", "errors", "output", "formats", "modes", "units", "memory", "recipe", "analysis", "torch", "plots",
     },
     "cli": {
         "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "engine",

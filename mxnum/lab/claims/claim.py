@@ -19,7 +19,8 @@ SOURCES = {
     "I": "Su et al.: Characterization and Mitigation of Training Instabilities in Microscaling Formats "
     "(arXiv 2506.20752)",
     "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
-    "B": "Beyond both papers: claims of this project that neither paper makes",
+    "D": "DeepSeek-AI: DeepSeek-V3 Technical Report (arXiv 2412.19437), section 3.3",
+    "B": "Beyond these papers: claims of this project that no paper makes",
 }
 #: Descriptions of checks that several claims share.
 BY_TRAINING = "By training runs, which `mxnum.lab.mlp` makes and stores."

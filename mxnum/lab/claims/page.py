@@ -20,7 +20,7 @@ HEADINGS = {
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """This page lists what two papers on training in MX formats claim, what this project adds, and what this
+_HEAD = """This page lists what three papers on training in low precision claim, what this project adds, and what this
 library finds. A paper's claim is *reproduced*, *differs* or is *not reproduced*; a claim of this project is
 *confirmed* (as expected) or *corrected* (not as expected).
 """

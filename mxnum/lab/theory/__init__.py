@@ -5,6 +5,7 @@
 - `logit_gradients`, `logit_equilibrium`, `sampled_rest`: the effect of rounding the gradient of the
   logits;
 - `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: fit and compare scaling laws;
+- `truncated_sums`: the mean result of a matrix unit that truncates toward zero;
 - `speed_up`: the speed-up of a training step by faster products.
 """
 
@@ -19,6 +20,7 @@ from mxnum.lab.theory.sampled_rest import sampled_logit_rest
 from mxnum.lab.theory.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
 from mxnum.lab.theory.speed_up import Projection, Recipe, TransformerShape, project, project_range, project_shares
 from mxnum.lab.theory.stability import adam_limit, moment_matrix, stability_expression, stability_limit
+from mxnum.lab.theory.truncated_sums import MeanSum, mean_sum
 
 __all__ = [
     "Arrest",
@@ -32,6 +34,7 @@ __all__ = [
     "LogitAdvice",
     "LogitGradientBias",
     "LossTable",
+    "MeanSum",
     "Projection",
     "Recipe",
     "ScalingFit",
@@ -51,6 +54,7 @@ __all__ = [
     "logit_gradient_bias",
     "logit_rest",
     "loss_table",
+    "mean_sum",
     "mode_limit",
     "moment_matrix",
     "project",

@@ -14,7 +14,7 @@ NAMES = [path.stem for path in Path(rows.__file__).parent.glob("*.py") if path.s
 
 def test_every_file_is_a_claim_in_the_order_of_the_ledger():
     expected = [*(f"I{n}" for n in (1, 2, 3, 4, 5, "6a", "6b", "6c", 7, 8, 9, 10))]
-    expected += [f"M{n}" for n in range(1, 12)] + [f"B{n}" for n in range(1, 13)]
+    expected += [f"M{n}" for n in range(1, 12)] + ["D1", *(f"B{n}" for n in range(1, 14))]
     assert list(CLAIMS) == expected
     assert {f"{name[0].upper()}{name[1:].lstrip('0')}" for name in NAMES} == set(expected)
 

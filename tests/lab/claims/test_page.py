@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "lab" / "claims.md").read_text()
 
 
 #: Matches a row of the table: id, verdict, sentence, number.
-ROW = re.compile(r"^\| \[([IMB]\d+[abc]?)\]\(#[^)]*\) \| .+? \| ([a-z ]+) \| (.+) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| \[([IMDB]\d+[abc]?)\]\(#[^)]*\) \| .+? \| ([a-z ]+) \| (.+) \| (.*) \|$", re.MULTILINE)
 
 
 def written_verdicts(text):

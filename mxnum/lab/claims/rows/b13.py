@@ -1,0 +1,102 @@
+"""B13: what the sums of Hopper's FP8 unit cost a small language model, beside the format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, Whose, below, decided
+from mxnum.lab.claims.language_models import ONE_SOURCE, PLAIN, Table, gaps, mean_gap, words
+from mxnum.lab.studies.statistics import holm, mean_interval, sign_flip
+
+CLAIM = Claim(
+    "B13",
+    "What Hopper's FP8 sums cost a language model",
+    "Expected: in a small language model in FP8 the sums of Hopper's unit cost less than .002 nats, and so promotion "
+    "gains less than that.",
+    "Five arms on eight seeds that differ in their sums alone, by tests that were fixed before the runs "
+    "(`docs/lab/results/language/README.md`).",
+    "A large model, with sums of 4,096 products and more in the forward pass too.",
+    whose=Whose.OURS,
+    needs=("language/accumulators.json",),
+    command="mxnum lab language-model accumulators",
+)
+FP8, HOPPER, PROMOTED, RECIPE = (
+    "FP8, float32 sums", "FP8, Hopper's sums", "FP8, Hopper's sums, promoted", "FP8, backward promoted",
+)  # fmt: skip
+#: A cost within this, in nats, is none.
+NONE = 0.002
+LEVEL = 0.05
+
+
+def is_none(values: list[float]) -> bool | None:
+    """Judge if both limits of a mean lie within `NONE`; False if both lie outside, on one side."""
+    found = mean_interval(values)
+    if found is None:
+        return None
+    return decided(found[1] > -NONE and found[2] < NONE, found[1] > NONE or found[2] < -NONE)
+
+
+def costs(values: list[float], p: float) -> bool | None:
+    """Judge if a mean cost is above 0 by `p`; False if it is none, or below 0 by `p`."""
+    found = mean_interval(values)
+    if found is None:
+        return None
+    return decided(p < LEVEL and found[0] > 0, bool(is_none(values)) or (p < LEVEL and found[0] < 0))
+
+
+def outcomes(table: Table) -> dict[str, tuple[bool | None, str]]:
+    """Return the outcome of each test of the study, in its order, with its numbers."""
+    of_format, of_sums = gaps(table, FP8, PLAIN), gaps(table, HOPPER, FP8)
+    gained, of_recipe = gaps(table, HOPPER, PROMOTED), gaps(table, RECIPE, FP8)
+    tested = {
+        "FP8 with float32 sums costs something": of_format,
+        "Hopper's sums cost something": of_sums,
+        "promotion gains something": gained,
+    }
+    corrected = holm({what: sign_flip(values) for what, values in tested.items()})
+    first, second, fourth = (
+        {what: (costs(values, corrected[what]), f"{words(values)} nats, p {corrected[what]:.2g} after Holm")}
+        for what, values in tested.items()
+    )
+    less = [a - b for a, b in zip(of_sums, of_format, strict=True)]
+    third = {"they cost less than the format": (below(less), f"{words(less)} nats")}
+    fifth = {"the recipe `hopper fp8` is as good as float32 sums": (is_none(of_recipe), f"{words(of_recipe)} nats")}
+    return first | second | third | fourth | fifth
+
+
+@CLAIM.check
+def _check(context: Context) -> Evidence:
+    table = context.json("language/accumulators.json")
+    found = outcomes(table)
+    _, (sums, of_sums), _, (promotion, of_promotion), (recipe, of_recipe) = found.values()
+    statements = [
+        Statement(f"Hopper's sums cost less than {NONE} nats", _not(sums), of_sums),
+        Statement(f"promotion gains less than {NONE} nats", _not(promotion), of_promotion),
+        Statement("the recipe `hopper fp8` is as good as float32 sums", recipe, of_recipe),
+    ]
+    said = {True: "yes", False: "no", None: "undecided"}
+    tests = "; ".join(f"{what}: {said[holds]} ({text})" for what, (holds, text) in found.items())
+    note = f"All tests of the study, in its order: {tests}. {ONE_SOURCE}"
+    number = f"{mean_gap(table, HOPPER, FP8):+.4f} nats"
+    return Evidence((), statements, note, _settings(table), _answer(table, statements), number)
+
+
+def _not(holds: bool | None) -> bool | None:
+    return None if holds is None else not holds
+
+
+def _settings(table: Table) -> dict[str, Any]:
+    arm = table["arms"][HOPPER]
+    kept = ("width", "layers", "context", "sequences", "steps", "rate")
+    return {"seeds": len(arm["runs"])} | {name: arm["experiment"][name] for name in kept}
+
+
+def _answer(table: Table, statements: list[Statement]) -> str:
+    interval = mean_interval(gaps(table, HOPPER, FP8))
+    limits = "" if interval is None else f" ({interval[1]:+.4f} to {interval[2]:+.4f})"
+    open_ = " Undecided: whether that is a cost." * (statements[0].holds is None)
+    return (
+        f"In a small model Hopper's sums change the final loss by {mean_gap(table, HOPPER, FP8):+.4f} nats{limits}, "
+        f"and the format by {mean_gap(table, FP8, PLAIN):+.4f}.{open_} Undecided: large models."
+    )

@@ -1,0 +1,168 @@
+"""Bounds of the mean result of a matrix unit that truncates toward zero, for positive operands.
+
+Operands are independent, and each is one of some numbers from 1 to 2 with equal probability. The
+chain of fused sums is a Markov chain: the running sum S, between 2^e and 2^(e + 1), is one of at
+most 2^F numbers, and the next fused sum adds to it the products truncated to the unit 2^(e - F).
+So the distribution of S is found exactly, step by step. The numbers are floats, all of them
+nonnegative, so that a count of the operations bounds the relative error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from mxnum import errors, units
+from mxnum.memory.dtypes import Array
+from mxnum.units import MatrixUnit
+
+#: The E4M3 numbers from 1 to 2.
+E4M3_BINADE = tuple(1 + i / 8 for i in range(8))
+#: Probabilities below this are dropped, and counted as lost.
+_NEGLIGIBLE = 1e-25
+#: The bound of the relative error of one operation, with a factor of 2 to spare.
+_PER_OPERATION = 2.0**-52
+#: Fraction bits of `values` at most: more would need long distributions.
+_MOST_BITS = 6
+
+
+@dataclass(frozen=True)
+class MeanSum:
+    """Bounds of the mean result of a unit, and the mean of the exact sum."""
+
+    low: float
+    high: float
+    exact: float
+
+    @property
+    def shrinking(self) -> tuple[float, float]:
+        """Bounds of the share of the exact mean that the unit loses."""
+        return 1 - self.high / self.exact, 1 - self.low / self.exact
+
+
+@cache
+def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINADE) -> MeanSum:
+    """Return bounds of the mean of a unit's sum of `k` products of random positive numbers.
+
+    Parameters
+    ----------
+    unit
+        A unit whose results have as many fraction bits as its aligned terms, both toward zero, as
+        Hopper's and Ada's FP8 units. Its promotion counts.
+    k
+        A multiple of the products of a fused sum, and of the promotion.
+    values
+        Numbers from 1 to 2 (2 excluded), of which both operands are drawn.
+
+    Examples
+    --------
+    >>> low, high = mean_sum("hopper_fp8", 1024).shrinking
+    >>> f"{low:.5%} {high:.5%}"
+    '1.26528% 1.26528%'
+    """
+    row = units.get(unit)
+    truncates = row.rounding == "rtz" and row.fraction_bits == row.result_bits and row.group == 1
+    errors.require(truncates and not row.scales, "unit", "one with equal fraction bits, toward zero", row.name)
+    each = row.promotion or k
+    multiple = row.promotion or row.terms
+    errors.require(k > 0 and k % multiple == 0, "k", f"a positive multiple of {multiple}", k)
+    bits = next((b for b in range(_MOST_BITS + 1) if all((v * 2**b).is_integer() for v in values)), None)
+    fits = bits is not None and all(1 <= v < 2 for v in values)
+    errors.require(fits, "values", f"numbers from 1 to 2 with {_MOST_BITS} fraction bits", tuple(values))
+    chain = _Chain(row, tuple(values), 2 * int(bits or 0))
+    # Promotion adds chunks in float32: exactly, if the total has at most 24 bits.
+    errors.require(k * 4 << chain.fine <= 1 << 24 or not row.promotion, "k", "small enough for exact totals", k)
+    chain.run(each // row.terms)
+    mean = chain.mean() * (k // each)
+    bound = chain.operations * _PER_OPERATION
+    exact = k * float(np.mean(values)) ** 2
+    return MeanSum(mean * (1 - bound), (mean + chain.lost * 4 * k) * (1 + bound), exact)
+
+
+class _Chain:
+    """The distribution of the running sum."""
+
+    def __init__(self, unit: MatrixUnit, values: tuple[float, ...], fine: int):
+        self.unit, self.fine = unit, fine
+        products = np.multiply.outer(values, values).ravel()
+        #: The products in units of 2^-fine: integers.
+        self.products = (products * 2.0**fine).astype(np.int64)
+        #: For each exponent e, the probabilities of the sums 2^e, 2^e + 1 `spacing`, and so on.
+        self.states: dict[int, Array] = {}
+        self.lost, self.operations = 0.0, 0
+        self._of_exponent: dict[int, tuple[int, Array]] = {}
+
+    def shift(self, exponent: int) -> int:
+        """Return log2 of the spacing of sums with that exponent, in units of 2^-fine."""
+        return max(exponent - self.unit.fraction_bits + self.fine, 0)
+
+    def added(self, exponent: int) -> tuple[int, Array]:
+        """Return the distribution of the truncated products of a fused sum, and where it begins."""
+        if exponent not in self._of_exponent:
+            counts = np.bincount(self.products >> self.shift(exponent))
+            first = int(np.flatnonzero(counts)[0])
+            power, one = np.ones(1), counts[first:] / len(self.products)
+            for bit in bin(self.unit.terms)[2:]:
+                power = np.convolve(power, power)
+                power = np.convolve(power, one) if bit == "1" else power
+            self._of_exponent[exponent] = first * self.unit.terms, power
+        return self._of_exponent[exponent]
+
+    def run(self, steps: int) -> None:
+        """Run the sum through fused sums, from zero."""
+        first, power = self.added(0)
+        self.count(len(power))
+        self.enter(self.states, 0, first, power)
+        for _ in range(steps - 1):
+            new: dict[int, Array] = {}
+            longest = 0
+            for exponent, states in self.states.items():
+                kept = np.flatnonzero(states)
+                if not len(kept):
+                    continue
+                first, power = self.added(exponent)
+                window = states[kept[0] : kept[-1] + 1]
+                start = self.begin(exponent) + int(kept[0]) + first
+                self.enter(new, exponent, start, np.convolve(window, power))
+                longest = max(longest, len(power))
+            self.count(longest)
+            for states in new.values():
+                small = states < _NEGLIGIBLE
+                self.lost += float(states[small].sum())
+                states[small] = 0
+            self.states = new
+
+    def begin(self, exponent: int) -> int:
+        """Return 2^exponent in units of the spacing there."""
+        return 1 << (exponent + self.fine) >> self.shift(exponent)
+
+    def enter(self, states: dict[int, Array], exponent: int, start: int, chances: Array) -> None:
+        """Add sums, start + i times the spacing of `exponent`, truncated to the result's bits."""
+        stop, spacing = start + len(chances), self.shift(exponent)
+        while exponent < 64:
+            below = 1 << (exponent + self.fine) >> spacing
+            if below >= stop:
+                break
+            low, high = max(below, start), min(2 * below, stop)
+            if low < high:
+                where = (np.arange(low, high) >> (self.shift(exponent) - spacing)) - self.begin(exponent)
+                found = np.bincount(where, chances[low - start : high - start], self.begin(exponent))
+                states[exponent] = states[exponent] + found if exponent in states else found
+            exponent += 1
+
+    def count(self, length: int) -> None:
+        """Count the operations of one step, in which each probability is a sum of `length`."""
+        # The distribution of the products was itself made by log2(terms) convolutions that are
+        # shorter, and `enter` adds fewer numbers than the spacing of the largest sum has.
+        self.operations += 4 * length + (1 << 16)
+
+    def mean(self) -> float:
+        """Return the mean of the sum."""
+        total = 0.0
+        for exponent, states in self.states.items():
+            sums = (self.begin(exponent) + np.arange(len(states))) * 2.0 ** (self.shift(exponent) - self.fine)
+            total += float((states * sums).sum())
+        return total

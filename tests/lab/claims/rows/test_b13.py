@@ -1,0 +1,61 @@
+"""Tests of the rules of B13 on made-up losses."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxnum.lab.claims import Verdict
+from mxnum.lab.claims.rows import b13
+from tests.lab.claims.made_up import arm, table
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+
+
+def arms(fp8=0.004, hopper=0.0, promoted=0.0, recipe=0.0, spread=1e-3):
+    """Return a study whose arms end above float32 (fp8) or above FP8 with float32 sums."""
+    gaps = {"float32": 0.0, b13.FP8: fp8, b13.HOPPER: fp8 + hopper, b13.PROMOTED: fp8 + promoted}
+    gaps |= {b13.RECIPE: fp8 + recipe}
+    made = {name: arm(gap, spread=spread if name != "float32" else 0) for name, gap in gaps.items()}
+    # Another order of the deviations, so that differences of arms have some.
+    for seed, run in enumerate(made[b13.HOPPER]["runs"]):
+        run["evaluation"] += 1e-4 * (seed % 3)
+    return table(made, control=b13.FP8)
+
+
+def held(study):
+    return [holds for holds, _ in b13.outcomes(study).values()]
+
+
+def test_sums_that_cost_nothing():
+    assert held(arms()) == [True, False, True, False, True]
+
+
+def test_sums_that_cost_as_much_as_the_format():
+    assert held(arms(hopper=0.01, promoted=0.0, recipe=0.005)) == [True, True, False, True, False]
+
+
+def test_small_costs_that_are_significant_count():
+    assert held(arms(hopper=0.0015))[1] is True
+
+
+def test_what_cannot_be_told():
+    noisy = arms(hopper=0.0015)
+    for seed, run in enumerate(noisy["arms"][b13.HOPPER]["runs"]):
+        run["evaluation"] += 0.01 * (seed % 2 - 0.5)
+    assert held(noisy)[1:4] == [None, None, None]
+
+
+def test_the_row(context, monkeypatch):
+    from mxnum.lab.claims import Context
+
+    study = arms()
+    for made in study["arms"].values():
+        made["experiment"] = dict.fromkeys(("width", "layers", "context", "sequences", "steps", "rate"), 1)
+    monkeypatch.setattr(Context, "json", lambda self, name: study)
+    found = b13.CLAIM.run(context).of(b13.CLAIM.whose)
+    assert found.verdict == Verdict.CONFIRMED
+    assert found.answer == (
+        "In a small model Hopper's sums change the final loss by +0.0001 nats (+0.0000 to +0.0002), and the format by "
+        "+0.0040. Undecided: large models."
+    )
+    assert "they cost less than the format: yes" in found.note

@@ -1,0 +1,91 @@
+"""Tests of the enclosed mean of truncated sums: by fractions, and by the kernels (D1)."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum import units
+from mxnum.lab.theory.truncated_sums import E4M3_BINADE, mean_sum
+from mxnum.reference.matrix_units import fused_sum, part, rounded
+from mxnum.reference.numbers import Exact
+
+SMALL = units.MatrixUnit("small", ("e4m3",), k=(2,), terms=2, fraction_bits=4, result_bits=4)
+
+
+def mean_by_fractions(unit, k, values):
+    """Return the mean of the chain, from every sum with its exact probability."""
+    products = [(Fraction(a) * Fraction(b), 0) for a in values for b in values]
+    sums = {Fraction(0): Fraction(1)}
+    for _ in range(k // 2):
+        new = {}
+        for total, chance in sums.items():
+            addend = part(Exact("finite", False, total), -126)
+            for p in products:
+                for q in products:
+                    found = rounded(fused_sum([(addend.significand, addend.exponent), p, q], unit.fraction_bits), unit)
+                    new[found.magnitude] = new.get(found.magnitude, 0) + chance / len(products) ** 2
+        sums = new
+    assert sum(sums.values()) == 1
+    return sum(total * chance for total, chance in sums.items())
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.5), (1.125, 1.5, 1.875)])
+@pytest.mark.parametrize("k", [2, 8, 20])
+@pytest.mark.parametrize("bits", [3, 4, 6])
+def test_the_bounds_hold_the_mean_by_fractions(values, k, bits):
+    unit = SMALL.but(fraction_bits=bits, result_bits=bits)
+    found = mean_sum(unit, k, values)
+    exact = mean_by_fractions(unit, k, values)
+    assert Fraction(found.low) <= exact <= Fraction(found.high)
+    assert found.high - found.low < 1e-8 * found.exact
+
+
+@pytest.mark.parametrize("unit", ["hopper_fp8", "hopper_fp8_promoted", "ada_fp8"])
+def test_the_mean_of_the_kernels_lies_within_the_bounds(unit):
+    rng = np.random.default_rng(7)
+    for k in (128, 512, 4096):
+        a, b = (rng.choice(E4M3_BINADE, (400, k)).astype(ml_dtypes.float8_e4m3fn) for _ in range(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", units.EvidenceWarning)
+            results = mx.matmul(a[:, None], b[..., None], accumulate=unit).astype(np.float64).ravel()
+        # The error has less noise than the result, and the same mean but for that of the sum.
+        errors = results - (a.astype(np.float64) * b.astype(np.float64)).sum(1)
+        bar, bounds = 5 * errors.std() / np.sqrt(len(errors)), mean_sum(unit, k)
+        assert bounds.low - bounds.exact - bar <= errors.mean() <= bounds.high - bounds.exact + bar
+        # With one bit less or more, the mean lies outside.
+        for bits in (12, 14):
+            other = units.get(unit).but(name="other", fraction_bits=bits, result_bits=bits)
+            wrong = mean_sum(other, k)
+            assert not wrong.low - wrong.exact - bar <= errors.mean() <= wrong.high - wrong.exact + bar
+
+
+def test_a_bit_less_more_than_doubles_the_loss_and_promotion_bounds_it():
+    row = units.get("hopper_fp8")
+    lost = [mean_sum(row.but(name=f"{b} bits", fraction_bits=b, result_bits=b), 1024).shrinking[0] for b in (12, 13)]
+    assert 2 < lost[0] / lost[1] < 3
+    promoted = [mean_sum("hopper_fp8_promoted", k).shrinking for k in (128, 8192)]
+    assert promoted[0] == pytest.approx(promoted[1], rel=1e-6)
+    assert mean_sum("hopper_fp8", 128).shrinking == pytest.approx(promoted[0], rel=1e-3)
+
+
+def test_a_sum_of_positive_numbers_stops_growing():
+    """From 2^15 on the unit drops every product below 4."""
+    early, late = mean_sum("hopper_fp8", 1 << 16), mean_sum("hopper_fp8", 1 << 17)
+    assert 1 << 15 <= early.low <= early.high < (1 << 15) + 128
+    assert late.low == pytest.approx(early.low, rel=1e-6)
+    assert late.exact == 2 * early.exact
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="'unit' must be one with equal fraction bits, toward zero, not 'blackwell_f"):
+        mean_sum("blackwell_fp8", 32)
+    with pytest.raises(ValueError, match="'k' must be a positive multiple of 128, not 32"):
+        mean_sum("hopper_fp8_promoted", 32)
+    with pytest.raises(ValueError, match="'values' must be numbers from 1 to 2"):
+        mean_sum("hopper_fp8", 32, (1.0, 2.0))
