@@ -142,7 +142,7 @@ def _encode_theorem(
         check=partial(_check_once, name, checks, of_loop if tier == "full" else None),
         hypotheses=tuple(hypotheses),
         tier=tier,
-        functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
+        functions=(kernel,) if of_loop is None else (kernel, *loops.source_of(of_loop())),
     )
 
 
@@ -179,7 +179,7 @@ def _decode_theorems(machine: Machine) -> Iterator[Theorem]:
                 check=partial(_check_once, name, (check,), of_loop),
                 hypotheses=(f"code is any {element} code", "scale code in 0..255"),
                 tier=tier,  # type: ignore[arg-type]
-                functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
+                functions=(kernel,) if of_loop is None else (kernel, *loops.source_of(of_loop())),
             )
 
 
@@ -244,7 +244,7 @@ class EncodeTask:
         words = loops.words_for((1, sweeps.CHUNK), self.random)
 
         def evaluate(bits: Array, codes: Array) -> None:
-            loops.run_rows(loop, bits[None], scales, codes[None], words, 0)
+            loops.run_rows(loop, bits[None], scales, codes[None], words)
 
         return evaluate, loop
 
@@ -268,11 +268,11 @@ class ScaleTask:
         return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
 
     def loop(self) -> Any:
-        return loops.scale_loop("float32", self.element, self.rule)[0]
+        return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        loop, numbers = loops.scale_loop("float32", self.element, self.rule)
-        return partial(loops.run_scales, loop, numbers), loop
+        loop = loops.scale_loop("float32", self.element, self.rule)
+        return partial(loops.run_scales, loop), loop
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
@@ -306,7 +306,7 @@ def _sweep_theorem(task: EncodeTask | ScaleTask, kernel: Callable[..., Any], sta
         check=partial(check_sweep, task),
         hypotheses=task.hypotheses,
         tier="full",
-        functions=(kernel, loops.source_of(task.loop())),
+        functions=(kernel, *loops.source_of(task.loop())),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, scales_shape
@@ -78,6 +78,22 @@ class Settings:
     @cached_property
     def must_look(self) -> bool:
         return must_look(self.element, self.nonfinite)
+
+
+class Sides(NamedTuple):
+    """The arrays of a call that belong to blocks. None stands for an array that the call has not."""
+
+    scales: Any = None
+    offsets: Any = None
+    #: The tensor scale: one number, or one for each block.
+    tensor_scale: Any = None
+    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found it.
+    maxima: Any = None
+
+    @property
+    def of_blocks(self) -> tuple[Any, ...]:
+        """The arrays with one item for each block that are results or arguments: scales and offsets."""
+        return tuple(array for array in self[:2] if array is not None)
 
 
 @dataclass(slots=True, eq=False)

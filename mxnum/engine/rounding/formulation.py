@@ -181,33 +181,14 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
     """Return the definition's conversion from the largest magnitude of a block to its scale code.
 
-    It ignores the scale code that the array holds already.
+    Its function is `(amax, bias, first_bumped)`; the last two are its numbers.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
-    return Definition(_scaling(source, width), word_bits(source, element) == 32, numbers)
+    return Definition(_scale_of(source, width), word_bits(source, element) == 32, numbers)
 
 
-@cache
-def _scaling(source: ElementFormat, width: int) -> Callable[..., Any]:
-    scale_of = make_scale_of(source, width)
-
-    @dialect
-    def find_scale(amax, scale, bias, first_bumped):
-        return scale_of(amax, bias, first_bumped)
-
-    return find_scale
-
-
-@cache
-def keeping_scales(source: ElementFormat) -> Definition:
-    """Return a conversion that keeps the scale code of a block, for scales that the caller gives."""
-    return Definition(_keep_scale, source.bits <= 32, np.zeros(2, np.int64))
-
-
-@dialect
-def _keep_scale(amax, scale, bias, first_bumped):
-    return scale
+_scale_of = cache(make_scale_of)
 
 
 @cache

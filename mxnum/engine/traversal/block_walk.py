@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnum.definition.word import dialect
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
@@ -172,6 +172,52 @@ def panel_of(band, column, shape):
     return band * per_band + column // panel, min(panel, full - column)
 
 
+class Panel(NamedTuple):
+    """A panel of a band, as loops process them."""
+
+    #: The number of its mark.
+    number: int
+    #: The first row of its band, and the row after the last.
+    first_row: int
+    last_row: int
+    #: Its first column, and how many it has.
+    column: int
+    width: int
+    #: The number of its first block among all blocks, and how many it has.
+    place: int
+    blocks: int
+
+
+@dialect
+def panels(share):
+    """Return the number of panels of a share, which is (shape, bounds)."""
+    shape, bounds = share
+    return (bounds[1] - bounds[0]) * _per_band(shape, bounds)
+
+
+@dialect
+def panel_at(i, share):
+    """Return panel i of a share."""
+    shape, bounds = share
+    _, columns, _, run, panel = shape
+    first, _, begin, _ = bounds
+    per_band = _per_band(shape, bounds)
+    band, column = first + i // per_band, min(begin + i % per_band * panel, columns // run * run)
+    number, width = panel_of(band, column, shape)
+    first_row, last_row = rows_of(band, shape)
+    place, blocks = band * ((columns + run - 1) // run) + column // run, (width + run - 1) // run
+    return Panel(number, first_row, last_row, column, width, place, blocks)
+
+
+@dialect
+def _per_band(shape, bounds):
+    """Return the number of panels in a band between bounds."""
+    _, columns, _, run, panel = shape
+    _, _, begin, end = bounds
+    full = min(end, columns // run * run) - begin
+    return (full + panel - 1) // panel + (1 if full < end - begin else 0)
+
+
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     """Return the walk through a contiguous array, or None if its blocks must become rows first.
@@ -198,17 +244,17 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
     """Return `run(threads, arrays, *rest)`, which runs a loop over all of a walk.
 
-    `run` calls `loop(*arrays, shape, bounds, *rest)` once per thread, and returns the sum of the
+    `run` calls `loop(arrays, (shape, bounds), *rest)` once per thread, and returns the sum of the
     results.
     """
-    shape, whole, is_for_one = walk.shape, walk.whole, walk.is_for_one
+    shape, whole, is_for_one = walk.shape, (walk.shape, walk.whole), walk.is_for_one
 
     def run(threads: int | None, arrays: tuple[Array, ...], *rest: Any) -> int:
         if is_for_one or threads == 1:
-            return loop(*arrays, shape, whole, *rest) or 0
+            return loop(arrays, whole, *rest) or 0
 
         def work(share: Bounds) -> int:
-            return loop(*arrays, shape, share, *rest) or 0
+            return loop(arrays, (shape, share), *rest) or 0
 
         return sum(run_in_threads(work, walk.shares(threads)))
 
