@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,17 @@ class Left(Exception):
     """Raised if fast loops leave a block and there is no loop for the definition. The output is then incomplete."""
 
 
+class Exact(NamedTuple):
+    """How to redo the panels that a fast loop leaves."""
+
+    #: Finds their scales; None if codes are decoded.
+    finder: Finder | None
+    #: Converts them by the definition.
+    definition: Converter
+    #: The same at any scale, faster, wherever hardware floats are right; None if there is no such way.
+    at_any_scale: Converter | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Conversion:
     """How to convert the elements of blocks and find their scales. Calls with the same settings share one object."""
@@ -48,12 +59,9 @@ class Conversion:
     has_float_scales: bool
     #: Returns the fast loop; None if nothing is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
-    #: Finds the scales of marked panels; None if codes are decoded.
-    finder: Finder | None
-    #: Returns what the fast loop returns, by the definition; None if there is no loop for it.
-    definition: Callable[[Draw], Converter] | None
-    #: The same as the definition at any scale, wherever hardware floats are right; None as for `fast`.
-    at_any_scale: Converter | None = None
+    #: Returns what redoes the panels that the fast loop leaves; None if there are no loops for that.
+    #: Most calls leave no panel, so this is called only when needed.
+    exact: Callable[[Draw], Exact] | None
     #: The numbers that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
     #: Returns True if the fast loop reads or writes packed codes of so many bits along a walk.
@@ -129,20 +137,17 @@ class Loops:
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
         """Find the scales of marked panels, then convert them at any scale, and those left by the definition."""
-        done, walk = self.conversion, self.walk.redone
-        if done.definition is None:
+        if self.conversion.exact is None:
             raise Left
+        exact, walk = self.conversion.exact(self.draw), self.walk.redone
         arrays = flat[:4] if self._has_float_scales else (*flat, _ONE)
-        if done.finder is not None:
-            in_threads(done.finder.loop(*arrays), walk)(threads, arrays, marks)
-        count = 1
-        if done.at_any_scale is not None and float_environment.is_default():
-            loop = done.at_any_scale.loop(self.draw, *arrays)
-            count = in_threads(loop, walk)(threads, arrays, marks, words, done.at_any_scale.numbers)
-        if count > 0:
-            definition = done.definition(self.draw)
-            loop = definition.loop(self.draw, *arrays)
-            in_threads(loop, walk)(threads, arrays, marks, words, definition.numbers)
+        if exact.finder is not None:
+            in_threads(exact.finder.loop(*arrays), walk)(threads, arrays, marks)
+        for converter in (exact.at_any_scale, exact.definition):
+            if converter is not None and (converter is exact.definition or float_environment.is_default()):
+                convert = in_threads(converter.loop(self.draw, *arrays), walk)
+                if convert(threads, arrays, marks, words, converter.numbers) == 0:
+                    return
 
 
 loops_along = lru_cache(maxsize=4096)(Loops)
@@ -182,15 +187,19 @@ def to_values(modes: Modes) -> Conversion:
 
 def _quantizing(modes: Modes, target: ElementFormat | None) -> Conversion:
     source, how = modes.source, (modes.source, modes.element, modes.rounding, modes.overflow)
-    scaling = None if modes.scales_given else formulation.scaling(source, modes.element, modes.rule)
-    definition = formulation.quantizing(*how) if target is None else formulation.requantizing(*how, target)
-    anywhere = formulation.quantizing_anywhere(*how, target)
-    fast = formulation.fast_quantizing(*how, modes.rule, target)
-    finder = marked.find_by(scaling, source, modes.nonfinite.by_block)
+    fast, nan_blocks = formulation.fast_quantizing(*how, modes.rule, target), modes.nonfinite.by_block
+
+    @cache
+    def exact(draw: Draw) -> Exact:
+        scaling = None if modes.scales_given else formulation.scaling(source, modes.element, modes.rule)
+        definition = formulation.quantizing(*how) if target is None else formulation.requantizing(*how, target)
+        finder = marked.find_by(scaling, source, nan_blocks)
+        return _exact(finder, definition, formulation.quantizing_anywhere(*how, target))
+
     if fast is None:
-        return _conversion(source, None, NO_NUMBERS, finder, definition, anywhere)
+        return Conversion(source, False, None, exact)
     loop = partial(_fast_quantizing, fast, source, modes.scales_given)
-    return _conversion(source, loop, fast.numbers, finder, definition, anywhere)
+    return Conversion(source, False, loop, exact, fast.numbers)
 
 
 def _fast_quantizing(fast: Fast, source: ElementFormat, scales_given: bool, walk: Walk, draw: Draw) -> Bind:
@@ -207,11 +216,15 @@ def _fast_quantizing(fast: Fast, source: ElementFormat, scales_given: bool, walk
 @lru_cache(maxsize=4096)
 def from_codes(element: ElementFormat, target: ElementFormat) -> Conversion:
     """Return the conversion of codes to values."""
-    fast, anywhere = formulation.fast_decoding(element, target), formulation.decoding_anywhere(element, target)
-    definition = formulation.decoding(element, target)
+    fast = formulation.fast_decoding(element, target)
+
+    @cache
+    def exact(draw: Draw) -> Exact:
+        return _exact(None, formulation.decoding(element, target), formulation.decoding_anywhere(element, target))
+
     if fast is None:
-        return _conversion(None, None, NO_NUMBERS, None, definition, anywhere)
-    return _conversion(None, partial(_fast_decoding, fast), fast.numbers, None, definition, anywhere)
+        return Conversion(None, False, None, exact)
+    return Conversion(None, False, partial(_fast_decoding, fast), exact, fast.numbers)
 
 
 def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
@@ -219,16 +232,9 @@ def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
     return rows.decode(function, run, walk.bits) if walk.along_rows else columns.decode(function, run)
 
 
-def _conversion(
-    source: ElementFormat | None,
-    fast: Callable[[Walk, Draw], Bind] | None,
-    numbers: Array,
-    finder: Finder | None,
-    definition: Definition,
-    anywhere: Definition | None,
-) -> Conversion:
-    """Return a conversion for scales that are powers of two."""
+def _exact(finder: Finder | None, definition: Definition, anywhere: Definition | None) -> Exact:
+    """Return what redoes panels under scales that are powers of two."""
     nan = definition.function(0, E8M0.nan_code, 0, None)
     exact = marked.convert_by(definition, nan, takes_mixed=True)
-    at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=source is None)
-    return Conversion(source, False, fast, finder, lambda draw: exact, at_any_scale, numbers)
+    at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=finder is None)
+    return Exact(finder, exact, at_any_scale)

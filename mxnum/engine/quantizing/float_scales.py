@@ -18,7 +18,7 @@ from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.quantizing import choosing
-from mxnum.engine.quantizing.conversion import Bind, Conversion
+from mxnum.engine.quantizing.conversion import Bind, Conversion, Exact
 from mxnum.engine.quantizing.plan import Operation, Run
 from mxnum.engine.quantizing.transforms import operation
 from mxnum.engine.request import DecodingSettings, Request, Settings, Sides
@@ -87,10 +87,11 @@ def quantizing(
         assert fast is not None
         return loops.quantize(fast, source, find_fast, draw, _constant_run(walk), walk.bits < 8)
 
-    finder = loops.find_by(find_defined, source, nan_code)
-    exact = None if definition is None else partial(loops.convert_by, definition)
-    has_fast = None if fast is None else fast_loop
-    return Conversion(source, True, has_fast, finder, exact, packs=partial(_packs, fast))
+    def exact(draw: Draw) -> Exact:
+        assert definition is not None
+        return Exact(loops.find_by(find_defined, source, nan_code), loops.convert_by(definition, draw))
+
+    return _conversion(source, fast, fast_loop, None if definition is None else exact)
 
 
 def decoding(fast: Formulation | None, definition: Formulation | None) -> Conversion:
@@ -100,8 +101,17 @@ def decoding(fast: Formulation | None, definition: Formulation | None) -> Conver
         assert fast is not None
         return loops.decode(fast, _constant_run(walk), walk.bits < 8)
 
-    exact = None if definition is None else partial(loops.convert_by, definition)
-    return Conversion(None, True, None if fast is None else fast_loop, None, exact, packs=partial(_packs, fast))
+    def exact(draw: Draw) -> Exact:
+        assert definition is not None
+        return Exact(None, loops.convert_by(definition, draw))
+
+    return _conversion(None, fast, fast_loop, None if definition is None else exact)
+
+
+def _conversion(
+    source: ElementFormat | None, fast: Formulation | None, fast_loop: Any, exact: Callable[[Draw], Exact] | None
+) -> Conversion:
+    return Conversion(source, True, None if fast is None else fast_loop, exact, packs=partial(_packs, fast))
 
 
 def _constant_run(walk: Walk) -> int:
@@ -127,6 +137,7 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
 
 
 _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
+_tensor_scale_by = lru_cache(maxsize=1024)(make_tensor_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
@@ -171,7 +182,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
-    find = make_tensor_scale(source, asked.element, asked.format.scale)
+    find = _tensor_scale_by(source, asked.element, asked.format.scale)
     if by_rows:
         found = np.asarray(find(_largest_of_rows(bits, source)))
         return found.astype(np.uint32).view(np.float32), None

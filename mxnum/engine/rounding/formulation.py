@@ -17,7 +17,8 @@ from mxnum.definition.word import dialect, word_bits
 from mxnum.engine.rounding import any_scale, as_float32, float_additions, paths
 from mxnum.engine.rounding.any_scale import value_of_code_anywhere
 from mxnum.engine.rounding.as_float32 import leading_part, rest
-from mxnum.engine.rounding.per_element import Definition, Fast, Limits
+from mxnum.engine.rounding.float_additions import Domain
+from mxnum.engine.rounding.per_element import Definition, Fast
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -40,12 +41,12 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
     return with_constants
 
 
-def _limits(least: int, greatest: int, greatest_x: int) -> Limits:
+def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
     """Return limits between these scales, clipped to the scale codes that are not NaN."""
-    return Limits(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
+    return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
-def _numbers(limits: Limits, constants: float_additions.Constants) -> Array:
+def _numbers(limits: Domain, constants: float_additions.Constants) -> Array:
     return np.array([*limits, *constants], np.int32)
 
 

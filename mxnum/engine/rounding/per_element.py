@@ -13,16 +13,8 @@ import numpy as np
 
 from mxnum.definition.word import dialect
 from mxnum.engine.machine.lanes import lane, wide
-from mxnum.engine.rounding.float_additions import Constants
+from mxnum.engine.rounding.float_additions import Constants, Domain
 from mxnum.memory.dtypes import Array
-
-
-class Limits(NamedTuple):
-    """The scale codes and the float32 bit patterns of |x| for which a fast formulation is right, bounds included."""
-
-    least_scale: int
-    greatest_scale: int
-    greatest_x: int
 
 
 class Fast(NamedTuple):
@@ -30,7 +22,7 @@ class Fast(NamedTuple):
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The `Limits`, then the `Constants`, as a loop takes them.
+    #: The `Domain`, then the `Constants`, as a loop takes them.
     numbers: Array
     #: The function with its constants compiled in, for the most common conversions: at least a
     #: fifth faster.
@@ -38,7 +30,7 @@ class Fast(NamedTuple):
 
 
 #: The numbers of a function that ignores limits and constants.
-NO_NUMBERS = np.zeros(len(Limits._fields) + len(Constants._fields), np.int32)
+NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
 @dataclass(frozen=True)
@@ -63,8 +55,8 @@ class Definition:
 
 @dialect
 def numbers_given(numbers):
-    """Return the limits and constants that an array of `Fast.numbers` holds."""
-    limits = Limits(int(numbers[0]), int(numbers[1]), int(numbers[2]))
+    """Return the domain and the constants that an array of `Fast.numbers` holds."""
+    limits = Domain(int(numbers[0]), int(numbers[1]), int(numbers[2]))
     n = numbers
     return limits, Constants(
         int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),
