@@ -83,8 +83,8 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
             # While this panel is converted, the next one and the next row of the result are fetched.
             is_last = panel.column + panel.width >= end
             following = k * columns - panel.column if is_last else width
-            to = x, out, spread, numbers
-            convert_panel((kernel, fill), to, (words, buffer, offset), panel, share, (following, 0))
+            at = following, 0
+            convert_panel((kernel, fill), x, out, spread, numbers, words, buffer, offset, panel, share, at)
         return skipped
 
     return compile_loop(loop)
@@ -152,7 +152,7 @@ def _decode(constant_run: int) -> Any:
                 marks[panel.number] = MIXED
                 skipped += 1
                 continue
-            convert_panel(kernels, (codes, out, spread, numbers), (words, spread, offset), panel, share, (0, 0))
+            convert_panel(kernels, codes, out, spread, numbers, words, spread, offset, panel, share, (0, 0))
         return skipped
 
     return compile_loop(loop)

@@ -92,9 +92,9 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
     MAGNITUDE = (1 << (source.bits - 1)) - 1
 
     @dialect
-    def find_maxima(kernels, x, high, amax, panel, columns, run):
+    def find_maxima(kernels, unused, x, high, amax, panel, columns, run):
         """Store the largest magnitudes of the blocks of a panel in `amax`."""
-        of_row, of_columns, unused = kernels
+        of_row, of_columns = kernels
         if of_row != 0 and panel.last_row - panel.first_row == 1:
             start, whole = panel.first_row * columns + panel.column, panel.width // run
             call_kernel(of_row, x, amax, unused, unused, unused, (start, whole, run, 0, 0, 0, 0, 0))
@@ -125,7 +125,7 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
                 for b in range(panel.blocks):
                     amax[b] = Magnitude(integer(load(maxima, panel.place + b)))
             else:
-                find_maxima((of_row, of_columns, unused), x, high, amax, panel, columns, run)
+                find_maxima((of_row, of_columns), unused, x, high, amax, panel, columns, run)
             most = Magnitude(0)
             for b in range(panel.blocks):
                 most = max(most, amax[b])
@@ -139,8 +139,8 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
                 marks[panel.number] = MIXED
                 skipped += 1
                 continue
-            to, random = (x, out, tables, unused), (words, buffer, offset)
-            convert_panel((elements, fill), to, random, panel, share, (stride, 0))
+            at = stride, 0
+            convert_panel((elements, fill), x, out, tables, unused, words, buffer, offset, panel, share, at)
         return skipped
 
     return compile_loop(loop)
@@ -187,8 +187,8 @@ def _decode(constant: Any) -> Any:
                 marks[panel.number] = MIXED
                 skipped += 1
                 continue
-            to = codes, out, tables, unused
-            convert_panel((elements, 0), to, (words, unused, offset), panel, share, (stride, 0))
+            at = stride, 0
+            convert_panel((elements, 0), codes, out, tables, unused, words, unused, offset, panel, share, at)
         return skipped
 
     return compile_loop(loop)

@@ -167,8 +167,8 @@ def _convert(constant: Any) -> Any:
             marks[panel.number] = 0
             where = panel.place, panel.blocks, step, stride, run, 0, 0, 0
             call_kernel(prepare, scales, tables, tensor, unused, unused, where)
-            to, random = (x, out, tables, numbers), (words, buffer, offset)
-            convert_panel((elements, fill), to, random, panel, share, (stride, given))
+            at = stride, given
+            convert_panel((elements, fill), x, out, tables, numbers, words, buffer, offset, panel, share, at)
         return skipped
 
     return compile_loop(loop)

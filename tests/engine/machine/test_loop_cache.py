@@ -196,7 +196,7 @@ def test_arguments_have_the_types_that_numba_says():
     frozen = np.zeros(3, np.uint8)
     frozen.flags.writeable = False
     arrays = [np.zeros((2, 3), np.int64), np.zeros((2, 3), np.float32).T, np.zeros((4, 4))[::2, ::2], frozen]
-    for value in [*arrays, 1, 1.5, True, None, (1, 2), np.int8(1), {}]:
+    for value in [*arrays, tuple(arrays), ((1, arrays[0]), 2), 1, 1.5, True, None, (1, 2), (), np.int8(1), {}]:
         assert loop.typeof_pyval(value) == type(loop).typeof_pyval(loop, value)
 
 
