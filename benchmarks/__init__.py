@@ -1,4 +1,4 @@
-"""The speed of mxnum, as ratios: ``python -m benchmarks`` measures, prints, saves, writes a page."""
+"""The speed of mxnum as ratios: ``python -m benchmarks`` measures them and writes a page."""
 
 import os
 

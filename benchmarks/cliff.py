@@ -1,4 +1,4 @@
-"""Uncommon settings, each as a multiple of the common case: does any combination fall off a cliff?"""
+"""Uncommon settings, each timed as a multiple of the common case, to find outliers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are compared with.
+#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are
+#: compared with.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
@@ -263,7 +264,7 @@ def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _combinations(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield random combinations of settings, which might hide a cliff that nobody thought of."""
+    """Yield random combinations of settings, to find slow ones that nobody thought of."""
     rng = np.random.default_rng(seed + 2)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
 
@@ -325,6 +326,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """Return about as many elements in rows of a length that is no multiple of a block or a byte."""
+    """Return most of `x` in rows whose length is no multiple of a block or a byte."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

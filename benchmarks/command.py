@@ -121,7 +121,9 @@ def _asked(options: argparse.Namespace) -> list[str]:
             raise ValueError(f"Argument 'QUESTION' must be one of {list(known)}, not {name!r}.")
     if options.cuda and "cuda" not in known:
         raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
-    asked = set(options.questions or _default_questions()) | ({"cuda"} if options.cuda else set())
+    asked = set(options.questions or _default_questions()) | (
+        {"cuda", "cuda_speed"} & set(known) if options.cuda else set()
+    )
     for name in asked:  # raises errors about missing requirements before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
@@ -157,7 +159,10 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 
 
 def _take_earlier(result: Result, path: Path) -> None:
-    """Keep the answers, whole or not, of an earlier run of the same sources, machine and settings."""
+    """Keep the answers of an earlier run of the same sources, machine and settings.
+
+    A question that the earlier run did not finish keeps the cells that were measured.
+    """
     if not path.exists():
         return
     try:
@@ -214,7 +219,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """Progress of a question: one line that changes on a terminal, elsewhere a line now and then."""
+    """Progress of a question: one changing line on a terminal, else a line every 30 seconds."""
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -224,6 +229,7 @@ class _Progress:
         print(head, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def show(self, what: str) -> None:
+        """Show what was measured last."""
         self.count += 1
         if self.live:
             line = f"{self.head} {self.count}: {what}"
@@ -233,13 +239,18 @@ class _Progress:
             print(f"{self.head} {self.count}: {what}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
+        """Show the number of measurements and the time, and begin a new line."""
         seconds = monotonic() - self.begun
         start = "\r\x1b[K" if self.live else ""
         print(f"{start}{self.head}: {self.count} measurements in {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def _publish(result: Result, path: Path) -> None:
-    """Draw plots and write the page: beside the saved result, or in the docs for one of its parts."""
+    """Draw plots and write the page of results.
+
+    The page lies beside the saved result. If the result is one of `PAGE_PARTS`, the page of the
+    docs is written instead.
+    """
     paths = _plot_paths(result, path)
     drawn = {}
     if find_spec("matplotlib") is None:

@@ -18,7 +18,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
 exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
 
-#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an element.
+#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an
+#: element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -28,7 +29,10 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 4 bits": 0.62,
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
-GOALS_L2 = {"fake_quantize, out=": 1.5}
+#: In the second-level cache, by count: a block of 32 takes 36 vector instructions, two a cycle,
+#: while a copy moves 256 bytes in about 9 cycles (2.0), and the call takes as long as the copy of
+#: 64K elements (1.2).
+GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 
 def measure(session: Session) -> Cells:

@@ -1,4 +1,4 @@
-"""On a GPU: the same bits as the CPU, and each kernel beside the device's own copy."""
+"""On a GPU: the same bits as the CPU."""
 
 from __future__ import annotations
 
@@ -11,39 +11,23 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-import mxnum as mx
-from benchmarks import cuda_bits, data, machine
-from benchmarks.questions import Case, Cells, Session
+from benchmarks import cuda_bits, machine
+from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
-TITLE = "On a GPU: the same bits, and how close to a copy?"
-TEXT = """First the bits. Arrays of each library, on the default stream and on one of their own. What kernels make
-beside what the CPU makes: random numbers in every format and rounding, with types, scale rules, overflows and layouts
-in turn; packed codes; products; every number of 16 bits; every float32 bit pattern under eight scales. Then the
-speed: times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as fast as a
-copy does; the goal of 85 % of its bandwidth, for arrays of 2^28 numbers, is 1.18. Ten calls are queued at a time.
-At last the tests of the CUDA engine."""
+TITLE = "On a GPU: the same bits?"
+TEXT = """Arrays of each library, on the default stream and on one of their own. What kernels make beside what the
+CPU makes: random numbers in every format and rounding, with types, scale rules, overflows and layouts in turn; packed
+codes; products; every number of 16 bits; every float32 bit pattern under eight scales. At last the tests of the CUDA
+engine."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 SUITE = Table("suite", "Tests", "", plot="none")
 LIBRARIES = Table("libraries", "Elements of arrays of each library, all equal", "elements", plot="none")
 EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
-SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
-
-#: The goal as a multiple of a copy's time: 85 % of a copy's bandwidth.
-LIMIT = 1 / 0.85
-CALLS = 10
-#: Bytes that a copy of float32 moves for each element.
-COPIED = 8.0
-#: From so many elements on, kernels take most of the time, not Python.
-LARGE = 1 << 28
-#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are written.
-_CODES = 5 + 1 / 32
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
 
@@ -58,16 +42,16 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield the device's properties, whether its bits are right, and how fast it is."""
+    """Yield the device's properties, and whether its bits are right."""
     require()
-    yield from _device(session)
+    yield from device_of(session)
     yield from _libraries(session)
     yield from _equality(session)
-    yield from _speed(session)
     yield from _suite(session)
 
 
-def _device(session: Session) -> Cells:
+def device_of(session: Session) -> Cells:
+    """Yield the device's properties."""
     from numba import cuda
     from numba.cuda.core import config
 
@@ -87,9 +71,6 @@ def _device(session: Session) -> Cells:
         yield DEVICE, Measurement(row, "device", text=text)
 
 
-# Bits
-
-
 def _suite(session: Session) -> Cells:
     """Run the tests of the CUDA engine, as CI runs them in the simulator."""
 
@@ -97,7 +78,8 @@ def _suite(session: Session) -> Cells:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        options = ["-q", "-p", "no:benchmark", "-W", "default"]  # warnings of drivers must not be errors
+        # Warnings of drivers must not be errors.
+        options = ["-q", "-p", "no:benchmark", "-W", "default"]
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)
@@ -177,82 +159,3 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
 def _processes() -> int:
     """Return the number of worker processes; each needs up to three gigabytes, on host and GPU."""
     return max(1, min(14, (os.cpu_count() or 1) - 2))
-
-
-# Speed
-
-
-def _speed(session: Session) -> Cells:
-    for size in session.sizes_or((1 << 26, 1 << 28), (1 << 20,)):
-        x, out, copy = _arrays(data.normal(size, session.seed))
-        for row, moved, limit, call in _calls(x, out):
-            goal = limit if size >= LARGE else None
-            case = Case(row, data.size_name(size), _queued(call), share=moved / COPIED, limit=goal)
-            yield from session.compare(SPEED, _queued(copy), case)
-        yield from session.compare(SPEED, _queued(copy), _torchao(x, data.size_name(size)))
-
-
-def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
-    """Return the numbers on the GPU, a result array of the same size, and a function that copies.
-
-    CuPy's arrays are taken where it finds a GPU, since their memory comes from a pool. numba asks
-    the driver for memory at each call and gives it back in batches, for which everything waits.
-    """
-    from numba import cuda
-
-    try:
-        import cupy
-
-        there = cupy.asarray(x)
-        out = cupy.empty_like(there)
-        return there, out, partial(out.data.copy_from_device_async, there.data, there.nbytes)
-    except Exception:  # not installed, or without a GPU, as in the simulator
-        there = cuda.to_device(x)
-        out = cuda.device_array(x.shape, np.float32)
-        return there, out, partial(out.copy_to_device, there)
-
-
-def _torchao(x: Any, column: str) -> Case:
-    """Return the conversion to codes by torchao's kernels, compiled by PyTorch."""
-    row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
-    try:
-        import torch
-        from torchao.prototype.mx_formats.mx_tensor import to_mx
-
-        tensor = torch.as_tensor(x, device="cuda")
-    except (ImportError, RuntimeError, AssertionError) as problem:
-        return Case(row, column, None, skipped=str(problem).splitlines()[0])
-    return Case(row, column, _queued(partial(torch.compile(to_mx), tensor, torch.float8_e4m3fn, 32)), share=share)
-
-
-def _queued(call: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that starts several calls, then waits."""
-    from numba import cuda
-
-    def run() -> None:
-        for _ in range(CALLS):
-            call()
-        cuda.synchronize()
-
-    return run
-
-
-def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callable[[], object]]]:
-    """Yield (name, bytes moved for each element, goal, call)."""
-    for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
-        yield f"fake_quantize {fmt}", COPIED, LIMIT, partial(mx.fake_quantize, x, fmt, out=out)
-        yield f"quantize {fmt}", _CODES, LIMIT, partial(mx.quantize, x, fmt)
-        yield f"dequantize {fmt}", _CODES, None, _later(partial(mx.quantize, x, fmt), "dequantize", out=out)
-    fake = partial(mx.fake_quantize, x, "mxfp8_e4m3", out=out)
-    yield "fake_quantize mxfp8_e4m3, rtz", COPIED, None, partial(fake, rounding="rtz")
-    yield "fake_quantize mxfp8_e4m3, sr by seed", COPIED, None, partial(fake, rounding="sr", seed=1)
-    yield "fake_quantize mxfp8_e4m3, columns", COPIED + 4, None, partial(fake, axis=0)
-    yield "fake_quantize mxfp8_e4m3, tiles", COPIED + 4, None, partial(fake, block_shape=(16, 16))
-    yield "quantize mxfp4_e2m1, packed", 4.5 + 1 / 32, None, partial(mx.quantize, x, "mxfp4_e2m1", packed=True)
-    yield "pack mxfp4_e2m1", 1.5, None, _later(partial(mx.quantize, x, "mxfp4_e2m1"), "pack")
-
-
-def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """Return a function that calls a method of `make()`, which runs once, at the first call."""
-    kept = cache(make)
-    return lambda: getattr(kept(), method)(**named)

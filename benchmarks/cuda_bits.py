@@ -148,7 +148,7 @@ def _products(given: Comparison) -> Pairs:
 
 
 def _halves(given: Comparison) -> Pairs:
-    """Compare every bit pattern of the 16-bit types, in blocks of neighbours and in strided blocks."""
+    """Compare every bit pattern of the 16-bit types, in contiguous and in strided blocks."""
     for dtype, nonfinite in (("bfloat16", "block"), ("float16", "block"), ("bfloat16", "element")):
         if nonfinite == "element" and given.format not in ("mxfp8_e4m3", "mxfp8_e5m2"):
             continue

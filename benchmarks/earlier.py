@@ -1,4 +1,4 @@
-"""The common set beside an earlier version of the sources, each in its own process: is it as fast?"""
+"""The common settings beside an earlier version of the sources, each version in its own process."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ over that of the other, of several pairs of processes, since where a process fin
 a line says otherwise: float32, E4M3, blocks of 32 along rows, rounding to nearest even, floor scales."""
 
 Function = Callable[[], object]
-#: The number of pairs of processes, and the greatest number of elements for which calls make new
-#: arrays.
+#: The number of pairs of processes, and the largest number of elements for which each call makes
+#: new arrays.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
 #: Goals: one for the common set, and others for lines that may cost more.
@@ -67,7 +67,10 @@ _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (
 
 
 def functions(size: int, line: str, seed: int) -> dict[str, Function]:
-    """Return the functions to run, by columns; values are read where a line changes what is read."""
+    """Return the functions to time, by the column that shows them.
+
+    `line` names the settings, or the type or layout of the input.
+    """
     x = _normal(size, seed)
     x = _ARRAYS[line](x) if line in _ARRAYS else x
     options = {"format": _E4M3, **_OPTIONS.get(line, {})}
@@ -78,7 +81,9 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
     q, dtype = mx.quantize(x, **options), x.dtype.name
     of_codes: dict[str, Any] = {}
     into: dict[str, Any] = {}
-    if size > SMALL:  # new pages of memory now and then cost as much as the loops
+    # Large results are written to the same arrays: new pages of memory can cost as much as the
+    # loops.
+    if size > SMALL:
         of_codes, into = {"out": q}, {"out": np.empty_like(x)}
     found: dict[str, Function] = {"quantize": partial(mx.quantize, x, **options, **of_codes)}
     if of_values == options:
@@ -195,8 +200,9 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Return the ratios of rounds of both versions, in alternating order, of some milliseconds
-    each.
+    """Return the ratios of the times of both versions, one for each round.
+
+    Rounds alternate the order of the versions and take some milliseconds each.
     """
     earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))

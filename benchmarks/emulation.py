@@ -1,7 +1,7 @@
 """MX emulated with tensor operations, after the algorithm published with the microxcaling library.
 
-It is a yardstick, written for the comparison: a shared exponent by a floating logarithm, elements scaled by it, each
-rounded by its own exponent, and scaled back, all in float32 on whole tensors.
+It is a yardstick, written for the comparison: a shared exponent by a floating logarithm, elements
+scaled by it, each rounded by its own exponent, and scaled back, all in float32 on whole tensors.
 """
 
 from __future__ import annotations

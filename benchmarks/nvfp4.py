@@ -1,4 +1,4 @@
-"""NVFP4, by the exact definition and in the arithmetic of software stacks, beside the packages that make it."""
+"""NVFP4 by the exact definition and in the arithmetic of software stacks, beside their packages."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: If other programs take more than this share of the processors' time, the numbers are a smoke test.
+#: If other programs take more than this share of the processors' time, the numbers are a smoke
+#: test.
 LOADED = 0.05
 
 HEAD = """# Benchmarks

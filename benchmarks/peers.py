@@ -78,7 +78,7 @@ def _bits(x: Array) -> Array:
 
 
 def _samples(seed: int) -> Iterator[tuple[str, Array]]:
-    """Yield data on which emulators agree, and data on which they are known not to."""
+    """Yield data on which emulators are known to agree, and data on which they differ."""
     rng = np.random.default_rng(seed)
     x = normal(SAMPLE, seed).reshape(-1, 32)
     yield "normal data", x

@@ -8,7 +8,8 @@ from typing import Any
 from benchmarks.record import Measurement, Table
 from mxnum.output import palette
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart, each with a marker of its own.
+#: Okabe and Ito's colours, which colour-blind readers can tell apart, each with a marker of its
+#: own.
 STYLES = (
     (palette.BLUE, "o"), (palette.VERMILION, "s"), (palette.GREEN, "^"), (palette.PURPLE, "D"), (palette.SKY, "v"),
     (palette.ORANGE, "P"), (palette.BLACK, "X"), ("#999999", "*"),

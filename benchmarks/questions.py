@@ -19,11 +19,12 @@ from benchmarks.record import Measurement, Table
 
 #: The questions in the order in which they are asked. One whose module does not exist is left out.
 NAMES = (
-    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda", "earlier",
+    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda",
+    "cuda_speed", "earlier",
 )  # fmt: skip
 
 #: Questions that are asked only by name.
-ON_REQUEST = ("cuda", "earlier")
+ON_REQUEST = ("cuda", "cuda_speed", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
 
@@ -64,7 +65,7 @@ class Session:
     #: Element counts to use in place of a question's own.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
-    #: A case has at most so many rounds, and begins none after so many seconds.
+    #: The most rounds of a case, and the seconds after which it begins no further round.
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3

@@ -1,4 +1,4 @@
-"""The record of a run: measurements in tables, tables by question; written as JSON and read back."""
+"""The record of a run: measurements by table, tables by question, written and read as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Table:
     title: str
     #: The unit of the numbers, for a heading and an axis.
     unit: str
-    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over `Measurement.x`. ``none``.
+    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over
+    #: `Measurement.x`. ``none``.
     plot: str = "dots"
 
 
@@ -64,6 +65,7 @@ class Answer:
     seconds: float = 0.0
 
     def add(self, table: Table, measurement: Measurement) -> None:
+        """Add a measurement to a table."""
         self.tables.setdefault(table.key, (table, []))[1].append(measurement)
 
     def known(self) -> dict[tuple[str, str, str], Measurement]:
@@ -71,6 +73,7 @@ class Answer:
         return {(k, m.row, m.column): m for k, (_, found) in self.tables.items() for m in found if not m.failed}
 
     def measurements(self) -> Iterator[Measurement]:
+        """Yield the measurements of all tables."""
         for _, measurements in self.tables.values():
             yield from measurements
 

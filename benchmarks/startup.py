@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections import defaultdict
 from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
 
 from benchmarks import child, timing
 from benchmarks.questions import Cells, Session
@@ -15,7 +22,9 @@ TEXT = """Fresh processes, in alternation: *cold* with an empty folder for compi
 the cold one filled. The baseline is the import of numba in the same process, after numpy and mxnum are imported and
 before the first call. Both are as after `pip install mxnum`, without SciPy; where SciPy is installed, numba imports
 some of it at its first call: *warm, SciPy there*. The goals are in seconds (warm at most 0.2, cold at most 3 for the
-common path), so seconds are shown too; unlike the ratios they hold for this machine only."""
+common path), so seconds are shown too; unlike the ratios they hold for this machine only. *Whole commands* are fresh
+processes from start to end, as a new user waits for them, beside one that imports numpy: with SciPy and torch if they
+are installed."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
@@ -23,8 +32,68 @@ WITH_SCIPY = "warm, SciPy there"
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 
+_QUANTIZED = "import numpy as np, mxnum as mx; x = np.linspace(-3, 3, 4096, dtype=np.float32).reshape(64, 64); "
+_EMULATED = """
+import torch, mxnum.torch as mxt
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+mxt.emulate(model, "mxfp8_e4m3")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model(torch.randn(32, 64)).square().mean().backward()
+optimizer.step()
+"""
+#: Whole commands, as arguments of Python. `FILE` stands for an array of 16,384 numbers.
+WHOLE = {
+    "quantize": ("-c", _QUANTIZED + "mx.quantize(x, 'mxfp8_e4m3')"),
+    "matmul of two quantized arrays": (
+        "-c", _QUANTIZED + "mx.matmul(mx.quantize(x, 'mxfp4_e2m1'), mx.quantize(x, 'mxfp4_e2m1', axis=0))",
+    ),
+    "mxnum explore": ("-m", "mxnum", "explore", "FILE"),
+    "emulate and one step": ("-c", _EMULATED),
+}  # fmt: skip
+
+
 def measure(session: Session) -> Cells:
-    """Yield a line for each import and each first call."""
+    """Yield a line for each import, each first call and each whole command."""
+    yield from _first_calls(session)
+    yield from _whole_commands(session)
+
+
+def _whole_commands(session: Session) -> Cells:
+    ratios = Table("whole_ratios", "Whole commands, beside one that imports numpy", "× a process that imports numpy")
+    seconds = Table("whole", "Whole commands, seconds on this machine", "seconds")
+    for name in ("quantize",) if session.quick else tuple(WHOLE):
+        found: dict[str, list[tuple[float, float]]] = {"cold": [], "warm": []}
+        try:
+            for _ in range(1 if session.quick else 3):
+                with tempfile.TemporaryDirectory() as folder:
+                    file = str(Path(folder) / "x.npy")
+                    np.save(
+                        file, np.random.default_rng(session.seed).standard_normal(1 << 14, np.float32).reshape(128, -1)
+                    )
+                    command = [file if part == "FILE" else part for part in WHOLE[name]]
+                    for state in found:
+                        baseline = _seconds(["-c", "import numpy"], folder)
+                        found[state].append((_seconds(command, folder), baseline))
+        except child.ChildError as error:
+            yield seconds, Measurement(name, "cold", failed=str(error))
+            continue
+        for state, pairs in found.items():
+            yield ratios, _cell(name, state, [took / baseline for took, baseline in pairs])
+            yield seconds, _cell(name, state, [took for took, _ in pairs])
+
+
+def _seconds(arguments: list[str], folder: str) -> float:
+    """Return the seconds that Python takes with the arguments, with compiled code in the folder."""
+    path = os.pathsep.join(filter(None, [str(child.ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": folder}
+    started = perf_counter()
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise child.ChildError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    return perf_counter() - started
+
+
+def _first_calls(session: Session) -> Cells:
     ratios = Table("ratios", "Beside the import of numba", "× import numba in the same process")
     seconds = Table("seconds", "Seconds on this machine", "seconds")
     names = ("quantize",) if session.quick else tuple(child.FIRST_CALLS)

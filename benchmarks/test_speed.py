@@ -1,7 +1,8 @@
 """pytest-benchmark cases for developers: how long the parts take while they are being changed.
 
-``python -m pytest benchmarks`` runs them; the default test command does not. Times are for comparing two states of the
-sources on one machine (``--benchmark-autosave``, ``--benchmark-compare``); nothing here asserts one.
+``python -m pytest benchmarks`` runs them; the default test command does not. Times are for
+comparing two states of the sources on one machine (``--benchmark-autosave``,
+``--benchmark-compare``); nothing here asserts one.
 """
 
 from __future__ import annotations

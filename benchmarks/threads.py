@@ -1,4 +1,4 @@
-"""Several threads: how much faster, and whether every bit is the same."""
+"""Several threads: the speed they gain, and a check that every bit stays the same."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells
 
 
 def _sameness(counts: list[int], session: Session) -> Cells:
-    """Compare bits on so many elements that each thread has some to work on."""
+    """Compare bits for several numbers of threads, with enough elements for each thread."""
     size = min(1 << 26, max(1 << 22, counts[-1] << 20))
     y = normal(size, session.seed).ravel()
     y[5::100_003] = np.nan

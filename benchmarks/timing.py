@@ -15,8 +15,8 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: A timing has so many calls that it takes at least this long. Shorter ones would measure the clock
-#: and the call.
+#: The least time of one timing: it makes as many calls as that takes. Shorter timings would measure
+#: the clock and the call.
 SHORTEST_NS = 1_000_000
 #: The baseline takes at least a quarter of the function's time, up to this.
 LONGEST_BASELINE_NS = 50_000_000
@@ -81,7 +81,7 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
 
 
 def _timed(function: Function, calls: int, is_short: bool) -> int:
-    """Return the nanoseconds for so many calls.
+    """Return the nanoseconds for a number of calls.
 
     If calls are short, one more runs before them: it takes the caches back from the other function.
     """

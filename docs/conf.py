@@ -8,13 +8,14 @@ import mxnum
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Small products on few cores, beside other work: threads of BLAS would wait for each other.
+# Products are small and cores few: threads of BLAS would wait for each other and for other
+# programs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "mxnum"
 author = "the mxnum authors"
 release = version = mxnum.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "ledger_links"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "ledger_links", "explorer_page"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "mxnum"
@@ -26,7 +27,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
-nb_merge_streams = True  # what a program prints comes in pieces
-nb_render_markdown_format = "myst"  # tables that cells display are tables
+nb_merge_streams = True  # a program prints its output in pieces
+nb_render_markdown_format = "myst"  # cells display tables as Markdown
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

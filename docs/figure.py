@@ -1,6 +1,7 @@
-"""Draw the figures of the README: ``python docs/figure.py`` writes docs/figure.svg and docs/runaway.svg.
+"""Draw the figures of the README: docs/figure.svg and docs/runaway.svg.
 
-It needs the extras ``plots`` and ``experiments``. The first figure is computed, the second shows runs that are stored.
+Run it as ``python docs/figure.py``. It needs the extras ``plots`` and ``experiments``. The first
+figure is computed, the second shows runs that are stored.
 """
 
 import sys
@@ -15,7 +16,7 @@ from mxnum.output.palette import colour
 
 HERE = Path(__file__).parent
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "mxnum"  # the same file from the same numbers
+matplotlib.rcParams["svg.hashsalt"] = "mxnum"  # makes the file depend on the numbers alone
 
 
 def sawtooth() -> plt.Figure:

@@ -1,4 +1,4 @@
-"""The id of a row of the ledger, such as I6a, is a link to that row, wherever a page mentions it."""
+"""Turn each id of a row of the ledger, such as I6a, into a link to that row."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mxnum.lab.claims import CLAIMS
 
 PAGE = "lab/claims"
 _ID = re.compile(r"(?<![\w.])([IMB]\d{1,2}[abc]?)(?![\w.]\w)")
-#: What is within these stays as it is.
+#: Text within these nodes stays as it is.
 _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)
 
 
 def linked(text: str, page: str) -> list[nodes.Node]:
-    """A text in parts: what is no id, and links to the rows."""
+    """Return a text as nodes: plain text, and a link to its row for each id."""
     parts: list[nodes.Node] = []
     for at, part in enumerate(_ID.split(text)):  # every other part is an id
         row = next((id for id in CLAIMS if part in (id, id.rstrip("abc"))), None)  # I6 leads to I6a
@@ -30,12 +30,12 @@ def linked(text: str, page: str) -> list[nodes.Node]:
 
 
 class LedgerLinks(SphinxPostTransform):
-    """Replaces the ids in a page's sentences and tables."""
+    """Replaces the ids in a page's sentences and tables by links."""
 
-    default_priority = 900  # what cells display is there
+    default_priority = 900  # runs after cells have displayed their output
 
     def run(self, **kwargs: Any) -> None:
-        """For one page."""
+        """Replace the ids of one page."""
         page = self.app.builder.get_relative_uri(self.env.docname, PAGE)
         for text in list(self.document.findall(nodes.Text)):
             if _ID.search(text) and not _within(text, _LEFT):
@@ -52,6 +52,6 @@ def _within(node: nodes.Node, kinds: tuple[type, ...]) -> bool:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Register the transform with Sphinx."""
     app.add_post_transform(LedgerLinks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

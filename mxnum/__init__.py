@@ -7,13 +7,13 @@
 Importing this package loads numpy alone. The first call that needs compiled code loads it.
 """
 
-from mxnum import analysis, formats
+from mxnum import analysis, formats, units
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.linear import LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
-from mxnum.products import dot, matmul
+from mxnum.products import dot, matmul, mma
 from mxnum.recipe import Operand, Recipe
 from mxnum.rotations import hadamard
 
@@ -47,6 +47,8 @@ __all__ = [
     "linear_backward",
     "linear_forward",
     "matmul",
+    "mma",
     "quantize",
     "shared_scale",
+    "units",
 ]

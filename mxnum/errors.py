@@ -68,19 +68,28 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
 
 
 def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return `table` if all its names are fields of the dataclass `kind` or in `also`; raise ValueError otherwise."""
+    """Return `table`; raise ValueError unless its names are fields of `kind` or in `also`.
+
+    `kind` is a dataclass.
+    """
     for name in table:
         choose_name(where, name, [*(f.name for f in fields(kind)), *also])
     return table
 
 
+_DIGITS = "0123456789"
+
+
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of a sentence that lists what is accepted.
 
-    It names the accepted string that is close to the value, or that the value ends with.
+    It names the accepted string that is close to the value, or that the value ends with. "float64"
+    is no misspelled "float16": a type that differs by its width alone is not suggested.
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
+    if close and text.rstrip(_DIGITS).isalpha() and text.rstrip(_DIGITS) == close[0].rstrip(_DIGITS):
+        close = []
     return f"; did you mean {str(close[0])!r}?" if close else "."
 
 

@@ -68,6 +68,8 @@ class ElementFormat:
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
         least, most = (self.max_code >> self.mantissa_bits) - 1023, 1075 - self.mantissa_bits
+        accepted = "at most 10 unless specials='ieee', so that the values are float64 numbers"
+        errors.require(least <= 1023, "exponent_bits", accepted, self.exponent_bits)
         accepted = f"between {max(least, -1023)} and {min(most, 1023)}, so that the values are float64 numbers"
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
@@ -154,7 +156,10 @@ class ElementFormat:
 
 
 def two_complement(name: str, bits: int) -> ElementFormat:
-    """Return a two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
+    """Return a two's complement integer of `bits` bits times 2**-(bits-2).
+
+    Its values lie in (-2, 2).
+    """
     bits = errors.integer("bits", bits, 3, 32)
     return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
 
@@ -265,7 +270,7 @@ _SHORT = {
 
 
 def meant(argument: str, name: object, known: Sequence[str]) -> str:
-    """Return the known name that `name` means, in any spelling; raise an error that lists the known names."""
+    """Return the known name that `name` means in any spelling; raise an error if there is none."""
     found = find(argument, name, known) if isinstance(name, str) else None
     return found if found is not None else errors.choose(argument, name, known)
 
@@ -384,7 +389,10 @@ class MXFormat:
 
 
 def scale_names(fmt: MXFormat) -> str:
-    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)`` with a tensor scale."""
+    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)``.
+
+    The name in brackets is that of the tensor scale.
+    """
     return fmt.scale.name + (f" (and {fmt.tensor_scale})" if fmt.tensor_scale else "")
 
 
@@ -456,6 +464,7 @@ def get(name: str | MXFormat) -> MXFormat:
     if _is_written_out(name):
         return _written_out(name)
     if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name).lower()):
+        _written_out(f"{name}:")  # what follows must not suggest a format that is refused
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
@@ -471,6 +480,14 @@ def of_element(name: str) -> MXFormat:
 @cache
 def _written_out(text: str) -> MXFormat:
     """Return the format that a notation with a colon describes."""
+    try:
+        return _parsed(text)
+    except ValueError as problem:  # names what the caller wrote, not an argument that he did not give
+        raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ")) from None
+
+
+def _parsed(text: str) -> MXFormat:
+    """Return the format that a notation describes; errors may name arguments of constructors."""
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
@@ -519,7 +536,7 @@ def _block(text: str, given: dict[str, str]) -> int:
 
 def _number(text: str, key: str, value: str) -> int:
     if re.fullmatch(r"-?\d{1,6}", value) is None:
-        raise ValueError(f"Format {text!r} must give {key} as an integer, not {value!r}.")
+        raise ValueError(f"Format {text!r} must give {key} as an integer of at most six digits, not {value!r}.")
     return int(value)
 
 

@@ -42,8 +42,8 @@ def resolve_blocks(
     if rank == 0:
         errors.require(axis in (None, -1, 0), "axis", "0 or -1 for an array without axes", axis)
         return ()
-    place = normalize_axis(-1 if axis is None else axis, rank)
-    return tuple(size if i == place else 1 for i in range(rank))
+    along = normalize_axis(-1 if axis is None else axis, rank)
+    return tuple(size if i == along else 1 for i in range(rank))
 
 
 def normalize_axis(axis: Any, rank: int) -> int:

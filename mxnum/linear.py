@@ -16,7 +16,8 @@ from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate
 from mxnum.ops import quantize
-from mxnum.products import RESULTS, checked_host_out, matmul, narrowed
+from mxnum.products import RESULTS, accumulation, checked_host_out, matmul, narrowed
+from mxnum.units import MatrixUnit
 
 #: How an operand is quantized: None (not at all), a format, or keywords of `quantize` with a
 #: format.
@@ -38,7 +39,7 @@ class LinearContext:
     shape: tuple[int, ...]
     activations: Mapping[str, Any] | None
     weights: Mapping[str, Any] | None
-    accumulate: Accumulate
+    accumulate: Accumulate | MatrixUnit
     out_dtype: str
 
 
@@ -57,7 +58,7 @@ def linear_forward(
     *,
     activations: Quantization = "mxfp8_e4m3",
     weights: Quantization = "mxfp8_e4m3",
-    accumulate: str | Accumulate = "block",
+    accumulate: str | Accumulate | MatrixUnit = "block",
     out_dtype: Any = "float32",
     threads: int | None = None,
     out: Array | None = None,
@@ -76,7 +77,7 @@ def linear_forward(
         format under ``"format"``. None leaves the operand as it is, and excludes
         ``accumulate="block"``.
     accumulate
-        See `Accumulate`.
+        See `Accumulate`; or a matrix unit or its name, as in `matmul`.
     out_dtype
         float32, bfloat16 or float16. The bias is rounded to float32 and added in float32. A result
         in bfloat16 or float16 is then rounded once more.
@@ -111,7 +112,7 @@ def linear_forward(
     if bias is not None:
         bias, bias_format = float_array("bias", bias)
         errors.require(bias.shape == (outputs,), "bias", f"of shape {(outputs,)}", bias.shape)
-    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    mode = accumulation(accumulate)
     target = result_format(out_dtype, "out_dtype", RESULTS).name
     of_x, of_weight = _options("activations", activations), _options("weights", weights)
     _check_blocks("activations", of_x, "weights", of_weight, mode)
@@ -124,9 +125,9 @@ def linear_forward(
     operand_weight = _quantized(weight_array, of_weight, 1, 0, threads)
     matrix = (len(rows), outputs)
     room = _room(into, matrix, inputs, weight_array, bias) if target == "float32" else None
-    y = matmul(operand_x, operand_weight.T, accumulate=mode, threads=threads, out=room)
+    y = matmul(operand_x, operand_weight.T, accumulate=mode, out_dtype="float32", threads=threads, out=room)
     if bias is not None:
-        from mxnum.engine.products.by_definition import add_to_rows
+        from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(y, narrowed(np.ascontiguousarray(bias), bias_format, FLOATS["float32"]))
     context = LinearContext(rows, weight_array, operand_x, operand_weight, inputs.shape, of_x, of_weight, mode, target)
@@ -218,13 +219,17 @@ def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
 
 
 def _check_blocks(
-    first: str, a: Mapping[str, Any] | None, second: str, b: Mapping[str, Any] | None, accumulate: Accumulate
+    first: str,
+    a: Mapping[str, Any] | None,
+    second: str,
+    b: Mapping[str, Any] | None,
+    accumulate: Accumulate | MatrixUnit,
 ) -> None:
     """Raise ValueError unless the operands fit `accumulate`.
 
     The errors name the arguments of this module: `matmul` would name its own.
     """
-    if not accumulate.by_block:
+    if isinstance(accumulate, MatrixUnit) or not accumulate.by_block:
         return
     for name, options in ((first, a), (second, b)):
         if options is None:

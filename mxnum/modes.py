@@ -225,7 +225,10 @@ class Nonfinite(_DocumentedEnum):
 
 
 class OffsetRange(_DocumentedEnum):
-    """The magnitude that sets the scale of an asymmetric block with offset O and differences d = x - O."""
+    """The magnitude that sets the scale of an asymmetric block.
+
+    The block has the offset O and the differences d = x - O.
+    """
 
     EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
     HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."
@@ -253,9 +256,10 @@ class Accumulate(_DocumentedEnum):
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
     BLOCK = (
         "block",
-        "For each block along the summed axis t = 2**(sa + sb - 254) * sum(Pa * Pb), exactly, rounded once to float32; "
-        "then acc = acc + t in float32, in block order (the default). Both operands are MX arrays with blocks of equal "
-        "length along that axis, without offsets.",
+        "For each block along the summed axis t = Sa * Sb * sum(Pa * Pb) with its scales, exactly, rounded once to "
+        "float32; then acc = acc + t in float32, in block order (the default). The product of tensor scales, rounded "
+        "to float32, multiplies the result. Both operands are MX arrays with blocks of equal length along that axis, "
+        "without offsets.",
     )
     SEQUENTIAL = (
         "sequential",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mxnum.array.arguments import (
     owned,
     random_copied_if_overlapping,
 )
-from mxnum.array.mx_array import MXArray, held_parts, tensor_scale_room
+from mxnum.array.mx_array import MXArray, held_parts, held_tensor_scale
 from mxnum.engine import dispatch
 from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
@@ -71,7 +71,8 @@ def quantize(
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
-        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last) share a scale.
+        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last)
+        share a scale.
     block_shape
         ``(r, c)``: each tile of r by c elements of the last two axes shares a scale.
     blocks
@@ -124,11 +125,11 @@ def quantize(
     array([ 1.015625e-01, -3.000000e+00,  4.480000e+02], dtype=float32)
     """
     array, source = float_array("x", x, anywhere=True)
-    settings = _settings(
+    settings = checked_settings(Choices(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
-    )  # fmt: skip
+    ))  # fmt: skip
     is_packed, into = _stores_packed(packed, settings, out), None if out is None else _writable_parts(out)
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
@@ -138,24 +139,21 @@ def quantize(
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
         if out is None or into is None:
             return _mx_array(x, (*parts, None), settings, settings.shape if is_packed else None, tensor)
-        for room, part in zip((*into[:2], tensor_scale_room(out, tensor)), (*parts, tensor), strict=True):
-            np.copyto(room, part)
+        for held, part in zip((*into[:2], held_tensor_scale(out, tensor)), (*parts, tensor), strict=True):
+            np.copyto(held, part)
         return out
-    given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
-    words = None if random is None else random.words
-    engine = dispatch.engine_of(array, given, words, None if into is None else into[0])
-    request = Request(settings, array, given, random, checked_threads(threads), is_packed)
-    tensor, request.maxima = _tensor_scale(engine, request, tensor_scale)
-    request.tensor_scale = tensor
+    request = Request(settings, array, scales, random, checked_threads(threads), is_packed)
+    engine = _completed(request, tensor_scale, () if into is None else into)
     if out is None:
-        return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
-    if tensor is not None:
-        room = tensor_scale_room(out, tensor)
+        made = engine.quantize(request)
+        return _mx_array(x, made, settings, settings.shape if is_packed else None, request.tensor_scale)
+    if request.tensor_scale is None:
+        engine.quantize(request, into)
+        return out
+    held = held_tensor_scale(out, request.tensor_scale)
     engine.quantize(request, into)
-    if tensor is not None:
-        np.copyto(room, tensor)
+    np.copyto(held, request.tensor_scale)
     return out
 
 
@@ -195,11 +193,11 @@ def fake_quantize(
     array([0.5, 1. , 4. ], dtype=float32)
     """
     array, source = float_array("x", x, anywhere=True)
-    settings = _settings(
+    settings = checked_settings(Choices(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
-    )  # fmt: skip
+    ))  # fmt: skip
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
@@ -207,13 +205,9 @@ def fake_quantize(
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
         return answer(made, x, out)
-    given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    random = None if random is None else random_copied_if_overlapping(random, into)
-    words = None if random is None else random.words
-    engine = dispatch.engine_of(array, given, words, into)
-    request = Request(settings, array, given, random, checked_threads(threads))
-    request.tensor_scale, request.maxima = _tensor_scale(engine, request, tensor_scale)
+    request = Request(settings, array, scales, random, checked_threads(threads))
+    engine = _completed(request, tensor_scale, (into,))
     return answer(engine.fake_quantize(request, into), x, out)
 
 
@@ -261,10 +255,10 @@ def fake_quantizer(
         )  # fmt: skip
     errors.require(x.dtype.isnative, "x", "in native byte order", x.dtype.str)
     array, source = float_array("x", x)
-    settings = _settings(
+    settings = checked_settings(Choices(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), mode, scale_rule, overflow, nonfinite, None, OffsetRange.EXACT, False,
-    )  # fmt: skip
+        block_lengths("blocks", blocks), mode, scale_rule, overflow, nonfinite,
+    ))  # fmt: skip
     request = Request(settings, array, threads=checked_threads(threads))
     errors.require_type(out is not None, "out", "an array", out)
     out = checked_out(out, array.shape, array.dtype)
@@ -302,11 +296,10 @@ def shared_scale(
     array([[128]], dtype=uint8)
     """
     array, source = float_array("x", x, anywhere=True)
-    settings = _settings(
+    settings = checked_settings(Choices(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
-        OffsetRange.EXACT, False,
-    )  # fmt: skip
+        block_lengths("blocks", blocks), scale_rule=scale_rule, nonfinite=nonfinite,
+    ))  # fmt: skip
     kind = settings.scales_shape, scale_dtype(settings.format.scale)
     into = None if out is None else checked_out(host_view("out", out), *kind)
     engine = dispatch.engine(x=array, out=into)
@@ -391,8 +384,23 @@ def _mx_array(
     return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
 
 
+def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> Any:
+    """Check the scales of a request, find its tensor scale, and return the engine that runs it.
+
+    `into` are the arrays that the engine writes to.
+    """
+    settings = request.settings
+    if request.scales is not None:
+        request.scales = checked_scales(request.scales, settings.scales_shape, settings.format.scale)
+    request.random = random = random_copied_if_overlapping(request.random, *into)
+    words = None if random is None else random.words
+    engine = dispatch.engine_of(request.x, request.scales, words, into[0] if into else None)
+    request.tensor_scale, request.maxima = _tensor_scale(engine, request, tensor_scale)
+    return engine
+
+
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
-    """Return the tensor scale as an array, found or given, and the largest magnitudes of blocks, if found on the way.
+    """Return the tensor scale as an array, and the largest magnitudes of blocks if they are found.
 
     Each is None if there is none.
     """
@@ -465,50 +473,66 @@ def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *
             raise errors.on_gpu(name, "copy it first, or leave out `arithmetic`")
 
 
+class Choices(NamedTuple):
+    """A caller's choices for a quantization, without arrays, and the shape they are about."""
+
+    format: str | MXFormat
+    shape: tuple[int, ...]
+    #: The name of the input's type.
+    source: str
+    axis: int | None = None
+    block_size: int | None = None
+    block_shape: tuple[int, ...] | None = None
+    blocks: tuple[int, ...] | None = None
+    rounding: str | Rounding = Rounding.RNE
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None
+    overflow: str | Overflow = Overflow.SATURATE
+    nonfinite: str | Nonfinite = Nonfinite.BLOCK
+    offset: str | None = None
+    offset_range: str | OffsetRange = OffsetRange.EXACT
+    scales_given: bool = False
+
+
+def checked_settings(asked: Choices) -> Settings:
+    """Check and resolve the choices of a caller. Equal choices return one object."""
+    return _resolved(*asked)
+
+
 @memo
-def _settings(
-    format: str | MXFormat,
-    shape: tuple[int, ...],
-    source: str,
-    axis: int | None,
-    block_size: int | None,
-    block_shape: tuple[int, ...] | None,
-    blocks: tuple[int, ...] | None,
-    rounding: str | Rounding,
-    scale_rule: str | ScaleRule,
-    overflow: str | Overflow,
-    nonfinite: str | Nonfinite,
-    offset: str | None,
-    offset_range: str | OffsetRange,
-    scales_given: bool,
-) -> Settings:
-    """Check and resolve the arguments of a quantization that are not arrays, and return them."""
-    fmt = formats.get(format)
-    layout = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
-    is_power = fmt.scale.power_of_two
-    mode = errors.choose_member("rounding", rounding, Rounding)
-    if offset is not None:
-        errors.choose("offset", offset, ("float16",))
-    used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
-    if offset is not None and not is_power:
+def _resolved(*fields: Any) -> Settings:
+    """Return the settings that the fields of `Choices` mean.
+
+    The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
+    """
+    asked = Choices(*fields)
+    fmt = formats.get(asked.format)
+    layout = resolve_blocks(
+        asked.shape, fmt.block, axis=asked.axis, block_size=asked.block_size, block_shape=asked.block_shape,
+        blocks=asked.blocks,
+    )  # fmt: skip
+    mode = errors.choose_member("rounding", asked.rounding, Rounding)
+    if asked.offset is not None:
+        errors.choose("offset", asked.offset, ("float16",))
+    used_range = errors.choose_member("offset_range", asked.offset_range, OffsetRange)
+    if asked.offset is not None and not fmt.scale.power_of_two:
         raise ValueError(
             f"Argument 'offset' must be left out for {fmt.name}, whose scales are {formats.scale_names(fmt)}."
         )
-    if scales_given and scale_rule is not None:
+    if asked.scales_given and asked.scale_rule is not None:
         raise errors.exclusive("scale_rule", "scales")
-    if offset is None and used_range.is_half:
+    if asked.offset is None and used_range.is_half:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
     return Settings(
         format=fmt,
-        shape=shape,
-        source=formats.FLOATS[source],
+        shape=asked.shape,
+        source=formats.FLOATS[asked.source],
         blocks=layout,
         rounding=mode,
-        scale_rule=scale_rule_of(fmt, scale_rule),
-        overflow=errors.choose_member("overflow", overflow, Overflow),
-        nonfinite=errors.choose_member("nonfinite", nonfinite, Nonfinite),
-        offset_range=None if offset is None else used_range,
-        scales_given=scales_given,
+        scale_rule=scale_rule_of(fmt, asked.scale_rule),
+        overflow=errors.choose_member("overflow", asked.overflow, Overflow),
+        nonfinite=errors.choose_member("nonfinite", asked.nonfinite, Nonfinite),
+        offset_range=None if asked.offset is None else used_range,
+        scales_given=asked.scales_given,
     )
 
 

@@ -60,16 +60,16 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
     wide = np.abs(array.astype(np.float64))
     shown = np.isfinite(wide) & (wide > 0) & (scale > 0)
     errors.require(bool(shown.any()), "x", "an array with a finite element other than zero", "one without")
-    place = np.log2(wide[shown]) - np.log2(scale[shown])
+    exponents = np.log2(wide[shown]) - np.log2(scale[shown])
     ax = _axes(ax, (7.2, 3.8))
     element = fmt.element
     smallest = element.min_subnormal if element.min_subnormal is not None else element.min_normal
     top, bottom = np.log2(element.max), np.log2(smallest)
-    low = min(max(np.floor(np.quantile(place, 0.001)), bottom - 8), bottom - 2)
-    edges = np.arange(low, np.ceil(max(place.max(), top)) + 0.5, 0.25)
-    weights = np.full(place.shape, 100 / got.measured)
+    low = min(max(np.floor(np.quantile(exponents, 0.001)), bottom - 8), bottom - 2)
+    edges = np.arange(low, np.ceil(max(exponents.max(), top)) + 0.5, 0.25)
+    weights = np.full(exponents.shape, 100 / got.measured)
     ax.hist(
-        np.maximum(place, low), edges, weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.3, zorder=2
+        np.maximum(exponents, low), edges, weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.3, zorder=2
     )
     marks = [
         (bottom, "smallest value", 1),
@@ -170,9 +170,9 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Draw every candidate of an exploration: its error by format, marked by scale rule.
+    """Draw every candidate of an exploration: its error by format.
 
-    Hollow marks have an offset.
+    Each scale rule has a marker, which is hollow for candidates with an offset.
 
     `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
     """
@@ -191,10 +191,10 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
     for i, rule in enumerate(rules):
         for offset in (False, True):
             some = [c for c in chosen if c.scale_rule == rule and c.asymmetric == offset]
-            place = [order.index(c.format) + 0.17 * (i - (len(rules) - 1) / 2) for c in some]
+            heights = [order.index(c.format) + 0.17 * (i - (len(rules) - 1) / 2) for c in some]
             shade, marker = colour(rule), _MARKERS[i % len(_MARKERS)]
             ax.scatter(
-                [c.normalized_rmse for c in some], place, s=26, marker=marker, facecolors="none" if offset else shade,
+                [c.normalized_rmse for c in some], heights, s=26, marker=marker, facecolors="none" if offset else shade,
                 edgecolors=shade, linewidths=1, label=None if offset else rule,
             )  # fmt: skip
     ax.set_xscale("log", subs=[1.5, 2, 3, 5, 7])

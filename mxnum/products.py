@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import errors, units
 from mxnum.array.arguments import checked_out, checked_threads, owned
 from mxnum.array.mx_array import MXArray, parts_of
 from mxnum.engine.dispatch import host_engine
 from mxnum.engine.request import DecodingRequest, decoding_settings
-from mxnum.formats import FLOATS, ElementFormat, scale_names
+from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.memory.device import DeviceArray, on_device, together
-from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.memory.dtypes import Array, as_array, float_array, numpy_dtype, result_format
 from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
+from mxnum.units import MatrixUnit
+from mxnum.units.unit import warn_of
 
 #: The types that `out_dtype` accepts.
 RESULTS = ("float32", "bfloat16", "float16")
@@ -24,8 +27,9 @@ RESULTS = ("float32", "bfloat16", "float16")
 def dot(
     a: Any,
     b: Any,
+    c: Any = None,
     *,
-    accumulate: str | Accumulate = "block",
+    accumulate: str | Accumulate | MatrixUnit = "block",
     out_dtype: Any = None,
     threads: int | None = None,
     out: Array | None = None,
@@ -33,20 +37,22 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
-    `Accumulate`); `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
-    store the sum in, which is then returned, as in `numpy.dot`.
+    `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes
+    to store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
     >>> mx.dot(x, x, accumulate="exact"), mx.dot(x, x, accumulate="sequential")
     (np.float32(1.6777218e+07), np.float32(1.6777216e+07))
     """
-    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    mode = accumulation(accumulate)
+    if isinstance(mode, MatrixUnit):
+        return _dot_by_unit(a, b, c, mode, out_dtype, threads, out)
     x, y = _operand("a", a, mode), _operand("b", b, mode)
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out)
+    product = _product(x.row(), y.row(), c, (), mode, (out_dtype, threads, out), _tensor_scales(a, b, mode))
     if isinstance(product, DeviceArray):
         from mxnum.engine.cuda import sums
 
@@ -57,25 +63,34 @@ def dot(
 def matmul(
     a: Any,
     b: Any,
+    c: Any = None,
     *,
-    accumulate: str | Accumulate = "block",
+    accumulate: str | Accumulate | MatrixUnit = "block",
     out_dtype: Any = None,
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the matrix product, each element summed as `accumulate` says (see `Accumulate`).
+    """Return the matrix product plus `c`, summed in the order that `accumulate` names.
+
+    `Accumulate` describes the orders.
 
     Parameters
     ----------
     a, b
         MX arrays or arrays of floats of at least two axes; leading axes broadcast as in
         `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
+    c
+        An addend that broadcasts to the result: sums start from it, rounded to float32. It is one
+        more exact term for ``"exact"``, and added in float32 after the sum for ``"blas"``. For a
+        matrix unit it is the addend of the first instruction, in the unit's accumulator type.
     accumulate
         ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
-        ``axis=-2`` for b. A transposed MX array (``q.T``) works too.
+        ``axis=-2`` for b. A transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or
+        its name (``"hopper_fp8"``) adds as that unit does, in instructions along the sum. Its
+        operands may be arrays of float8, float16, bfloat16 or float32 (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16 (default: that of `out`, or float32). bfloat16 and float16
-        round the float32 result once more.
+        float32, bfloat16 or float16 (default: that of `out`, or that of the sum, which is float32
+        but for some units). A type that does not hold the sum rounds once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. numpy's
@@ -92,19 +107,121 @@ def matmul(
     array([[ -6.9257812, -26.1875   , -50.1875   ],
            [ 13.95874  ,  33.703125 ,  57.65625  ]], dtype=float32)
     """
-    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    mode = accumulation(accumulate)
+    if isinstance(mode, MatrixUnit):
+        return _by_unit(a, b, c, mode, mode.k[-1], (out_dtype, threads, out))
     x, y = _operand("a", a, mode), _operand("b", b, mode)
-    (*leading, rows, length), (*others, summed, columns) = _axes("a", x.array.shape), _axes("b", y.array.shape)
-    errors.require(summed == length, "b", f"of length {length} along its last but one axis", y.array.shape)
+    shape = _shape(x.array.shape, y.array.shape)
+    tensor_scales = _tensor_scales(a, b, mode)
+    product = owned(_product(x, y.swapped(), c, shape, mode, (out_dtype, threads, out), tensor_scales))
+    return answer(product, _held(a), out)
+
+
+def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None = None) -> Array:
+    """Return d = a·b + c as one instruction of a matrix unit computes it.
+
+    The result has the unit's accumulator type.
+
+    Parameters
+    ----------
+    a, b
+        Arrays of shapes (..., M, K) and (..., K, N), where K is that of an instruction of the unit.
+        `mxnum.units.describe` says what operands a unit takes.
+    c
+        An array of the accumulator's type that broadcasts to (..., M, N). None stands for zeros.
+    unit
+        A `MatrixUnit` or the name of one.
+    threads
+        The number of threads that may work. The result does not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np, mxnum as mx
+    >>> a = np.full((1, 4), 3.0, np.float16)
+    >>> mx.mma(a, a.T, np.ones((1, 1), np.float32), "volta_float16")
+    array([[37.]], dtype=float32)
+    """
+    row = units.get(unit)
+    length = _axes("a", np.shape(a) if not hasattr(a, "shape") else tuple(a.shape))[-1]
+    accepted = f"of length {errors.joined(row.k)} along its last axis for one instruction of unit {row.name!r}"
+    errors.require(length in row.k, "a", accepted, length)
+    return _by_unit(
+        a, b, c, row.but(promotion=0, evidence=row.evidence) if row.promotion else row, length, (None, threads, None)
+    )
+
+
+def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
+    """Return the accumulation or the matrix unit that a caller's value means."""
+    unit = None if isinstance(value, Accumulate) else units.find(value)
+    if unit is None and isinstance(value, str) and "_" in value:  # as in the names of units alone
+        errors.choose(argument, value, units.names())
+    return unit if unit is not None else errors.choose_member(argument, value, Accumulate)
+
+
+def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a product of arrays; raise ValueError if they do not fit."""
+    (*leading, rows, length), (*others, summed, columns) = _axes("a", a), _axes("b", b)
+    errors.require(summed == length, "b", f"of length {length} along its last but one axis", b)
     if leading or others:
         try:
             leading = list(np.broadcast_shapes(tuple(leading), tuple(others)))
         except ValueError:
             accepted = f"of leading axes that broadcast with {tuple(leading)}"
             errors.require(False, "b", accepted, tuple(others))
-    shape = (*leading, rows, columns)
-    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out))
-    return answer(product, _held(a), out)
+    return (*leading, rows, columns)
+
+
+def _dot_by_unit(
+    a: Any, b: Any, c: Any, unit: MatrixUnit, out_dtype: Any, threads: int | None, out: Array | None
+) -> Any:
+    """Return the dot product of two vectors as a matrix unit computes it."""
+    for name, x in (("a", a), ("b", b)):
+        errors.require(np.ndim(x) == 1 if not hasattr(x, "ndim") else x.ndim == 1, name, "one-dimensional", np.shape(x))
+    errors.require(len(a) == len(b), "b", f"of length {len(a)}", len(b))
+    row, column = (x[np.newaxis] if isinstance(x, MXArray) else np.asarray(host_view("a", x))[None] for x in (a, b))
+    product = _by_unit(row, column.T, c, unit, unit.k[-1], (out_dtype, threads, None))
+    if out is not None:
+        checked_host_out(host_view("out", out), (), product.dtype)[...] = product[0, 0]
+    return answer(product[0, 0], _held(a), out)
+
+
+def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, int | None, Array | None]) -> Array:
+    """Return a·b + c as a matrix unit computes it, by instructions of K = `k`.
+
+    `how` is (out_dtype, threads, out), the arguments of `matmul`.
+    """
+    from mxnum.array.unit_operands import unit_addend, unit_operand
+    from mxnum.engine.products.fused_sums import matmul as product
+    from mxnum.engine.products.fused_sums import multiply_by_factors
+
+    out_dtype, threads, given = how
+    out, own = host_view("out", given), FLOATS[unit.accumulator]
+    if out_dtype is None:
+        out_dtype = unit.accumulator if out is None else getattr(out, "dtype", "float32")
+    target = result_format(out_dtype, "out_dtype", RESULTS)
+    x, y = unit_operand("a", a, unit), unit_operand("b", b, unit, transposed=True)
+    shape = _shape(tuple(a.shape), tuple(b.shape))
+    out, threads = checked_host_out(out, shape, numpy_dtype(target)), checked_threads(threads)
+    total = unit_addend(host_view("c", c), unit, shape)
+    is_added = c is not None and bool(total.any())
+    product(x.operand, y.operand, (x.scale, y.scale), unit, k, total, threads)
+    if x.factor is not None or y.factor is not None:
+        errors.require(own.bits == 32, "a", f"free of float32 scales for unit {unit.name!r}", "scales")
+        multiply_by_factors(total, x.factor, y.factor)
+    _warn(unit, k, x.operand.array.shape[-1], is_added, total)
+    total = narrowed(total, own, target)
+    if out is not None:
+        out[...] = total
+        total = out
+    return answer(total, _held(a), given)
+
+
+def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array) -> None:
+    """Warn of clauses without silicon evidence that a result depends on."""
+    skipped = set() if has_addend or length > k else {"addend", "chains"}
+    if np.isfinite(result).all():
+        skipped.add("special values")
+    warn_of(unit, [clause for clause in unit.clauses if clause not in skipped])
 
 
 def _held(operand: Any) -> Any:
@@ -120,36 +237,67 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    An MX array whose scales are floats is decoded to float64, which holds its values exactly.
+    An MX array whose scales are floats is decoded to float64, which holds its values exactly, where
+    elements are not summed by blocks.
     """
     from mxnum.engine.products.operands import Operand
 
-    if isinstance(value, MXArray) and not value.format.scale.power_of_two:
-        scales = scale_names(value.format)
-        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {scales}"
-        errors.require(not mode.by_block, "accumulate", accepted, str(mode))
+    if isinstance(value, MXArray) and (number := value.format.scale.number) is not None:
         if on_device(value.scales):
             raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
-        return Operand(*float_array(name, value.to_host().dequantize("float64")))
+        if not mode.by_block:
+            return Operand(*float_array(name, value.to_host().dequantize("float64")))
+        codes, scales, _ = parts_of(value)
+        table = _scales_by_code(value.format.scale)
+        scales = narrowed(scales, number, FLOATS["float32"]) if table is None else table[scales]
+        return Operand(codes, value.format.element, value.blocks, scales, None, number.mantissa_bits + 1)
     if isinstance(value, MXArray):
         codes, scales, offsets = parts_of(value)
         return Operand(codes, value.format.element, value.blocks, scales, offsets)
     return Operand(*float_array(name, value, anywhere=True))
 
 
+@cache
+def _scales_by_code(scale: ScaleFormat) -> Array | None:
+    """Return a float scale's values by its 8-bit codes, in float32; None for longer codes."""
+    if scale.number is None or scale.bits > 8:
+        return None
+    return np.array([scale.value(code) for code in range(1 << (scale.number.bits - 1))], np.float32)
+
+
+def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
+    """Return the tensor scales of the operands, if sums by blocks leave them out.
+
+    They broadcast with the result: along the summed axis there must be one tensor scale.
+    """
+    found = []
+    for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
+        if isinstance(x, MXArray) and x.tensor_scale is not None:
+            tensor = as_array("tensor_scale", x.tensor_scale)
+            accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
+            errors.require(tensor.ndim == 0 or tensor.shape[max(axis, -x.ndim)] == 1, name, accepted, tensor.shape)
+            found.append(tensor)
+    return found
+
+
 def _product(
     a: Any,
     b: Any,
+    c: Any,
     shape: tuple[int, ...],
     mode: Accumulate,
-    out_dtype: Any,
-    threads: int | None,
-    out: Array | None,
+    how: tuple[Any, int | None, Array | None],
+    tensor_scales: list[Array],
 ) -> Any:
-    """Return the product of two operands whose last axis is summed.
+    """Return the product of two operands whose last axis is summed, plus `c`.
 
-    `shape` is the shape of `out`.
+    `shape` is the shape of the result, and `how` is (out_dtype, threads, out), the arguments of
+    `matmul`. The result is multiplied by the product of tensor scales before it is rounded to
+    `out_dtype`.
     """
+    out_dtype, threads, out = how
+    if tensor_scales and c is not None:
+        raise ValueError("Argument 'c' must be left out for tensor scales with accumulate='block'.")
     is_on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
@@ -160,7 +308,7 @@ def _product(
     if is_on_device:
         from mxnum.engine.cuda import sums
 
-        for name, value in (("threads", threads), ("out", out)):
+        for name, value in (("c", c), ("threads", threads), ("out", out)):
             if value is not None:
                 raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
         return sums.matmul(a, b, mode, target)
@@ -168,18 +316,34 @@ def _product(
 
     if out is not None:
         out = checked_host_out(out, shape, numpy_dtype(target))
+    start = _start(c, shape, threads)
     shape, threads = shape or (1, 1), checked_threads(threads)
     result = None if out is None else out.reshape(shape) if out.ndim == 0 else out
     if result is not None and target == FLOATS["float32"] and result.flags.c_contiguous and not _overlaps(result, a, b):
-        product(a, b, mode, result, threads, _float32)
+        result[...] = start
+        product(a, b, mode, result, threads, _float32, tensor_scales)
         return result
     total = np.empty(shape, np.float32)
-    product(a, b, mode, total, threads, _float32)
+    total[...] = start
+    product(a, b, mode, total, threads, _float32, tensor_scales)
     total = narrowed(total, FLOATS["float32"], target)
     if result is None:
         return total
     result[...] = total
     return result
+
+
+def _start(c: Any, shape: tuple[int, ...], threads: int | None) -> Array:
+    """Return the addend in float32, rounded to nearest even; +0 for None."""
+    if c is None:
+        return np.zeros((), np.float32)
+    array, source = float_array("c", c)
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    errors.require(fits, "c", f"of a shape that broadcasts to {shape}", array.shape)
+    return narrowed(np.ascontiguousarray(array), source, FLOATS["float32"], threads)
 
 
 def _overlaps(out: Array, *operands: Any) -> bool:

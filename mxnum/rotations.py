@@ -69,18 +69,18 @@ def hadamard(
     """
     array, source = float_array("x", x)
     errors.require(array.ndim > 0, "x", "an array of at least one axis", array.shape)
-    place = errors.integer("axis", axis, -array.ndim, array.ndim - 1) % array.ndim
+    along = errors.integer("axis", axis, -array.ndim, array.ndim - 1) % array.ndim
     length = errors.integer("size", size, -(1 << 63), (1 << 63) - 1)
     errors.require(length in _SIZES, "size", "a power of 4 from 4 to 16384", size)
-    whole = array.shape[place] % length == 0
-    errors.require(whole, "x", f"of a length along axis {place} that is a multiple of {length}", array.shape[place])
+    whole = array.shape[along] % length == 0
+    errors.require(whole, "x", f"of a length along axis {along} that is a multiple of {length}", array.shape[along])
     errors.require_type(isinstance(inverse, bool), "inverse", "True or False", inverse)
     d = _checked_signs(signs, length)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
     from mxnum.engine.rotations import host  # imported late: it loads numba
 
-    made = host.hadamard(array, source, place, d, inverse, into, checked_threads(threads))
+    made = host.hadamard(array, source, along, d, inverse, into, checked_threads(threads))
     return answer(made, x, out)
 
 

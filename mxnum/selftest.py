@@ -74,7 +74,7 @@ class SelfTest:
         return f"{numbers:,} numbers in {len(self.checks)} kinds of call equal the exact reference, bit for bit."
 
     def __str__(self) -> str:
-        return "\n".join([told(self.facts), "", *map(str, self.checks), "", self.verdict])
+        return "\n".join([facts_text(self.facts), "", *map(str, self.checks), "", self.verdict])
 
 
 def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, everything: bool = False) -> SelfTest:
@@ -94,7 +94,7 @@ def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, ever
     return found
 
 
-def told(facts: dict[str, str]) -> str:
+def facts_text(facts: dict[str, str]) -> str:
     """Return facts as lines of text."""
     return "\n".join(f"{name:<12} {fact}" for name, fact in facts.items())
 

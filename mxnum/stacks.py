@@ -30,7 +30,8 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: The number of elements that numpy quantizes at a time, and the largest array that is left to it.
+#: The number of elements that numpy quantizes at a time, and the size of the largest array that
+#: numpy handles alone.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
@@ -239,18 +240,18 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
     """Return the values as the stack computes them, in float32; codes take a byte each."""
     errors.require(not made.packed, "made", "of codes that take a byte each", "packed")
     threads = checked_threads(threads)
-    chosen, sides = of(stack), _scales_by_block(made)
+    chosen, by_block = of(stack), _scales_by_block(made)
     _check_environment(chosen)
-    by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)
+    by_numpy, loops = partial(_read_by_numpy, made, chosen, by_block), _loops(made.codes.size, chosen)
     if loops is None:
         return by_numpy()
     of_tensor = made.global_scale, made.largest
-    values: Array = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads, by_numpy)
+    values: Array = loops.dequantize(made.codes, by_block, made.blocks, chosen, *of_tensor, threads, by_numpy)
     return values
 
 
 def _scales_by_block(made: Quantized) -> Array:
-    """Return the scales with the axes of the codes; raise ValueError unless shapes and codes fit each other."""
+    """Return the scales with the axes of the codes; raise ValueError unless both fit each other."""
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
     errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)
@@ -261,12 +262,12 @@ def _scales_by_block(made: Quantized) -> Array:
     return scales[:, None] if by_rows else scales
 
 
-def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:
+def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
     """Return the values of codes and scales, computed by numpy in pieces."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
-        scales = spread(_values(sides[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
+        scales = spread(_values(by_block[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
         with np.errstate(all="ignore"):
             values[part] = stack.decoded(elements, scales, made.global_scale, made.largest)
     return values

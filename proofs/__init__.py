@@ -1,1 +1,1 @@
-"""Machine-checked theorems about the function objects that `mxnum` runs. Start with ``python -m proofs``."""
+"""Machine-checked theorems about the functions of `mxnum`: start with ``python -m proofs``."""

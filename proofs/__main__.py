@@ -45,6 +45,7 @@ class Progress:
 
 
 def table(outcomes: dict[str, Outcome], theorems: dict[str, Theorem]) -> str:
+    """Return the outcomes as a table of text."""
     rows = [("theorem", "kernels", "solver", "seconds", "verdict")]
     for name, outcome in sorted(outcomes.items()):
         kernels = theorems[name].kernels
@@ -57,6 +58,7 @@ def table(outcomes: dict[str, Outcome], theorems: dict[str, Theorem]) -> str:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(prog="python -m proofs", description=__doc__)
     parser.add_argument(
         "--tier", choices=("fast", "full"), default="fast", help="full adds the slow theorems and sweeps"
@@ -92,7 +94,7 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     saved = started
 
     def keep(theorem: Theorem, outcome: Outcome) -> None:
-        """Show an outcome, and save now and then, so that an interrupted run keeps what it proved."""
+        """Show an outcome, and save regularly, so that an interrupted run keeps its proofs."""
         nonlocal saved
         progress(theorem, outcome)
         found[theorem.name] = outcome

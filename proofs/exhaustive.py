@@ -1,13 +1,15 @@
-"""The loops of the definition against exact rationals: every float32 pattern, and breakpoints under every scale code.
+"""The loops of the definition against exact rationals, for every float32 pattern.
 
-Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types and on every code of
-the decoders; the float32 loops, compiled as users get them, at the same breakpoints. Full tier: the compiled loops over
-all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64 breakpoints.
+Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types
+under every scale code and on every code of the decoders; the float32 loops, compiled as users get
+them, at the same breakpoints. Full tier: the compiled loops over all 2**32 float32 patterns, all
+16-bit patterns under all scales, all codes, and the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
-runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records what has finished.
-A theorem about a loop is recorded with the loop's source too: a change to it makes the ledger stale.
+runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records
+what has finished. A theorem about a loop is recorded with the loop's source too: a change to it
+makes the ledger stale.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must
-#: not count.
+#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits
+#: must not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -65,7 +67,10 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ: an element without special values saturates in both."""
+    """Return the overflow modes that differ for an element.
+
+    An element without special values saturates in both modes.
+    """
     return ("saturate", "ieee") if ELEMENTS[element].nan is not None else ("saturate",)
 
 
@@ -78,7 +83,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that makes the element's least positive value float32's least normal."""
+    """Return the scale code that maps the least positive element to float32's least normal."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
@@ -126,7 +131,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    if machine == "loop" and rounding == "sr":  # another bit count would compile the same alignment again
+    # Another bit count would compile the same alignment again.
+    if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
     of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0]) if machine == "loop" else None
@@ -211,7 +217,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code, and one random word if rounding is stochastic."""
+    """A float32 encoding loop under one scale code; stochastic rounding has one random word."""
 
     element: str
     rounding: str
@@ -230,15 +236,18 @@ class EncodeTask:
         return ("x is any float32", f"scale code {self.scale}", *word)
 
     def sweep(self) -> Sweep:
+        """Return the sweep of this task."""
         modes = "float32", self.element, self.rounding, self.overflow
         return Sweep(
             self.name, "int32", self.prepare, partial(encode_runs, *modes, scale=self.scale, random=self.random)
         )
 
     def loop(self) -> Any:
+        """Return the compiled loop."""
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
+        """Return a function that encodes consecutive patterns, and the loop."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -265,12 +274,15 @@ class ScaleTask:
         return ("amax is any finite non-negative float32",)
 
     def sweep(self) -> Sweep:
+        """Return the sweep of this task."""
         return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
 
     def loop(self) -> Any:
+        """Return the compiled loop."""
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
+        """Return a function that finds the scales of consecutive magnitudes, and the loop."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -1,4 +1,4 @@
-"""Finds by trial which theorems notice which mutants. A theorem that notices none proves little.
+"""Find by trial which theorems notice which mutants. A theorem that notices none proves little.
 
     python -m proofs.kills [--only PATTERN]
 
@@ -46,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Return one theorem per family that fails about the mutant's kernel with the mutant planted."""
+    """Plant the mutant and return one theorem per family that fails about the mutant's kernel."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -60,7 +60,10 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Plant the mutant in every module of the scalar definition and of the theorems, for one block."""
+    """Plant the mutant in every module that uses it, for one block.
+
+    These are the modules of the scalar definition and of the theorems.
+    """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
     real = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in ORDER}

@@ -38,7 +38,7 @@ TRUSTED = (
     "proofs/specs/stack_statements.py says what the sources of the software stacks say.",
     "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; "
     "both started from the bit-vector question into which z3 turned the floating-point one.",
-    "proofs/machines/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
+    "mxnum/prove/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
     "theorems (safety/…) that meaning is the one of Python ints and of int32 and int64 alike; tests compare them "
     "on random programs. Of scales that are floats factors/… and float-definition/… show it by the way; where a "
     "zero is divided, or by zero, digits that nothing looks at can leave 64 bits.",
@@ -79,6 +79,7 @@ NOT_PROVED = (
 
 
 def versions() -> dict[str, str]:
+    """Return the installed version of each tool."""
     found = {}
     for tool in TOOLS:
         try:
@@ -149,7 +150,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True if `repr` describes a value fully: numbers, names, formats, and tables of these."""
+    """Return True if `repr` fully describes a value: number, name, format, or table of these."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
@@ -181,6 +182,7 @@ def _source(code: CodeType) -> str:
 
 
 def read() -> dict[str, Any]:
+    """Return the recorded ledger, or an empty one."""
     empty: dict[str, Any] = {"versions": {}, "theorems": {}}
     return json.loads(RECORD.read_text()) if RECORD.exists() else empty
 
@@ -191,6 +193,7 @@ def recorded_seconds() -> dict[str, float]:
 
 
 def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
+    """Return the record of an outcome."""
     return {
         "text": text_hash(theorem),
         "code": code_hash(theorem.functions),
@@ -202,6 +205,7 @@ def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
 
 
 def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
+    """Return True if a record is about the present text and code of a theorem."""
     return bool(record["text"] == text_hash(theorem) and record["code"] == code_hash(theorem.functions))
 
 
@@ -221,7 +225,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record these outcomes, drop records that no longer fit their theorem, and rewrite the page."""
+    """Record these outcomes, drop stale records, and rewrite the page."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
@@ -264,7 +268,7 @@ def mutants_noticed() -> dict[str, list[str]]:
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """Return the text of the page, from the theorems as they are and the records as they were made."""
+    """Return the text of the page, from the present theorems and the recorded outcomes."""
     lines = [
         "# Ledger of proofs",
         "",

@@ -1,4 +1,4 @@
-"""Runs a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
+"""Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
 The function object costs no compilation. It is the very object that the theorems are about,
 executed in the word that its intermediates are proved to fit.
@@ -81,7 +81,7 @@ def source_of(loop: Any) -> tuple[Callable[..., Any], ...]:
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """Return the random words of an encoding loop: one repeated word, or `NO_WORDS` where it reads none."""
+    """Return the random words of an encoding loop: one repeated word, or `NO_WORDS`."""
     return NO_WORDS if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""Collects theorems and checks them in worker processes.
+"""Collect theorems and check them in worker processes.
 
 A theorem's check is a closure and cannot be sent to another process. So each worker collects the
 theorems itself and receives names. A worker that dies or takes too long costs the theorem it was
@@ -24,7 +24,8 @@ from typing import Any
 import proofs.theorems
 from proofs.theorem import Outcome, Theorem
 
-#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not installed.
+#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not
+#: installed.
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
@@ -63,7 +64,10 @@ def collect() -> Collection:
 
 
 def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -> list[Theorem]:
-    """Return the theorems of a tier ("full" includes "fast") that match a glob or contain a string."""
+    """Return the theorems of a tier that match a glob or contain a string.
+
+    The tier "full" includes "fast".
+    """
     return [
         theorem
         for theorem in theorems
@@ -75,9 +79,9 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
     """Return the quickest theorem of each family, and others until each part of a name occurs.
 
-    Each run of the tests so proves every element, rounding and source of a family again. The ledger
-    says that all others were proved, about the code as it is. Families whose quickest theorem takes
-    long are left to the ledger.
+    Each run of the tests thus proves every element, rounding and source of a family again. The
+    ledger records proofs of all other theorems about the present code. Families whose quickest
+    theorem takes long are left to the ledger.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0
@@ -123,11 +127,13 @@ class _Worker:
         self.started = 0.0
 
     def begin(self, theorem: Theorem) -> None:
+        """Begin to check a theorem."""
         self.theorem, self.started = theorem, time.perf_counter()
         with suppress(OSError):  # the next wait notices a dead process
             self.connection.send(theorem.name)
 
     def end(self) -> None:
+        """Stop the process."""
         self.process.terminate()
         self.process.join()
         self.connection.close()

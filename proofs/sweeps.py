@@ -52,8 +52,8 @@ class Sweep:
     name: str
     #: The input as a signed integer type; patterns are counted as unsigned ones.
     dtype: str
-    #: Compiles the loop; returns a function that calls it on consecutive patterns, and the loop itself, to
-    #: be hashed.
+    #: Compiles the loop; returns a function that calls it on consecutive patterns, and the loop
+    #: itself, to be hashed.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 

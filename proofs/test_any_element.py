@@ -1,4 +1,7 @@
-"""The symbolic element stands for every format of at most eight bits, and theorems about it can fail."""
+"""The symbolic element stands for every format of at most eight bits.
+
+Theorems about it can fail.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from proofs.theorems import any_format
 
 
 def formats():
-    """Every shape of at most eight bits, with some biases."""
+    """Yield an element of every shape of at most eight bits, with some biases."""
     for exponent_bits, mantissa_bits, specials in product(range(1, 8), range(7), ("none", "nan", "ieee")):
         for bias in (-1023, -3, 0, (1 << (exponent_bits - 1)) - 1, 1023):
             try:
@@ -27,6 +30,7 @@ def formats():
 
 
 def kind_of(fmt, specials_met):
+    """Return the kind of a format, as `any_element` names it."""
     if fmt.integer:
         return "integer"
     return fmt.specials if specials_met and fmt.specials != "none" else "float"
@@ -38,7 +42,7 @@ def test_every_format_is_one_of_a_kind(specials_met):
     for fmt in [*ELEMENTS.values(), *formats()]:
         kind = kind_of(fmt, specials_met)
         if specials_met and fmt.specials == "none":
-            continue  # beyond the largest there is nothing: it saturates whatever is asked for
+            continue  # every mode saturates if no code is above the largest number
         key = fmt.mantissa_bits, kind
         assert kind in kinds(fmt.mantissa_bits, specials_met), fmt
         assert stands_for(symbolic.setdefault(key, any_element(*key)), fmt), fmt

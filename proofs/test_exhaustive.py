@@ -102,7 +102,7 @@ def test_reference_gives_the_examples_of_the_semantics(
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("rounding", exhaustive.ROUNDINGS)
 def test_breakpoints_agree_with_rounding_number_by_number(source: Any, rounding: Any) -> None:
-    """The run-length reference and the direct one are different statements; neither knows of the other."""
+    """Two independent statements of the reference agree: by runs of codes, and number by number."""
     rng = np.random.default_rng([2, len(rounding), FLOATS[source].bits])
     random = Random(int(rng.integers(1 << 30))) if rounding == "sr" else None
     for element in ELEMENTS:
@@ -198,7 +198,11 @@ def test_checks_of_decoding_and_scales_report_another_kernel(monkeypatch: Any) -
 
 
 def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at: Any = None) -> Sweep:
-    """The first patterns of a bfloat16 loop, repeated; `fault` gets one wrong code, `interrupt_at` raises once."""
+    """Return a sweep of the first patterns of a bfloat16 loop, repeated.
+
+    The pattern `fault` gets a wrong code. The sweep raises KeyboardInterrupt when it first reaches
+    `interrupt_at`.
+    """
     modes = "bfloat16", "e5m2", "rtp", "saturate"
     pending = [interrupt_at]
 
@@ -269,7 +273,7 @@ def test_an_interrupted_sweep_continues_to_the_same_result(fault: Any) -> None:
     resumed = sweeps.run(replace(sweep, prepare=prepare))
     assert calls[0] == 2 * sweeps.CHUNK
     assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
-    assert sweeps.run(sweep) == resumed  # finished: nothing is done again
+    assert sweeps.run(sweep) == resumed  # a finished sweep does nothing again
 
 
 def test_a_state_of_another_reference_or_kernel_is_not_continued() -> None:
@@ -330,6 +334,7 @@ def test_every_combination_has_its_theorems() -> None:
 
 
 def theorem(name: str) -> Theorem:
+    """Return the theorem of that name."""
     (found,) = (theorem for theorem in exhaustive.theorems() if theorem.name == name)
     return found
 
@@ -351,7 +356,7 @@ def test_what_is_checked_is_recorded() -> None:
     ],
 )
 def test_what_is_said_of_a_loop_is_stale_when_the_loop_changes(name: str, monkeypatch: Any) -> None:
-    """Not so before: their hashes were of the scalar functions alone, and every loop had changed since its sweep."""
+    """The hash of such a theorem covers the loop, not only the scalar functions."""
     before = ledger.code_hash(theorem(name).functions)
     assert ledger.code_hash(theorem(name).functions) == before
 

@@ -1,4 +1,4 @@
-"""Kernels that do something else than their theorem says: it refutes them. Of nothing, nothing is proved."""
+"""Theorems refute kernels that do something else, and prove nothing about an empty set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ make_encode = encode.make_encode
 @pytest.mark.parametrize(("target", "rounding"), [("e4m3", "rne"), ("e5m2", "rtz"), ("float16", "rne")])
 @pytest.mark.parametrize("always", Overflow)
 def test_an_encoder_that_knows_one_overflow_only(monkeypatch, target, rounding, always):
-    """Both modes had one result then, of which only the first was asked for."""
+    """The two modes of such an encoder give one goal; the theorem must still ask about both."""
     monkeypatch.setattr(encode, "make_encode", lambda source, to, mode, over: make_encode(source, to, mode, always))
     assert encode.check("float32", target, rounding, ("bitwuzla",)).verdict == "refuted"
 

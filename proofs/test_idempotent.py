@@ -1,4 +1,4 @@
-"""Where quantizing twice is not quantizing once, which the theorems must not say."""
+"""Cases in which quantizing twice is not quantizing once, which the theorems must leave out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger says what is so: about these theorems, this code and these solvers."""
+"""The ledger is about the present theorems, code and solvers."""
 
 from collections.abc import Callable
 from functools import cache
@@ -53,12 +53,12 @@ def test_the_page_is_rendered_from_the_records() -> None:
     assert ledger.PAGE.read_text() == ledger.render(collect().theorems.values(), ledger.read()), HOW
 
 
-# --- what makes a record stale
+# --- Changes that make a record stale
 
 
 def make_kernel(constant: int, helper: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: int) -> Any:
-        """A docstring."""
+        """Return a number that depends on a helper and a constant."""
         return helper(x + constant)  # a comment
 
     return kernel
@@ -113,7 +113,7 @@ half.__module__ = "mxnum.pretended"
 
 
 def make_by_table() -> Callable[..., Any]:
-    """What it makes is in it: what that uses counts as well."""
+    """Return a kernel whose hash must cover its helpers, constants, tables and formats."""
 
     def kernel(x: int) -> Any:
         return HELPERS.double(half(x)) + LEAST + TABLE["a"] + FORMAT.bits
@@ -146,6 +146,7 @@ def test_tables_formats_and_what_is_cached_or_in_a_module_count(
 
 
 def theorem(**changes: Any) -> Theorem:
+    """Return a theorem with some fields changed."""
     given = {"name": "a/b", "statement": "So.", "kernels": ("k",), "check": lambda: None, "hypotheses": ("x is any",)}
     return Theorem(**(given | changes))
 

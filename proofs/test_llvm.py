@@ -1,4 +1,4 @@
-"""The executor of LLVM IR against LLVM itself, and against kernels that are translated wrongly."""
+"""Tests of the executor of LLVM IR against LLVM itself, and against wrongly translated kernels."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs.machines import ir, llvm, programs, translation
-from proofs.machines.translation import Execution, Family, Kernel, UnsupportedCode
+from mxnum.prove import ir
+from mxnum.prove.execution import Execution, UnsupportedCode
+from proofs.machines import llvm, programs, translation
+from proofs.machines.translation import Family, Kernel
 from proofs.theorem import Outcome
 
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc") -> str:
-    """A function of numba's calling convention that stores %r, extended, as its result."""
+    """Return a function of numba's calling convention that stores %r, extended, as its result."""
     parameters = ", ".join(f"i{width} %{name}" for name in arguments)
     extend = "" if result == "i64" else f"  %wide = sext {result} %r to i64\n"
     stored = "%r" if result == "i64" else "%wide"
@@ -36,14 +38,17 @@ def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc"
 
 
 def executed(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., int | None]:
-    """Concrete execution of a module's function @f; None stands for poison or undefined behaviour."""
+    """Return a function that executes a module's @f on concrete values.
+
+    None stands for poison or undefined behaviour.
+    """
     symbols = [z3.BitVec(name, width) for name in arguments]
     execution = ir.execute(ir.parse(text, "f"), symbols)
     return lambda *values: programs.evaluate(execution, symbols, values)
 
 
 def native(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., int]:
-    """The same module compiled by LLVM without optimisation."""
+    """Return a function that calls the same module, compiled by LLVM without optimisation."""
     llvm_binding.initialize_native_target()
     llvm_binding.initialize_native_asmprinter()
     machine = llvm_binding.Target.from_default_triple().create_target_machine(opt=0)
@@ -71,6 +76,8 @@ INSTRUCTIONS = {
     **{f: f"%r = call i8 @llvm.{f}.i8.i8(i8 %a, i8 %b)" for f in ("scmp", "ucmp")},
     "abs": "%r = tail call noundef i8 @llvm.abs.i8(i8 %a, i1 false)",
     "ctlz": "%r = tail call range(i8 0, 9) i8 @llvm.ctlz.i8(i8 %a, i1 false)",
+    "cttz": "%r = tail call range(i8 0, 9) i8 @llvm.cttz.i8(i8 %a, i1 false)",
+    "ctpop": "%r = call i8 @llvm.ctpop.i8(i8 %a)",
     "fshl": "%r = call i8 @llvm.fshl.i8(i8 %a, i8 %b, i8 %c)",
     "fshr": "%r = call i8 @llvm.fshr.i8(i8 %a, i8 %b, i8 %c)",
     "trunc": "%t = trunc i8 %a to i5\n  %r = sext i5 %t to i8",
@@ -169,7 +176,7 @@ POISON = [
     ("%t = add nsw i8 %a, %b\n  %u = freeze i8 %t\n  %r = and i8 %u, 0", 127, 1, False),
     ("%r = and i8 undef, 0", 0, 0, True),
     ("%r = and i8 %a, poison", 0, 0, True),
-    # Undefined behaviour, wherever control comes.
+    # Undefined behaviour counts wherever control reaches it.
     ("%p = icmp eq i8 %a, 3\n  call void @llvm.assume(i1 %p)\n  %r = add i8 %a, %b", 3, 1, False),
     ("%p = icmp eq i8 %a, 3\n  call void @llvm.assume(i1 %p)\n  %r = add i8 %a, %b", 4, 1, True),
     ("%p = icmp eq i8 %a, 3\n  br i1 %p, label %x, label %y\nx:\n  unreachable\ny:\n  %r = add i8 %a, %b", 4, 1, False),
@@ -213,7 +220,7 @@ def test_a_path_that_returns_without_a_result_is_not_accepted() -> None:
     [
         "%r = udiv i8 %a, %b",
         "%r = load i8, ptr @table",
-        "%r = call i8 @llvm.ctpop.i8(i8 %a)",
+        "%r = call i8 @llvm.bitreverse.i8(i8 %a)",
         "%r = call i8 @other(i8 %a)",
         "%r = tail call i8 @llvm.umin.i8(i8 %a, i8 %b, i8 %c)",
         "%r = call i8 @llvm.umin.i8(i8 %a, i8 %b), !range !0",
@@ -260,7 +267,7 @@ def test_random_programs_are_mostly_defined() -> None:
     assert 0.6 < sum(answer is not None for answer in answers) / len(answers) < 1
 
 
-numpy: Any = np  # whose overloads do not know what numba makes of them
+numpy: Any = np  # numpy's type overloads do not know the types that numba infers
 
 
 def casts(a: Any, b: Any, c: Any) -> Any:
@@ -289,6 +296,7 @@ def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(f
 
 
 def encoder(rounding: Rounding) -> Kernel:
+    """Return the encoder from float32 to e2m1 in a rounding, as the loops call it."""
     (found,) = [
         kernel
         for family in translation.families()
@@ -299,6 +307,7 @@ def encoder(rounding: Rounding) -> Kernel:
 
 
 def proved(kernel: Kernel, machine: translation.Machine) -> Outcome:
+    """Return the outcome of validating a kernel's translation."""
     return translation.check(Family("one", (kernel,), "fast", translation.QUICK), machine)
 
 
@@ -313,7 +322,7 @@ def test_a_kernel_that_is_compiled_wrongly_is_refuted_with_a_witness() -> None:
 
 
 def changed(pattern: str, replacement: str) -> translation.Machine:
-    """A machine that miscompiles: the first match in the kernel's IR is replaced."""
+    """Return a machine that miscompiles: it replaces the first match in the kernel's IR."""
 
     def machine(function: Any, types: tuple[str, ...], arguments: Iterable[z3.BitVecRef]) -> Execution:
         text, name = llvm.compile_to_ir(function, types)
@@ -331,7 +340,7 @@ def changed(pattern: str, replacement: str) -> translation.Machine:
         (r"icmp eq i8 %arg.scale, -1", "icmp eq i8 %arg.scale, -2"),
         (r", 2147483647", ", 2147483646"),
         (r"zext i8 %arg.scale", "sext i8 %arg.scale"),
-        # One flag too many: the values are right, but poison is possible.
+        # These cases have one flag too many: the values are right, but poison is possible.
         (r"sub nsw i64 (%\S+), (%\S+)", r"sub nuw nsw i64 \1, \2"),
         (r"= lshr i64", "= lshr exact i64"),
         (r"zext i8 %arg.scale", "zext nneg i8 %arg.scale"),

@@ -1,4 +1,4 @@
-"""A proof is worth what its machinery is: words, solvers, the runner and its exit status, the literal tables."""
+"""Tests of the machinery of proofs: words, solvers, runner, exit status and literal tables."""
 
 import os
 import random
@@ -13,10 +13,11 @@ import z3
 
 from mxnum import formats
 from mxnum.definition.word import select
+from mxnum.prove import solvers
+from mxnum.prove.sym import run
 from proofs.__main__ import main
 from proofs.machines import solve
 from proofs.machines.solve import follows, prove, together
-from proofs.machines.sym import run
 from proofs.runner import Collection, check_all, choose
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
@@ -27,7 +28,7 @@ X, Y = z3.BitVecs("x y", 32)
 
 
 def random_program(rng: random.Random) -> Callable[..., Any]:
-    """A straight-line dialect function of three words."""
+    """Return a straight-line dialect function of three words."""
     steps = [
         (
             rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),
@@ -67,6 +68,7 @@ def random_program(rng: random.Random) -> Callable[..., Any]:
 
 
 def fits(values: tuple[int, ...], width: int) -> bool:
+    """Return True if all values fit signed words of that width."""
     return all(-(1 << (width - 1)) <= value < 1 << (width - 1) for value in values)
 
 
@@ -143,14 +145,14 @@ def test_what_follows_from_premises_that_nothing_satisfies_does_not_count() -> N
 
 
 def test_a_disagreement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "_ask_bitwuzla", lambda question, timeout: "sat")
+    monkeypatch.setattr(solvers, "_ask_bitwuzla", lambda question, timeout: "sat")
     outcome = prove([], X == X + 0, engines=solve.BOTH)
     assert outcome.verdict == "error"
     assert "disagree" in outcome.detail
 
 
 def test_unknown_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "_ask_bitwuzla", lambda question, timeout: "unknown")
+    monkeypatch.setattr(solvers, "_ask_bitwuzla", lambda question, timeout: "unknown")
     assert prove([], X == X + 0, engines=solve.BOTH).verdict == "unknown"
 
 
@@ -192,6 +194,7 @@ def unknown() -> Outcome:
 
 
 def collection(*names: str) -> Collection:
+    """Return a collection of some of the theorems above, or of all."""
     made = [
         Theorem(check.__name__, "It is so.", ("kernel",), check, tier="full" if check is sleep else "fast")
         for check in (proved, crash, sleep, blunder, unknown)
@@ -216,7 +219,8 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        limits={"fast": 60, "full": 3},  # (a process that begins takes seconds where others compute)
+        # A new process needs seconds before it computes anything.
+        limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )
     assert {name: outcome.verdict for name, outcome in outcomes.items()} == {

@@ -1,8 +1,10 @@
-"""The bound on block sums is noticed when it does not hold."""
+"""Tests that the theorem on block sums notices a bound that does not hold."""
+
+from dataclasses import replace
 
 import pytest
 
-from mxnum.engine.products import exactness, panels
+from mxnum.engine.products import exactness, integers, panels
 from mxnum.formats import ELEMENTS
 from proofs.theorems import products
 
@@ -17,13 +19,35 @@ def test_a_plan_that_trusts_floats_too_far_is_refuted(monkeypatch: pytest.Monkey
 
 
 def test_units_that_are_too_coarse_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "exactness_of", lambda a, b, run: exactness.Exactness("float64", True, True, -2, -3))
+    monkeypatch.setattr(exactness, "exactness_of", lambda *_: exactness.Exactness("float64", True, True, -2, -3))
     assert products.check("e2m3", "e2m3").verdict == "refuted"
 
 
 def test_no_plan_at_all_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "exactness_of", lambda a, b, run: None)
+    monkeypatch.setattr(exactness, "exactness_of", lambda *_: None)
     assert "nothing was checked" in products.check("e2m1", "e2m1").detail
+
+
+@pytest.mark.parametrize("word", ["int8", "int16"])
+def test_integers_that_words_do_not_hold_are_refuted(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert products.check("e2m1", "int8").verdict == "proved"
+    monkeypatch.setattr(integers, "word_for", lambda a, b, run, instructions: word if run % 4 == 0 else None)
+    monkeypatch.setattr(exactness, "exactness_of", exactness.exactness_of.__wrapped__)
+    assert f"{word} does not hold" in products.check("e2m1", "int8").detail
+
+
+def test_scales_with_too_many_bits_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = exactness.exactness_of
+    monkeypatch.setattr(exactness, "exactness_of", lambda a, b, run, given="", extra=0: original(a, b, run, given))
+    assert "float32 does not hold scales of 1 and 24 bits" in products.check("e2m1", "e2m1").detail
+    assert "float64 does not hold sums times scales" in products.check("e4m3", "e4m3").detail
+    assert "an operand is split" in products.check("e5m2", "e5m2").detail
+
+
+def test_integers_that_are_unpacked_wrongly_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = integers.integers_of
+    monkeypatch.setattr(integers, "integers_of", lambda element: replace(original(element), unit=0))
+    assert "unpacked to something else" in products.check("e2m3", "e2m3").detail
 
 
 def test_widths_that_are_too_small_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:

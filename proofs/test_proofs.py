@@ -1,4 +1,4 @@
-"""Theorems of the fast tier as tests: a sample of each family, and with ``--tier full`` all of them."""
+"""The theorems of the fast tier as tests: a sample of each family, or all with ``--tier full``."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from proofs.theorem import Outcome, Theorem
 
 FAST = choose(collect().theorems.values(), "fast")
 FAMILIES = ledger.families(FAST)
-#: All theorems have their record in the ledger, which has to be about the code as it is: `test_ledger`.
+#: Every theorem has a record in the ledger; `test_ledger` checks that it is about the present code.
 SAMPLE = sample(FAMILIES.values(), ledger.recorded_seconds())
 
 
@@ -33,6 +33,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
+    """Return theorems of these names, which are proved at once."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 
@@ -48,7 +49,8 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=9.0, x_2=9.0, y_1=QUICK_FAMILY, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1  # names of their own have no parts
+    # Names without a common prefix have no parts.
+    assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 
 @pytest.mark.parametrize("module", OPTIONAL_MODULES)

@@ -1,4 +1,8 @@
-"""The executor of PTX against the PTX ISA's own words, compiled CPU code, and kernels that are translated wrongly."""
+"""Tests of the executor of PTX.
+
+They compare it with the text of the PTX ISA, with compiled CPU code, and with wrongly translated
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.execution import Execution, UnsupportedCode
 from proofs.machines import llvm, programs, ptx, translation
-from proofs.machines.translation import Execution, Family, UnsupportedCode
+from proofs.machines.translation import Family
 from proofs.theorem import Outcome
 
 needs_numba_cuda = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing")
@@ -23,7 +28,10 @@ WIDTHS = (8, 8, 16, 16, 32, 32, 64, 64)
 
 
 def module(body: str, result: str) -> str:
-    """A function that loads all its arguments, runs the body and returns a register, sign-extended."""
+    """Return a function that loads its arguments, runs the body and returns a register.
+
+    The register is sign-extended.
+    """
     parameters = ",\n".join(f"\t.param .b{max(width, 32)} kernel_param_{i}" for i, width in enumerate(WIDTHS))
     prefix = re.match(r"%[a-z]+", result)
     assert prefix is not None
@@ -63,13 +71,15 @@ def module(body: str, result: str) -> str:
 
 
 def executed(body: str, result: str) -> Callable[..., int | None]:
+    """Return a function that executes instructions on concrete values."""
     symbols = [z3.BitVec(f"a{i}", width) for i, width in enumerate(WIDTHS)]
     execution = ptx.execute(module(body, result), symbols)
     return lambda *values: programs.evaluate(execution, symbols, values)
 
 
 TOP = -(1 << 63)
-#: Instructions, the register looked at, the arguments by register, the value expected in it.
+#: Instructions, the register to read, the arguments by register, the expected value of the
+#: register.
 SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("", "%rs1", {"rs1": -3}, -3),
     ("", "%rs2", {"rs2": 253}, 253),
@@ -106,7 +116,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("shr.s64 %rd3, %rd1, %r2;", "%rd3", {"rd1": TOP, "r2": 1000}, -1),
     ("shr.s32 %r3, %r1, %r2;", "%r3", {"r1": -8, "r2": 1}, -4),
     ("shr.u16 %rs5, %rs3, 15;", "%rs5", {"rs3": 0x8000}, 1),
-    # Conversions chop to the source type, extend by its sign, then fill the destination by the sign of its type.
+    # Conversions chop to the source type, extend by its sign, then fill the destination by the sign
+    # of its type.
     ("cvt.u64.u32 %rd3, %r1;", "%rd3", {"r1": -1}, 0xFFFFFFFF),
     ("cvt.s64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
     ("cvt.u64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
@@ -129,7 +140,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("setp.eq.s32 %p1, %r1, 1; not.pred %p2, %p1;", "%p2", {"r1": 1}, 0),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 1, "rd1": 5}, 5),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 0, "rd1": 5}, 77),
-    # bfi: a's low bits into b; a field that sticks out is cut, a position beyond the word leaves b as it is.
+    # bfi: a's low bits into b; a field that sticks out is cut, a position beyond the word leaves b
+    # as it is.
     ("bfi.b64 %rd3, %rd1, %rd2, 8, 8;", "%rd3", {"rd1": 0x1AB, "rd2": 0x77777}, 0x7AB77),
     ("bfi.b32 %r3, %r1, %r2, 28, 8;", "%r3", {"r1": 0xFF, "r2": 5}, -0x10000000 + 5),
     ("bfi.b32 %r3, %r1, %r2, 32, 8;", "%r3", {"r1": 0xFF, "r2": 5}, 5),
@@ -211,7 +223,7 @@ def test_random_programs_compute_what_the_cpu_computes(seed: int) -> None:
 
 
 def proved(machine: translation.Machine) -> Outcome:
-    """Of the encoder from float32 to e2m1, as that machine translates it."""
+    """Check the encoder from float32 to e2m1 as that machine translates it."""
     (kernel,) = (
         family.kernels[0] for family in translation.families() if family.name == "encode/float32/e2m1/rne/saturate"
     )

@@ -1,4 +1,4 @@
-"""Planted mistakes in what brings numbers to the fast formulations: the theorems about it notice them."""
+"""Theorems notice mistakes planted in the code that feeds the fast formulations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The theorems about the formulation of the kernels can fail: wrong functions and uncovered elements are refuted."""
+"""The theorems about the CUDA formulation refute wrong functions and uncovered elements."""
 
 from __future__ import annotations
 

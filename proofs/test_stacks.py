@@ -1,4 +1,4 @@
-"""What the theorems on stacks stand on: constants of the statements, and functions of numbers run on the solver's."""
+"""Tests of the premises of theorems on stacks: constants, and functions run on solver floats."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import z3
 
 from mxnum.definition.stack_arithmetic import STACKS
-from proofs.machines.solve import _ask_bitwuzla
+from mxnum.prove.solvers import _ask_bitwuzla
 from proofs.machines.symbolic_floats import DTYPES, SORTS, Machine, Number
 from proofs.specs import stack_statements as said
 from proofs.theorems import stacks
 
 
 def number(value: z3.FPRef) -> float:
-    """Of a constant."""
+    """Return the Python float of a constant term."""
     value = z3.simplify(value)
     if z3.is_true(z3.simplify(z3.fpIsNaN(value))):
         return float("nan")
@@ -77,7 +77,7 @@ def test_numbers_of_two_types_do_not_meet() -> None:
 
 
 def test_a_quotient_of_integers_is_asked_in_the_words_of_the_standard() -> None:
-    """z3 writes division by what is not zero in a word of its own, which no other solver knows."""
+    """z3 writes division by a nonzero term in a word of its own, which no other solver knows."""
     x = z3.BitVec("x", 8)
     question = z3.Then("simplify", "simplify")(z3.And(z3.UGT(x, 3), z3.UDiv(200, x) == 60))[0]
     goal = z3.Goal()

@@ -15,8 +15,8 @@ class Outcome:
     """The outcome of checking a theorem. Anything but "proved" is a failure, "unknown" included."""
 
     verdict: Verdict
-    #: The solver that answered: "z3", "bitwuzla", "z3+bitwuzla" where both agree, "sweep" for an exhaustive
-    #: check.
+    #: The solver that answered: "z3", "bitwuzla", "z3+bitwuzla" where both agree, "sweep" for an
+    #: exhaustive check.
     solver: str
     seconds: float
     #: A witness for a refutation, a count for a sweep, the message of an error.
@@ -38,5 +38,6 @@ class Theorem:
     #: The assumptions in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
     hypotheses: tuple[str, ...] = ()
     tier: Tier = "fast"
-    #: Kernel function objects whose code the ledger hashes; a changed kernel makes the ledger stale.
+    #: Kernel function objects whose code the ledger hashes; a changed kernel makes the ledger
+    #: stale.
     functions: tuple[Callable[..., object], ...] = field(default=(), repr=False)

@@ -1,7 +1,7 @@
-"""Lists what tests compile, which is most of what they cost: ``pytest --compiled``.
+"""Report what tests compile, which is most of their cost: ``pytest --compiled``.
 
-One list is by test function, the other by compiled function. Loops that were on disk already are not
-counted: set NUMBA_CACHE_DIR to an empty folder to see what a first run costs.
+One list is by test function, the other by compiled function. Loops that were on disk already are
+not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Compiled:
-    """Counts what numba compiles in each test. Test reports carry the counts to the process that prints them."""
+    """Counts what numba compiles in each test.
+
+    Test reports carry the counts to the main process.
+    """
 
     def __init__(self) -> None:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Times outermost compilations; functions that are compiled for another one count as part of it."""
+            """Times outermost compilations; counts what they compile in turn as part of them."""
 
             depth, started = 0, 0.0
 
@@ -58,7 +61,8 @@ class Compiled:
         event.register("numba:compile", self.listener)
         #: For each test function: its seconds, compiled functions and cases.
         self.by_test: dict[str, Counts] = {}
-        #: For each compiled function, by the name of its factory: its seconds, compilations and tests.
+        #: For each compiled function, by the name of its factory: its seconds, compilations and
+        #: tests.
         self.by_function: dict[str, Counts] = {}
 
     @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,9 @@
-"""Test configuration: reproducible hypothesis runs, and one thread for BLAS in every worker."""
+"""Test configuration: reproducible hypothesis runs, and one BLAS thread per worker."""
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads of several workers would wait for each other
+# Set before numpy loads, because threads of several workers would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings
 

@@ -1,11 +1,11 @@
-"""Covering arrays: instead of all products of some choices, a few in which every pair of choices occurs.
+"""Covering arrays: a few cases in which every pair of choices occurs, instead of all products.
 
-Mistakes depend on one choice or on two that meet, hardly ever on five:
+Mistakes depend on one choice or on a pair of choices, hardly ever on five:
 
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
     def test_something(fmt, rounding, overflow): ...
 
-has the cases of the covering in the fast tier, and all others in the full one.
+runs the cases of the covering in the fast tier, and all others in the full tier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 SEED = 20260101
-#: Of so many possible cases all are looked at for the best; of more, first as many at random.
+#: The number of possible cases up to which all are compared. Of more cases, a random sample of this
+#: size is compared first.
 LOOKED_AT = 4096
 
 Case = dict[str, Any]
@@ -29,16 +30,17 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Covering:
-    """Some cases, and what is sure to occur in them."""
+    """A selection of cases, and the combinations that occur in it."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Names of choices whose values all meet in some case.
+    #: Groups of choices; all combinations of their values occur in some case.
     together: tuple[tuple[str, ...], ...]
-    #: Every case that is possible: the place of each of its values among the choices.
+    #: Every possible case, as the index of each of its values among the choices.
     possible: Rows
-    #: Which of them were chosen.
+    #: The numbers of the selected cases.
     chosen: tuple[int, ...]
-    #: For choices of which it is the kind that has to meet others: the number of the kind of each value.
+    #: For a choice whose kinds are combined in place of its values: the number of the kind of each
+    #: value.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -57,18 +59,18 @@ class Covering:
         return map(self.case, self.chosen)
 
     def case(self, number: int) -> Case:
-        """One of those that are possible."""
+        """Return a possible case by its number."""
         places = self.possible[number].tolist()
         return {name: values[place] for (name, values), place in zip(self.choices.items(), places, strict=True)}
 
     def missing(self, chosen: Iterable[int] | None = None) -> int:
-        """How many meetings there are in possible cases and in none that was chosen."""
+        """Return the number of combinations that occur in possible cases but in no selected one."""
         meetings = self.meetings()
         rows = list(self.chosen if chosen is None else chosen)
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """For each possible case what meets in it: a number for each of `together`."""
+        """Return the combinations in each possible case: a number for each group of `together`."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -83,12 +85,12 @@ class Covering:
 
     @property
     def parametrize(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator for a test: these cases."""
+        """A decorator that runs a test on the selected cases."""
         return self._parametrize(self.chosen)
 
     @property
     def parametrize_in_tiers(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator for a test: these cases in the fast tier, and every other possible one in the full tier."""
+        """A decorator that runs a test on the selected cases, in the full tier on all."""
         return self._parametrize(range(len(self.possible)))
 
     def _parametrize(self, numbers: Iterable[int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -108,11 +110,13 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Cases in which every `strength` values of different choices meet, if any possible case has them.
+    """Return cases in which every `strength` values of different choices occur together.
 
-    `where` says of a case whether it is possible. Pairs in `apart` need not meet: what both choices are about is
-    compiled for each pair, say, and tested elsewhere. Where `kinds` says of what kind a value is, the kinds meet other
-    choices instead of the values, each of which occurs. The cases are the same in every run.
+    Only combinations that some possible case has count; `where` returns True for a possible case.
+    Pairs in `apart` need not occur together, for example because another test covers them and
+    compiling each pair is slow. If `kinds` maps a value to its kind, the kinds are combined with
+    other choices instead of the values; each value still occurs. The cases are the same in every
+    run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -138,7 +142,10 @@ def covering(
 
 
 def _greedy(meetings: Rows) -> list[int]:
-    """Rows that have every number: always the one with the most that are new, of several the first in random order."""
+    """Return rows that together have every number.
+
+    Each step takes the row with the most new numbers, and of several the first in random order.
+    """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)
     is_new[meetings] = True

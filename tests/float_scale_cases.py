@@ -1,4 +1,4 @@
-"""Random cases of scales that are floats: the library beside the reference, bit for bit."""
+"""Random cases of scales that are floats: the library against the reference, bit for bit."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ FOUR_OVER_SIX = "four_over_six_absolute", "four_over_six_squared"
 
 
 def same(a, b):
-    """Whether shapes, types and bits are equal."""
+    """Return True if shapes, types and bits are equal."""
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def numbers(rng, shape, dtype):
-    """Numbers of one of several kinds: near each other, far apart, halves and ties, any bits, mostly zeros."""
+    """Return numbers of a random kind.
+
+    The kinds are normal, spread over binades, halves and ties, any bits, and mostly zeros.
+    """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):
         if kind == 3:
@@ -53,7 +56,7 @@ def numbers(rng, shape, dtype):
 
 
 def case(rng):
-    """(x, format, keywords of layout, blocks, other keywords)."""
+    """Return a random case: x, format, keywords of the layout, blocks, other keywords."""
     name = FORMATS[rng.integers(len(FORMATS))]
     fmt, dtype, shape = formats.get(name), DTYPES[rng.integers(4)], SHAPES[rng.integers(len(SHAPES))]
     x, layout, kind = numbers(rng, shape, dtype), {}, rng.integers(4)
@@ -86,7 +89,7 @@ def case(rng):
 
 
 def tensor_scale(rng, shape, blocks):
-    """Found for the array or its rows, or given: a number, or an array along some axes."""
+    """Return keywords for a tensor scale: found for the array or for rows, or given."""
     kind = rng.integers(4)
     if kind == 1 and shape and all(block == 1 for block in blocks[:-1]):
         return {"tensor_scale": "row"}
@@ -99,14 +102,14 @@ def tensor_scale(rng, shape, blocks):
 
 
 def scales(rng, scale, shape):
-    """Any scales without a sign, special ones among them."""
+    """Return any scales without a sign, special ones among them."""
     width = min(scale.bits, scale.number.bits - 1)
     codes = rng.integers(0, 1 << width, size=shape).astype(f"u{scale.bits // 8}")
     return codes.view(scale_dtype(scale))
 
 
 def laid_out(rng, x):
-    """The same array with its memory in another order."""
+    """Return the same array with its memory in a random order."""
     kind = rng.integers(3) if x.ndim else 0
     if kind == 1:
         return np.asfortranarray(x)
@@ -114,7 +117,10 @@ def laid_out(rng, x):
 
 
 def check(x, name, layout, blocks, options, rng, dtype=None):
-    """Quantized, decoded (to a type drawn, if none is given) and both at once, as the reference does it."""
+    """Assert that quantizing, decoding and both at once equal the reference.
+
+    The decoded type is `dtype`, or else random.
+    """
     told = (name, x.dtype, x.shape, layout, {k: v for k, v in options.items() if k != "random_bits"})
     want = reference.quantize(x, name, blocks=blocks, **options)
     x = laid_out(rng, x)
@@ -134,13 +140,13 @@ def check(x, name, layout, blocks, options, rng, dtype=None):
 
 
 def made_by_the_reference(x, name, **options):
-    """An array to keep or to look at: nothing is compiled for it, and the engine's is the same, as `check` says."""
+    """Return an MX array made by the reference, so that nothing is compiled."""
     made = reference.quantize(x, name, **options)
     return mx.MXArray.from_parts(made.codes, made.scales, name, tensor_scale=made.tensor_scale)
 
 
 def run_cases(seed, count):
-    """So many cases."""
+    """Run `count` random cases."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         check(*case(rng), rng)

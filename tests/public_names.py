@@ -1,6 +1,6 @@
-"""What mxnum promises to keep: every public name with its signature, as docs/reference/public-names.txt lists them.
+"""The public names of mxnum with their signatures, as docs/reference/public-names.txt lists them.
 
-`python -m tests.public_names --record` writes that file anew; torch and hypothesis have to be installed.
+`python -m tests.public_names --record` writes that file; torch and hypothesis have to be installed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/public-names.txt"
 #: Modules that a user imports; all others are private, whatever their names.
 MODULES = [
-    *("mxnum", "mxnum.formats", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
+    *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
+    *("mxnum.emit", "mxnum.prove"),
     "mxnum.torch",
     *(
         f"mxnum.interop.{m.name}"
@@ -32,12 +33,12 @@ MODULES = [
     ),
     *("mxnum.lab.mlp", "mxnum.lab.language_model", "mxnum.lab.theory", "mxnum.lab.theory.figures", "mxnum.lab.claims"),
 ]
-#: What loading some of them takes.
+#: The package that a module needs to be loaded.
 NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.lab.language_model": "torch"}
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What a module says is public, or else what it defines without an underscore."""
+    """Return the names in `__all__`, or else those that a module defines without an underscore."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return list(listed)
@@ -49,7 +50,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def lines_of(module_name: str) -> list[str]:
-    """The names of a module, one a line, with signatures; of classes their public members too."""
+    """Return the names of a module, one a line, with signatures and the members of classes."""
     module = importlib.import_module(module_name)
     found: list[str] = []
     for name in sorted(public_names(module)):
@@ -75,7 +76,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(cls: type) -> list[str]:
-    """What a class adds to those that are not of this package."""
+    """Return the public members of a class that classes of this package define."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] == "mxnum":
@@ -93,7 +94,7 @@ def _members(cls: type) -> list[str]:
 
 
 def _signature(of: Any) -> str:
-    """Names, order, kinds and defaults of the parameters; annotations are left to mypy."""
+    """Return names, order, kinds and defaults of the parameters; mypy checks annotations."""
     try:
         signature = inspect.signature(of)
     except ValueError:  # made in C
@@ -103,7 +104,7 @@ def _signature(of: Any) -> str:
 
 
 class _Elided:
-    """A default that is an object: that there is one is promised, not how it prints."""
+    """Stands for a default that is an object, whose representation is no promise."""
 
     def __repr__(self) -> str:
         return "..."

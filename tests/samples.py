@@ -1,4 +1,4 @@
-"""Inputs worth testing: rounding boundaries and their neighbours, all special classes, both signs, random bits."""
+"""Inputs worth testing: rounding boundaries, their neighbours, special values, random bits."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ SEED = 20260101
 
 
 def kind(name: str) -> str:
-    """What parts elements where they are rounded: those of one kind differ in widths alone."""
+    """Return the kind of an element; elements of one kind are rounded alike."""
     element = formats.element(name)
     return "integers" if element.integer else "finite" if element.nan_code is None else "with NaN"
 
 
 def generator(*key: object) -> np.random.Generator:
-    """A generator of its own for each test case, the same in every run."""
+    """Return a random generator for a test case, the same in every run."""
     return np.random.default_rng([SEED, *("|".join(map(str, key))).encode()])
 
 
 def patterns(source: ElementFormat, values: Array) -> Array:
-    """Bit patterns (signed) of float64 values narrowed to `source`, with both neighbours of each."""
+    """Return bit patterns of float64 values narrowed to `source`, with both neighbours of each."""
     with np.errstate(all="ignore"):
         bits = signed_bits(np.asarray(values, np.float64).astype(numpy_dtype(source)))
     return np.concatenate([bits, bits + 1, bits - 1])
 
 
 def special_patterns(source: ElementFormat) -> Array:
-    """Zeros, the ends of the subnormals and the normals, infinities and NaNs of a float type, both signs."""
+    """Return the special bit patterns of a float type, in both signs.
+
+    They are zeros, the ends of the subnormals and the normals, infinities and NaNs.
+    """
     m = source.mantissa_bits
     top = source.max_code
     positive = [0, 1, 2, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1, top + 2, top + (1 << m)]
@@ -48,7 +51,10 @@ def special_patterns(source: ElementFormat) -> Array:
 
 
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
-    """Every value and midpoint of `element` times 2**(scale-127), its neighbours in `source`, and what lies beyond."""
+    """Return every value and midpoint of `element` times 2**(scale-127), and special values.
+
+    Each comes with its neighbours in `source`; some values lie beyond the range of the element.
+    """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
     below = [finite[1] * 2.0**-k for k in (1, 2, 3, 24, 31, 32, 60)]
@@ -60,18 +66,18 @@ def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int 
 
 
 def random_patterns(source: ElementFormat, count: int, *key: object) -> Array:
-    """Uniformly random bit patterns: every exponent is as likely, infinities and NaNs included."""
+    """Return uniformly random bit patterns: every exponent is equally likely, NaN included."""
     rng = generator("patterns", source.name, *key)
     return rng.integers(-(1 << (source.bits - 1)), 1 << (source.bits - 1), count, dtype=f"i{source.bits // 8}")
 
 
 def is_nan(source: ElementFormat, bits: Array) -> Array:
-    """Which bit patterns are NaN; asking a float array would raise on signalling ones."""
+    """Return True for NaN patterns; a float array would raise on signalling ones."""
     return (bits.astype(np.int64) & ((1 << (source.bits - 1)) - 1)) > source.max_code + 1
 
 
 def as_floats(source: ElementFormat, bits: Array) -> list[float]:
-    """Python floats equal to bit patterns of `source`; a NaN keeps its sign."""
+    """Return Python floats equal to bit patterns of `source`; a NaN keeps its sign."""
     with np.errstate(all="ignore"):
         values = bits.view(numpy_dtype(source)).astype(np.float64)
     signed = zip(values.tolist(), bits.tolist(), strict=True)
@@ -79,7 +85,7 @@ def as_floats(source: ElementFormat, bits: Array) -> list[float]:
 
 
 def report(case: str, inputs: Any, got: Array, want: Array) -> str:
-    """The first few differences, bit by bit, for an assertion message."""
+    """Return the first few differences, bit by bit, for an assertion message."""
     bad = np.flatnonzero(np.asarray(got) != np.asarray(want))
     lines = [f"{case}: {bad.size} of {np.size(got)} differ"]
     lines += [
@@ -89,7 +95,7 @@ def report(case: str, inputs: Any, got: Array, want: Array) -> str:
 
 
 def assert_same(case: str, inputs: Any, got: Any, want: Any) -> None:
-    """Equality of codes, with the inputs of the first differences in the message."""
+    """Assert that codes are equal; the message has the inputs of the first differences."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape, case
     if not np.array_equal(got, want):

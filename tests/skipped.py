@@ -1,4 +1,4 @@
-"""What one environment has to skip, another runs: tests that were skipped, noted by one run and run by the next.
+"""Run in one environment the tests that another environment skips.
 
 pytest --note-skipped FILE     writes down which tests, or whole modules, were skipped
 pytest --only-noted FILE       runs these alone, and the files that are named besides
@@ -12,7 +12,7 @@ import pytest
 
 
 class Notes:
-    """Collects what is skipped, in the process that hears of all of it."""
+    """Collects the names of skipped tests in the main process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

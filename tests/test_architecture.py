@@ -1,4 +1,4 @@
-"""Imports go downward only, the layers stay independent, and files stay readable."""
+"""Tests that imports go downward only, that layers stay independent and files readable."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mxnum"
 PUBLIC_NAMES = ROOT / "docs" / "reference" / "public-names.txt"
 
-#: The modules and folders of the package from the bottom up, and what each may import besides itself.
+#: The modules and folders of the package from the bottom up, with the modules that each may import.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "output": set(),
     "formats": {"errors", "output"},
     "modes": {"errors", "formats"},
+    "units": {"errors", "output", "formats"},
     "layout": {"errors"},
-    "reference": {"errors", "formats", "modes"},
+    "reference": {"errors", "formats", "modes", "units"},
     "memory": {"errors", "formats"},
-    "definition": {"formats", "modes", "layout", "memory"},
-    "engine": {"errors", "formats", "modes", "layout", "memory", "definition"},
-    "array": {"errors", "output", "formats", "layout", "memory", "engine"},
+    "definition": {"formats", "modes", "layout", "memory", "units"},
+    "engine": {"errors", "formats", "modes", "units", "layout", "memory", "definition"},
+    "array": {"errors", "output", "formats", "units", "layout", "memory", "engine"},
     "stacks": {"errors", "formats", "modes", "layout", "memory", "definition", "engine", "array"},
     "ops": {"errors", "formats", "modes", "layout", "memory", "engine", "array", "stacks"},
-    "products": {"errors", "formats", "modes", "memory", "engine", "array"},
+    "products": {"errors", "formats", "modes", "units", "memory", "engine", "array"},
     "rotations": {"errors", "memory", "engine", "array"},
-    "recipe": {"errors", "formats", "modes"},
-    "linear": {"errors", "formats", "modes", "memory", "engine", "array", "ops", "products"},
+    "recipe": {"errors", "formats", "modes", "units"},
+    "linear": {"errors", "formats", "modes", "units", "memory", "engine", "array", "ops", "products"},
     "analysis": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "array", "ops"},
-    "__init__": {"formats", "modes", "array", "ops", "products", "rotations", "recipe", "linear", "analysis"},
+    "__init__": {"formats", "modes", "units", "array", "ops", "products", "rotations", "recipe", "linear", "analysis"},
     "interop": {"errors", "output", "formats", "layout", "memory", "array", "stacks", "ops"},
     "conformance": {
         "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
         "products", "interop",
     },
-    "torch": {"errors", "output", "formats", "modes", "memory", "engine", "recipe", "interop"},
+    "prove": {"errors", "formats", "modes", "definition", "engine", "conformance"},
+    "emit": {"__init__", "errors", "output", "formats", "modes", "definition"},
+    "torch": {"errors", "output", "formats", "modes", "units", "memory", "engine", "recipe", "interop"},
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},
     "lab": {
@@ -47,34 +50,37 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "engine", "array",
-        "analysis", "interop", "conformance", "plots", "selftest", "lab",
+        "analysis", "interop", "conformance", "prove", "emit", "plots", "selftest", "lab",
     },
     "__main__": {"cli"},
 }  # fmt: skip
-#: What `lab` may import besides public names: helpers that every room shares, and the type of arrays.
+#: Imports that `lab` may have beside public names: helpers that every folder shares, and the type
+#: of arrays.
 SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
-#: The folders of the engine. Each says in its docstring which of those before it it imports.
+#: The folders of the engine. The docstring of each names the folders above it that it imports.
 ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 EVERY_FILE = [
     path for folder in ("mxnum", "proofs", "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-#: What marks something as not done; written so that it does not match itself.
+#: Markers of unfinished work; they are written so that the pattern does not match itself.
 UNDONE = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 
 
 def layer(path: Path) -> str:
+    """Return the layer of a file of the package."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 @cache
 def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Wherever in a file they are."""
+    """Return the imports of a file, wherever they are."""
     return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imported_layers(path: Path) -> set[str]:
+    """Return the layers that a file imports."""
     layers = set()
     for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mxnum":
@@ -93,14 +99,14 @@ def test_imports_go_downward(path):
 
 
 def rooms_named(room: str) -> set[str]:
-    """What the docstring of a folder of the engine says that it imports."""
+    """Return the folders that the docstring of a folder of the engine says that it imports."""
     said = ast.get_docstring(ast.parse((PACKAGE / "engine" / room / "__init__.py").read_text())) or ""
     (sentence,) = re.findall(r"Imports ([^.;]*)[.;]", said)
     return set(re.findall(r"`(\w+)`", sentence))
 
 
 def rooms_imported(path: Path) -> set[str]:
-    """Folders and modules of the engine, by whichever way a file imports them."""
+    """Return the folders and modules of the engine that a file imports, in any way."""
     names = set()
     for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -169,7 +175,7 @@ def test_numba_is_imported_in_the_engine_and_the_experiments_kernels_only(path):
 
 
 def test_proofs_see_what_is_computed_only():
-    allowed = {"definition", "engine", "formats", "modes"}
+    allowed = {"definition", "engine", "formats", "modes", "units", "prove"}
     for path in (ROOT / "proofs").rglob("*.py"):
         if not path.name.startswith("test_"):
             assert imported_layers(path) <= allowed, path.name
@@ -186,14 +192,14 @@ def test_nothing_is_marked_as_undone(path):
     assert not UNDONE.search(path.read_text())
 
 
-#: What makes loops and runs them.
+#: Calls that compile or run loops.
 COMPUTES = re.compile(
     r"mx\.(fake_)?(quantizer?|encode|decode|dot|matmul|shared_scale|hadamard|linear_(for|back)ward)$|.*\.dequantize$"
 )
 
 
 def calls_when_imported(node: ast.AST) -> Iterator[str]:
-    """What is called outside functions."""
+    """Yield the calls outside functions."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.Lambda):
             if isinstance(child, ast.Call):
@@ -202,7 +208,7 @@ def calls_when_imported(node: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_is_compiled_where_tests_are_collected():
-    """Two modules did so: each worker of a run compiled their loops before its first test."""
+    """Otherwise each worker of a run compiles loops before its first test."""
     computing = {
         str(path.relative_to(ROOT))
         for folder in ("tests", "proofs")

@@ -1,4 +1,4 @@
-"""What the page that compares libraries says of them, checked where the versions it names are installed."""
+"""Tests of the page that compares libraries, against the versions that it names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxnum.conformance.cases import cases
-from mxnum.conformance.check import answers_of
-from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import expected
 from mxnum.conformance.libraries import LIBRARIES, peers, version
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 PAGE = (DOCS / "comparison.md").read_text()
@@ -23,13 +24,13 @@ VERSIONS = dict(re.findall(r"\*\*([\w-]+)\*\* (\d[\d.]*\d)", PAGE))
 
 
 def compared(library):
-    """Skip unless the version that the page is about is installed."""
+    """Import a library; skip the test unless the page is about the installed version."""
     if version(library) != VERSIONS[library]:
         pytest.skip(f"the page is about {library} {VERSIONS[library]}; installed is {version(library)}")
 
 
 def cells(row):
-    """One row of the table of features by library."""
+    """Return one row of the table of features by library."""
     titles = re.search(r"^\| (\| ml_dtypes .*)\|$", PAGE, re.M)[1]
     found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", PAGE, re.M)
     assert found, row
@@ -101,14 +102,14 @@ def test_modes_of_torchao():
 
 
 def wrong_cases(library, call, fmt):
-    """For each wrong case of a quantization: the largest magnitude, the right scale code, the answer, what is wrong."""
+    """Yield for each wrong case the largest magnitude, the right scale, the answer, the mistake."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
     task = make_task(peer.operation, peer.format, **peer.claims)
     for inputs in cases(task):
-        answers = answers_of(peer.function, task, inputs)
-        found, right = judge(task, inputs, answers, {}), expected(task, inputs)
+        answers = Implementation(peer.function).answers(task, inputs)
+        found, right = judge(task, inputs, answers), expected(task, inputs)
         for row in np.flatnonzero(found.verdicts & BUG):
             largest = np.abs(as_floats(inputs["x"][row], task.source)).max()
             yield float(largest), int(right["scale"][row, 0]), int(answers["scale"][row, 0]), found.parts[row]
@@ -160,7 +161,8 @@ def test_scales_that_are_floats():
 
     assert cells(NVFP4)["gguf"] == "without"
     names = gguf.GGMLQuantizationType
-    assert gguf.quants.dequantize(np.zeros((1, 36), np.uint8), names.NVFP4).shape == (1, 64)  # and no other bytes
+    # ... and no other number of bytes.
+    assert gguf.quants.dequantize(np.zeros((1, 36), np.uint8), names.NVFP4).shape == (1, 64)
     assert gguf.quants.dequantize(np.zeros((1, 34), np.uint8), names.Q8_0).shape == (1, 32)
     assert (cells(FLOAT_SCALES)["gfloat"], cells(NVFP4)["gfloat"]) == ("yes", "–")
     of_floats = gfloat.BlockFormatInfo("floats", formats.format_info_ocp_e2m1, 16, formats.format_info_ocp_e4m3)

@@ -1,6 +1,8 @@
-"""The list of what tests compile."""
+"""Tests of the list of what tests compile."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numba
 import pytest
@@ -29,9 +31,11 @@ def test_nothing():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_each_function_says_what_it_compiled(pytester):
+def test_each_function_says_what_it_compiled(pytester, monkeypatch):
+    """It runs in a process of its own: pytest drops modules of numba that load only once."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     pytester.makepyfile(test_it=TESTS)
-    done = pytester.runpytest_inprocess("-p", "tests.compiled", "-p", "no:cacheprovider", "--compiled")
+    done = pytester.runpytest_subprocess("-p", "tests.compiled", "-p", "no:cacheprovider", "--compiled")
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(
         [

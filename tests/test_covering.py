@@ -1,4 +1,4 @@
-"""Covering arrays: everything that is said to meet does, and fewer cases than all are enough."""
+"""Tests of covering arrays: all promised combinations occur, in fewer cases than all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ CHOICES = {"a": range(8), "b": range(7), "c": ["floor", "ceil", "even", "rceil"]
 
 
 def meetings(cases, names):
+    """Return the combinations of named choices that occur in some case."""
     return {tuple(case[name] for name in names) for case in cases}
 
 

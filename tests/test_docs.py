@@ -1,6 +1,6 @@
-"""The documentation: no block of code is left unexecuted, no public name undocumented, no page unreachable.
+"""Tests of the documentation: all code runs, every public name and page is listed.
 
-Cells are executed, and the C programs compared, where pages are built; here is the rest.
+The build of the pages executes the cells and compares the C programs; the rest is here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.public_names import MODULES, public_names
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "results"} & set(page.parts))
-#: Pages for people who look at the repository.
+#: Pages for readers of the repository.
 FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-#: What a fence may say, and who runs what is in it.
+#: The languages of fenced blocks, and what runs the blocks of each.
 LANGUAGES = {
     "{code-cell}": "the build of the documentation",
     "{eval-rst}": "the build of the documentation",
@@ -36,18 +36,20 @@ LANGUAGES = {
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
+    "js": "tests/emit",
     "systemverilog": "tests/cli/test_command_verify.py",
     "toml": "tests/lab/mlp",
     "python": "this file, or tests/test_examples.py",
     "sh": "this file",
     "text": "nobody: it is what a program printed",
 }
-#: What a block of Python may import, and which package that needs beyond those that the tests need.
+#: Modules that a block of Python may import, and the optional package that each needs.
 OPTIONAL = {
-    **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb")},
+    **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
+    "mxnum.prove": "z3",
 }
-#: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
+#: Replacements that shorten blocks which compute for minutes; all other blocks run unchanged.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
     "measure_every=250": "measure_every=10",
@@ -55,7 +57,7 @@ SHORTER = {
 
 
 def fences(page):
-    """(line, language, text) of each fenced block of a page."""
+    """Yield (line, language, text) for each fenced block of a page."""
     lines = page.read_text().splitlines()
     start = None
     for at, line in enumerate(lines):
@@ -69,6 +71,7 @@ def fences(page):
 
 
 def blocks(language, pages=(*PAGES, *FRONT)):
+    """Return the blocks of a language on some pages, as parameters of a test."""
     return [
         pytest.param(text, id=f"{page.relative_to(ROOT)}:{line}")
         for page in pages
@@ -81,7 +84,7 @@ def blocks(language, pages=(*PAGES, *FRONT)):
 def test_somebody_runs_every_block(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
-        if language == "{code-cell}":  # without this head, cells are shown and not run
+        if language == "{code-cell}":  # without this head, cells are shown but not run
             assert page.read_text().startswith("---\njupytext:"), "the head that makes it a notebook is missing"
 
 
@@ -124,7 +127,7 @@ def test_blocks_of_python_in_front_are_examples_that_doctest_runs(text):
 
 
 def commands():
-    """The commands of the pages: lines of shell blocks, and what stands in backticks."""
+    """Return the commands of the pages: lines of shell blocks, and commands in backticks."""
     found = []
     for page in (*PAGES, *FRONT):
         where = str(page.relative_to(ROOT))
@@ -140,7 +143,7 @@ def commands():
 
 
 def split(line):
-    """The commands of a line, each as its words."""
+    """Yield the commands of a line, each as a list of words."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;")
     lexer.whitespace_split = True
     lexer.commenters = "#"
@@ -155,7 +158,7 @@ def split(line):
 
 
 def source_of(module):
-    """The text of a module or package in this repository."""
+    """Return the text of a module or package in this repository."""
     path = ROOT / Path(*module.split("."))
     return "".join(f.read_text() for f in path.rglob("*.py")) if path.is_dir() else path.with_suffix(".py").read_text()
 
@@ -196,7 +199,7 @@ def test_commands_exist_with_their_options(where, line):
 
 
 def takes_options(where, line, words):
-    """Whether the command line has that command and those options."""
+    """Assert that the command line has that command and those options."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     import typer.main
 
@@ -219,11 +222,13 @@ def takes_options(where, line, words):
 
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
-#: Those of `mxnum.torch` stand on a page of their own, of the language model on the page that says how to use it.
+#: The public modules of one page. `mxnum.torch` has a page of its own, and the page on the language
+#: model lists its names.
 PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.language_model")]
 
 
 def is_documented(module, name):
+    """Return True if the reference documents a name of a module."""
     whole = re.search(rf"automodule:: {re.escape(module)}\n(?:   .*\n)*?   :members:(.*)\n(   :exclude.*)?", REFERENCE)
     if whole and (not whole[1].strip() or name in re.split(r"[ ,]+", whole[1])):
         return True
@@ -289,3 +294,17 @@ def test_every_extra_is_on_the_page_about_the_installation():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     rows = re.findall(r"^\| (`.*?) \|", (DOCS / "howto" / "install.md").read_text(), re.M)
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)
+
+
+#: Pages that programs write; their tables may be wide.
+GENERATED = ("proofs/LEDGER.md", "docs/lab/claims.md", "docs/benchmarks.md", "docs/reference/conformance.md")
+
+
+@pytest.mark.parametrize("page", sorted(set(ROOT.glob("*.md")) | set(PAGES)), ids=lambda p: str(p.relative_to(ROOT)))
+def test_prose_wraps_at_100_columns(page):
+    if str(page.relative_to(ROOT)) in GENERATED:
+        pytest.skip("a program writes this page")
+    fenced = {n for line, _, text in fences(page) for n in range(line, line + text.count("\n") + 1)}
+    prose = [(n, line) for n, line in enumerate(page.read_text().splitlines()) if n not in fenced]
+    wide = [n + 1 for n, line in prose if len(line) > 100 and not line.lstrip().startswith(("|", "#", "$$", "```"))]
+    assert not wide, f"{page.name}, lines {wide}"

@@ -1,4 +1,4 @@
-"""Every wrong argument gets one sentence that says what was wrong and what is accepted."""
+"""Tests that every wrong argument gives one sentence: what was wrong and what is accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mxnum as mx
 from mxnum import errors
 
 X = np.ones((4, 64), np.float32)
-#: (Made by hand: nothing is compiled where tests are collected.)
+#: Made by hand, so that collecting the tests compiles nothing.
 Q = mx.MXArray.from_parts(np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8), "mxfp8_e4m3")
 INT = np.ones(4, np.int32)
 WORDS = np.zeros((4, 64), np.uint32)
@@ -62,7 +62,7 @@ CASES = {
     "bits without sr": (lambda: mx.quantize(X, "mxint8", random_bits=WORDS), "'random_bits' must be left out unless rounding='sr'"),
     "seed without sr": (lambda: mx.encode(X, "e4m3", seed=1), "'seed' must be left out unless rounding='sr'"),
     "fewer bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=8), "'sr_bits' must be left out unless rounding='sr'"),
-    # No test saw that these two were not looked at without rounding="sr": each was tried with it alone.
+    # Regression: these arguments were not checked without rounding="sr".
     "sr_bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=31), "'sr_bits' must be between 1 and 30, not 31"),
     "sr_bits of a float without sr": (lambda: mx.fake_quantize(X, "mxint8", sr_bits=8.0), "'sr_bits' must be an integer, not 8.0"),
     "stream without sr": (lambda: mx.encode(X, "e4m3", stream=-1), "'stream' must be between 0 and 18446744073709551615, not -1"),

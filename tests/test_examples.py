@@ -1,9 +1,10 @@
-"""Every example in the README and in docstrings gives what it says."""
+"""Tests that every example in the README and in docstrings gives what it says."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in sorted((ROOT / "mxnum").rglob("*.py"))
-    if ">>>" in path.read_text()
+    if re.search(r"^ *>>> ", path.read_text(), re.M)
 ]
 
 

@@ -1,4 +1,4 @@
-"""Optional packages: nothing needs one before it is used, and a missing one is named with the extra that brings it."""
+"""Tests that optional packages load only when used, and that errors name the missing extra."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def interop(name):
 
 
 def loaded_anew(name):
-    """A module as its first import makes it."""
+    """Return a module as its first import makes it."""
     spec = importlib.util.find_spec(name)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
@@ -45,7 +45,7 @@ def on_a_cluster():
         pass
 
 
-#: What is missing, the extra that brings it, and what needs it.
+#: The missing package, the extra that has it, and the call that needs it.
 NEEDS = [
     ("torch", "torch", lambda _: interop("torch").to_torch(eight_bits())),
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),
@@ -62,6 +62,7 @@ NEEDS = [
     ("matplotlib", "plots", explore_with_a_plot),
     ("jinja2", "reproduce", lambda _: importlib.import_module("mxnum.lab.claims.document").html(None, "", {}, None)),
     ("hypothesis", "test", lambda _: loaded_anew("mxnum.conformance.strategies")),
+    ("z3", "prove", lambda _: importlib.import_module("mxnum.prove").prove("x.sv", "encode", "mxfp8_e4m3")),
     ("flint", "proofs", lambda _: importlib.import_module("mxnum.analysis.machines").ArbMachine(64)),
 ]
 
@@ -81,7 +82,7 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, call, monkeyp
 def test_the_extras_bring_what_they_are_named_for():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for package, extra, _ in NEEDS:
-        distribution = {"flint": "python-flint"}.get(package, package)
+        distribution = {"flint": "python-flint", "z3": "z3-solver"}.get(package, package)
         assert any(re.match(rf"{distribution}\b", requirement) for requirement in extras[extra]), (package, extra)
 
 

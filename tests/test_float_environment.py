@@ -1,4 +1,4 @@
-"""The floating-point environment of the process does not change a bit: flush-to-zero, rounding directions."""
+"""Tests that flush-to-zero and rounding directions of the process change no bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MXCSR = 28  # byte offset in glibc's fenv_t
 
 @contextmanager
 def control_bits(bits):
-    """The SSE control register with `bits` set, restored afterwards."""
+    """Set bits of the SSE control register, and restore it afterwards."""
     libm = ctypes.CDLL(ctypes.util.find_library("m"))
     saved, changed = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
     libm.fegetenv(saved)
@@ -40,7 +40,7 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
-#: Every format, every way and every type of the values once: what runs is compiled for each of them.
+#: Each format, option and type of values once: each combination is compiled.
 WAYS = [
     ("mxfp8_e4m3", {}, "float64"),
     ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
@@ -50,7 +50,7 @@ WAYS = [
 
 
 def everything(x):
-    """Bytes of every kind of result; of float64 those that it has loops of its own for."""
+    """Return the bytes of every kind of result that has loops of its own for the type of x."""
     parts = []
     for fmt, options, values in WAYS if x.dtype == np.float32 else WAYS[:1]:
         q = mx.quantize(x, fmt, **options)
@@ -65,7 +65,8 @@ def everything(x):
 def inputs(dtype):
     rng = samples.generator("environment", dtype)
     tiny = np.finfo(dtype).smallest_subnormal
-    x = rng.standard_normal((32, 256)).astype(dtype)  # (more than one group: what is beyond the fast loops is redone)
+    # The array has several groups of rows, so that the definition redoes some of them.
+    x = rng.standard_normal((32, 256)).astype(dtype)
     x[0] *= tiny * 1000
     x[1] = tiny * np.arange(256)
     x[2] *= np.finfo(dtype).max / 8
@@ -97,7 +98,7 @@ def test_results_do_not_change(dtype, bits):
 
 
 RULE = "four_over_six_absolute"
-#: What is said of the tensor scale: nothing, or a subnormal one.
+#: The keywords of a tensor scale: none, or a subnormal one.
 TENSOR_SCALES = {
     "found": {},
     "number": {"tensor_scale": 3 * 2.0**-140},
@@ -108,7 +109,7 @@ TENSOR_SCALES = {
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD | FLUSH_TO_ZERO], ids=hex)
 @pytest.mark.parametrize("tensor_scale", TENSOR_SCALES)
 def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
-    # Sums by fractions were made of floats, which are read as zeros; nothing here had scales that are floats.
+    # Regression: sums by fractions were made of floats, and subnormal floats were read as zeros.
     draw = samples.generator("four over six", tensor_scale)
     x = (draw.integers(1, 1 << 22, (24, 16)) >> draw.integers(0, 9, (24, 1))).astype(np.uint32).view(np.float32)
     options = TENSOR_SCALES[tensor_scale]
@@ -126,7 +127,7 @@ def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
 
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, UPWARD], ids=hex)
 def test_the_arithmetic_of_a_stack_is_refused(bits):
-    # It was computed all the same, to other bits: no test of it left the default environment.
+    # Regression: in such an environment, other bits were computed instead of an error.
     x = np.full((1, 16), 1e-41, np.float32)
     made = stacks.quantize(x, "vllm")
     for call in (

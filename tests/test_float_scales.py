@@ -1,4 +1,4 @@
-"""Scales that are floats and tensor scales, through the public API."""
+"""Tests of scales that are floats and tensor scales, through the public API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDE = "e4m3:block=128,scale=float32"
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_cases_without_compilation(seed):
-    """Every mode, layout and type, at once: what is compiled costs seconds a case, this some milliseconds."""
+    """Every mode, layout and type is tested without numba, since compiling takes seconds a case."""
     code = f"from tests.float_scale_cases import run_cases; run_cases({seed}, 150)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
@@ -31,7 +31,7 @@ def test_random_cases_without_compilation(seed):
     assert done.stdout.strip() == "150 cases are the same", done.stderr
 
 
-#: Each is a loop or two: (format, dtype, layout, options).
+#: Each case compiles a loop or two: (format, dtype, layout, options).
 COMPILED = {
     "comparisons along rows": ("nvfp4", "float32", {}, {}),
     "a tensor scale for each row": ("nvfp4", "bfloat16", {}, {"tensor_scale": "row", "rounding": "rto"}),
@@ -47,7 +47,8 @@ COMPILED = {
 }
 
 
-#: Those that are tried in every run, in one order of memory each; what a case costs is what it compiles.
+#: The cases that run each time, in one order of memory each, since a case costs as much as it
+#: compiles.
 SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 
 
@@ -58,7 +59,8 @@ SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 def test_compiled(what, orders):
     name, dtype, layout, options = COMPILED[what]
     rng, fmt = generator(what), formats.get(name)
-    decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name  # (all of them in the sample)
+    # The sample has all four types.
+    decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name
     for shape in ((6, 70), (3, 160)):
         for _ in range(6):
             x = cases.numbers(rng, shape, np.dtype(dtype) if dtype != "bfloat16" else cases.DTYPES[2])
@@ -73,7 +75,7 @@ def test_compiled(what, orders):
 
 
 def test_the_definition_takes_what_fast_loops_leave():
-    """Infinities, scales that are NaN, infinite or zero, beside ordinary blocks."""
+    """Blocks with infinities, or with NaN, infinite or zero scales, lie beside ordinary blocks."""
     x = X.copy()
     x[1, 3], x[2, 40] = np.inf, np.nan
     scales = np.full((4, 4), 0x38, np.uint8)
@@ -95,7 +97,7 @@ def test_threads_change_nothing():
     assert cases.same(*columns)
 
 
-# What is kept
+# Stored arrays
 
 
 def test_parts_of_an_array():
@@ -158,7 +160,7 @@ def test_out_and_again():
     assert mx.shared_scale(X, WIDE).dtype == np.float32
 
 
-#: Parts of an array that have the tensor scale of the rest.
+#: Parts of an array that share the tensor scale of the rest.
 PARTS = {
     "rows": lambda q: q[:2],
     "a row": lambda q: q[1],
@@ -175,12 +177,12 @@ PARTS = {
 @pytest.mark.parametrize("tensor_scale", [None, np.ones((1, 1), np.float32)])
 @pytest.mark.parametrize("what", PARTS)
 def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
-    """No test saw it: `out` was always a whole array."""
+    """A part of an array as `out` must keep the tensor scale of the rest."""
     q, before = (mx.quantize(X, "nvfp4", tensor_scale=tensor_scale) for _ in range(2))
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
-        if tensor_scale is None or other is not None:  # (what is found has no axes)
+        if tensor_scale is None or other is not None:  # a tensor scale that is found has no axes
             with pytest.raises(
                 ValueError, match="'out' must be a whole array where its tensor scale would change, not a"
             ):
@@ -200,7 +202,8 @@ def test_what_has_a_tensor_scale_of_its_own_takes_another():
         assert mx.quantize(x, "nvfp4", blocks=whole.blocks, out=whole).equals(want)
     largest = np.unravel_index(np.abs(X).argmax(), X.shape)[0]
     q, row = mx.quantize(X, "nvfp4"), slice(largest, largest + 1)
-    assert mx.quantize(X[row], "nvfp4", out=q[row]).equals(q[row])  # (what is found is what it has)
+    # The tensor scale that is found equals the one that the part has.
+    assert mx.quantize(X[row], "nvfp4", out=q[row]).equals(q[row])
     q = mx.quantize(X, "nvfp4", tensor_scale="row")
     kept = q[2:].dequantize()
     mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row", out=q[:2])
@@ -220,7 +223,7 @@ def test_products_take_the_values(how):
     assert cases.same(y, mx.matmul(values, mx.quantize(X, "mxfp4_e2m1").T, accumulate="sequential"))
 
 
-# What is refused
+# Errors
 
 
 def q_of(name="nvfp4"):
@@ -228,7 +231,6 @@ def q_of(name="nvfp4"):
 
 
 REFUSED = {
-    "block sums": (lambda: mx.matmul(q_of(), q_of().T), "'accumulate' must be 'exact', 'sequential' or 'blas' for nvfp4, whose"),
     "a rule of E8M0": (lambda: mx.quantize(X, "nvfp4", scale_rule="floor"), "'scale_rule' must be one of ['nearest', 'rceil', "),
     "a rule of floats": (lambda: mx.quantize(X, "mxint8", scale_rule="nearest"), "'scale_rule' must be one of ['floor', "),
     "two scales": (lambda: mx.quantize(X, WIDE, scale_rule="four_over_six_squared"), "'scale_rule' must be 'nearest' or 'rceil' for e4m3"),
@@ -236,7 +238,7 @@ REFUSED = {
     "a tensor scale": (lambda: mx.quantize(X, "mxint8", tensor_scale=1.0), "'tensor_scale' must be left out for mxint8, which has none"),
     "none": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4"), "'tensor_scale' must be given for nvfp4"),
     "negative": (lambda: mx.quantize(X, "nvfp4", tensor_scale=-1.0), "'tensor_scale' must be positive and finite, not -1.0"),
-    # No test saw where a number was said to be: the index of one without axes is ().
+    # Regression: the message gave () as the index of an array without axes.
     "not a number": (lambda: mx.quantize(X, "nvfp4", tensor_scale=float("nan")), "'tensor_scale' must be positive and finite, not nan."),
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),

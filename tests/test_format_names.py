@@ -1,4 +1,4 @@
-"""What people call formats, and what they are told where that says too little."""
+"""Tests of the names that people use for formats, and of the messages for ambiguous names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8")
 def test_names_as_people_write_them(name, meant):
     assert formats.find("format", name, NAMES) == meant
     assert formats.meant("format", name, NAMES) == meant
-    # No test saw that these were refused: every test wrote the names as the library does.
+    # Regression: these spellings raised ValueError.
     assert formats.get(name) is formats.get(meant)
 
 

@@ -1,4 +1,4 @@
-"""Format descriptions against the tables of OCP MX v1.0 and OFP8 v1.0, typed in here."""
+"""Tests of format descriptions against the tables of OCP MX v1.0 and OFP8 v1.0, typed in here."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def test_scales_that_are_floats():
     assert (e4m3.value(0x7E), e4m3.value(1), e4m3.value(0)) == (448, 2.0**-9, 0)
     assert math.isnan(e4m3.value(0x7F))
     assert (e4m3.max_code, e4m3.nan_code, e4m3.bits) == (0x7E, 0x7F, 8)
-    assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)  # 2**16 * 1.75; 2**-14 / 8
+    # These are 2**16 * 1.75, 2**-14 / 8 and the number of bits.
+    assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)
     assert math.isnan(ue5m3.value(0xFF))
     assert (float32.value(0x3F800000), float32.value(0x7F800000), float32.bits) == (1, math.inf, 32)
     with pytest.raises(ValueError, match="between 0 and 127, without a sign, not 128"):
@@ -196,7 +197,7 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
             "e3m4:bais=3",
             r"'format key' must be one of \['bias', 'specials', 'block', 'scale', 'tensor_scale'\],",
         ),
-        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer, not 'x'"),
+        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer of at most six digits, not 'x'"),
         ("e3m4:block=0", "'block' must be at least 1"),
         ("e9m9:", "'element' must be at most 8 bits wide"),
         ("e99999m9:", "'exponent_bits' must be between 1 and 11"),
@@ -205,12 +206,13 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
         ("int9:block=4", "must have between 3 and 8 bits, not 9"),
         ("int10:", "must have between 3 and 8 bits, not 10"),
-        # No test saw the raw errors of these two: a shift by a negative number, and a largest value beyond float64.
+        # Regression: these two raised errors about a negative shift and about a largest value
+        # beyond float64.
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
         ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
-        # No test saw that of a key given twice the last one counted.
+        # Regression: if a key was given twice, the last value counted silently.
         ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
         ("e4m3:block=16,block=16", "must give block once"),
         ("mxint4:block=16,block=32", "must give block once"),
@@ -224,7 +226,7 @@ def test_formats_that_cannot_be_read(text, message):
 
 @pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
 def test_an_element_has_no_blocks(key):
-    """No test saw that `MXFormat("e4m3:block=16")` had blocks of 32: its element was taken, and the rest dropped."""
+    """Regression: `MXFormat("e4m3:block=16")` had blocks of 32, because the block was dropped."""
     message = f"Element 'e3m4:{key}' must not give (block|scale), which is a format's"
     for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
         with pytest.raises(ValueError, match=message):
@@ -239,7 +241,7 @@ def test_what_has_no_notation():
 
 
 def test_no_scale_is_taken_that_is_not_computed():
-    # No test saw that any scale was taken and E8M0 computed: there was no second scale to try.
+    # Regression: any scale was accepted, and E8M0 was computed.
     other = mx.ScaleFormat("e5m3", bits=8, bias=15, nan_code=0xFF)
     with pytest.raises(ValueError, match=r"'scale' must be one of .*'e8m0', 'e4m3', 'ue5m3', 'float32'.*, not"):
         mx.MXFormat("e4m3", other)

@@ -1,4 +1,4 @@
-"""Importing the package is quick and loads numpy alone."""
+"""Tests that importing the package is quick and loads numpy alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ print(json.dumps({"times": beyond / (between - started), "loaded": [name for nam
 
 
 def probe():
-    # Modules that are compiled anew each time, where they may not be stored, cost more.
+    """Return the times and the loaded modules of imports in a new process."""
+    # Without stored bytecode, modules are compiled anew each time, which takes longer.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, env=environment)
     return json.loads(answer.stdout)
@@ -33,7 +34,7 @@ def test_nothing_heavy_is_loaded():
 
 
 def test_import_costs_less_than_that_of_numpy():
-    # The best of three: a busy machine may stall any single one.
+    # The best of three counts, because a busy machine can stall a single one.
     assert min(probe()["times"] for _ in range(3)) < 1
 
 

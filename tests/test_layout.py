@@ -1,4 +1,4 @@
-"""Blocks: the sugar, the shapes, the collapsing of axes."""
+"""Tests of blocks: the arguments, the shapes, the collapsing of axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear layer against quantize and matmul called one by one, and against the oracle."""
+"""Tests of a linear layer against quantize and matmul called one by one, and the oracle."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Made by the first test that asks for it: nothing is compiled where tests are collected."""
+    """Make the context when the first test needs it, so that collecting compiles nothing."""
     return mx.linear_forward(X, W)[1]
 
 
@@ -184,3 +184,24 @@ def test_one_sentence(case):
 def test_exact_accumulation_takes_what_is_not_quantized():
     _, plain = mx.linear_forward(X, W, activations=None, accumulate="exact")
     assert mx.linear_backward(G, plain, gradients=None).x.shape == X.shape
+
+
+@pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
+@pytest.mark.parametrize(
+    ("unit", "how"),
+    [("hopper_fp8_promoted", {"format": "e4m3:block=128,scale=float32"}), ("hopper_float16_acc16", None)],
+)
+def test_matrix_units_sum_all_three_products(unit, how):
+    rng = np.random.default_rng(8)
+    dtype = np.float32 if how else np.float16
+    x, w, grad = (rng.standard_normal(shape).astype(dtype) for shape in ((5, 300), (40, 300), (5, 40)))
+
+    def rounded(array, axis):
+        return mx.quantize(array, axis=axis, **how) if how else array
+
+    y, context = mx.linear_forward(x, w, np.ones(40, dtype), activations=how, weights=how, accumulate=unit)
+    sums = mx.matmul(rounded(x, 1), rounded(w, 1).T, accumulate=unit)
+    assert y.tolist() == (sums.astype(np.float32) + np.float32(1)).tolist()
+    gradients = mx.linear_backward(grad, context, gradients=how)
+    assert gradients.x.tolist() == mx.matmul(rounded(grad, 1), rounded(w, 0), accumulate=unit).tolist()
+    assert gradients.weight.tolist() == mx.matmul(rounded(grad, 0).T, rounded(x, 0), accumulate=unit).tolist()

@@ -1,4 +1,4 @@
-"""Modes are strings with definitions."""
+"""Tests that modes are strings with definitions, and that all code handles every mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import mxnum as mx
 from mxnum import formats, modes, ops
 from mxnum.analysis.piecewise import _derive
 from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 from mxnum.definition import by_numpy
 from mxnum.definition.convert import make_encode
 from mxnum.definition.offset import make_half_range_scale
@@ -64,11 +64,11 @@ def test_every_member_says_what_it_means(enum):
     assert enum.__doc__
 
 
-# A mode that is added
+# A new mode must raise wherever it is not handled
 
 
 def added(enum):
-    """What a member would be that somebody adds and nobody handles."""
+    """Return a new member of a mode that no code handles."""
     value = f"new {enum.__name__}"
     member = str.__new__(enum, value)
     member._name_, member._value_ = value.upper(), value
@@ -83,48 +83,47 @@ RNE, SATURATE, FLOOR = modes.Rounding.RNE, modes.Overflow.SATURATE, modes.ScaleR
 
 
 def settings(**changes):
-    """A quantization with one mode that is new."""
-    plain = ops._settings(
-        "mxfp8_e4m3", (4,), "float32", None, None, None, None, "rne", "floor", "saturate", "block", None, "exact", False
-    )
+    """Return the settings of a quantization with the given changes."""
+    plain = ops.checked_settings(ops.Choices("mxfp8_e4m3", (4,), "float32", scale_rule="floor"))
     return replace(plain, **changes)
 
 
 def through_the_engine(**changes):
-    """That quantization, whole."""
+    """Quantize by the engine with the changed settings."""
     host.quantize(Request(settings(**changes), np.ones(4, np.float32)))
 
 
 def converted(make, **changes):
-    """The loops of it."""
+    """Make the loops of the changed settings."""
     make(conversion.modes_of(settings(**changes))).exact(NO_DRAW)
 
 
 def summed(mode):
-    """One product of two numbers."""
+    """Sum one product of two numbers in a mode."""
     x = Operand(np.ones((1, 1), np.float32), FLOAT32)
     sums.matmul(x, x, mode, np.empty((1, 1), np.float32), 1, lambda operand, threads: operand.array)
 
 
 def in_numpy(**changes):
-    """The same without loops."""
+    """Quantize by numpy with the changed settings."""
     asked = by_numpy.Settings()._replace(**changes)
     by_numpy.quantize(np.ones(4, np.float32), formats.get("mxfp8_e4m3"), (4,), asked)
 
 
 def counted(**changes):
-    """Who is clamped."""
+    """Find the clamped numbers with the changed settings."""
     asked = by_numpy.Settings()._replace(**changes)
     by_numpy.exceed(np.ones(1), formats.get("mxfp8_e4m3"), np.array([127], np.uint8), np.float32([1]), asked, None)
 
 
 def explained(**changes):
-    """How it rounds, in words."""
+    """Explain the rounding of a number in words."""
     _rounding_rule(replace(make_task("quantize", "mxfp8_e4m3"), **changes), False, 0, Fraction(1, 2), 0)
 
 
 MAKERS = {
-    # Each of these made something else of it without a word: round toward zero, round down, floor, saturate.
+    # Regression: each of these treated an unknown mode as one of: round toward zero, round down,
+    # floor, saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -170,7 +169,7 @@ def test_a_mode_that_nobody_handles_raises(maker):
 
 
 def test_the_same_with_a_mode_that_is_handled():
-    # So that the makers raise for the mode and not for how they are called.
+    # This shows that the makers raise because of the mode, not because of how they are called.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}
@@ -182,12 +181,12 @@ def test_the_same_with_a_mode_that_is_handled():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
-#: all of them are handled; or it makes numbers for functions that are made for all of them.
+#: Modules that may compare with a single mode. They ask which other mode fits an answer, handle all
+#: other modes afterwards, or compute constants for functions that handle all modes.
 ASKS = {
-    "conformance/as_stacks.py",
-    "conformance/judge.py",
-    "conformance/hypotheses.py",
+    "conformance/hypotheses/float_scales.py",
+    "conformance/judging/judge.py",
+    "conformance/hypotheses/elements.py",
     "engine/cuda/functions.py",
     "engine/rounding/float_additions.py",
     "engine/products/sums.py",
@@ -195,11 +194,12 @@ ASKS = {
 
 
 def names_a_mode(node):
+    """Return True if a node of a syntax tree is a member of a mode."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ENUMS
 
 
 def unguarded(path):
-    """Lines that compare with a mode outside a match, and matches of modes that do not end with an error."""
+    """Return the lines that compare with a mode outside a match, or match without a final error."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

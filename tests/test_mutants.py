@@ -1,4 +1,4 @@
-"""The list of planted mistakes fits the code, and the tool tells those that are found from those that are not."""
+"""Tests that the list of planted mistakes fits the code, and of the tool that tries them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import __main__ as tool
+from tests.mutants import drawn
 from tests.mutants.planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +50,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
-    """Not seen before: what writes beyond its arrays may end the process, and was said to survive."""
+    """Regression: a mutant that ends the process, as writes beyond arrays may, counted as alive."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(
@@ -103,3 +104,42 @@ def test_arguments(capsys, monkeypatch):
     monkeypatch.setattr(tool, "is_fresh", lambda mutant: True)
     assert tool.main(["--stale"]) == 0
     assert capsys.readouterr().out == "None is stale.\n"
+
+
+CODE = """
+def rows(x, *, least=1):
+    \"\"\"Return 1 row.\"\"\"
+    if len(x) < least or x is None:
+        raise ValueError(f"at least {least + 1}")
+    x.sort(axis=0)
+    return minimum(x, least)
+"""
+
+
+def test_each_kind_of_mistake_is_drawn_and_nothing_else():
+    found = {one.shown(CODE).partition(":")[2] for one in drawn.possible_in(CODE, "rows.py")}
+    assert found == {
+        "4 [and/or] len(x) < least or x is None -> (len(x) < least and x is None)",
+        "4 [comparison] len(x) < least -> (len(x) <= least)",
+        "4 [comparison] x is None -> (x is not None)",
+        "6 [dropped] x.sort(axis=0) -> pass",
+        "6 [axis] 0 -> 1",
+        "6 [constant] 0 -> 1",
+        "7 [arguments] minimum(x, least) -> (minimum(least, x))",
+    }
+
+
+def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
+    some = drawn.draw(ROOT, 100, seed=1)
+    assert some == drawn.draw(ROOT, 100, seed=1) != drawn.draw(ROOT, 100, seed=2)
+    for one in some:
+        text = (ROOT / one.file).read_text()
+        compile(one.changed(text), one.file, "exec")
+        assert one.changed(text) != text
+
+
+def test_the_most_specific_tests_come_first():
+    (one, *_) = drawn.possible_in(CODE, "mxnum/rows.py")
+    calls = {"a": {"/rows.py:2", "/x.py:1"}, "b": {"/rows.py:2"}, "c": {"/x.py:1"}, "d": {"/rows.py:9"}}
+    assert one.tests(calls) == ["b", "a"]
+    assert one.tests({"c": {"/x.py:1"}, "d": {"/rows.py:9"}}) == ["d"]

@@ -1,4 +1,4 @@
-"""Whole arrays against the oracle: every format, mode, layout and policy of the public operations."""
+"""Tests of public operations on whole arrays against the oracle: every format, mode and layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ DTYPES = {name: numpy_dtype(fmt) for name, fmt in FLOATS.items()}
 
 
 def blocky(dtype, shape, *key, special=0.02):
-    """Blocks of different magnitudes, with zeros, subnormals and, at the rate `special`, NaN and infinities."""
+    """Return blocks of different magnitudes, with zeros and subnormals.
+
+    The share `special` of the numbers is NaN or infinite.
+    """
     rng = samples.generator("blocky", dtype, shape, *key)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-12, 12, (*shape[:-1], 1) if shape else ()))
     bits = rng.random(shape)
@@ -36,7 +39,10 @@ def blocky(dtype, shape, *key, special=0.02):
 
 
 def check(x, fmt, blocks, values=None, **options):
-    """Codes, scales, offsets and values, of the type of x or as given, equal the oracle's."""
+    """Assert that codes, scales, offsets and values equal the oracle's.
+
+    The values have the type of x, or `values`.
+    """
     got, want, case = check_parts(x, fmt, blocks, **options)
     dtype = x.dtype.name if values is None else values
     width = DTYPES[dtype].itemsize
@@ -47,6 +53,7 @@ def check(x, fmt, blocks, values=None, **options):
 
 
 def check_parts(x, fmt, blocks, **options):
+    """Assert that codes, scales and offsets equal the oracle's; return both results."""
     got = mx.quantize(x, fmt, blocks=blocks, **options)
     want = reference.quantize(x, fmt, blocks=blocks, **options)
     case = f"{fmt} {x.dtype} {x.shape} {blocks} {options}"
@@ -64,7 +71,7 @@ def check_parts(x, fmt, blocks, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
-    """All products: loops for these are compiled once for all formats, scale rules and overflows."""
+    """All products are tested: the loops are compiled once for all formats, rules and overflows."""
     x = blocky(dtype, (3, 70), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
@@ -81,7 +88,7 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
-    """With NaN and infinities, which the definition does: that is compiled for each format, rounding and rule."""
+    """The definition handles NaN and infinities: it compiles for each format, rounding and rule."""
     x = blocky(dtype, (3, 70), fmt)
     options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
     if rounding == Rounding.SR:
@@ -170,7 +177,7 @@ def test_given_scales():
 @settings(max_examples=60)
 @given(st.data())
 def test_random_blocks_of_random_bits(data):
-    """Of few formats, modes and blocks, which are compiled before long; magnitudes, specials and lengths are any."""
+    """Few formats, modes and blocks keep compilation short; numbers and lengths are arbitrary."""
     modes = {"scale_rule": ["even"], "rounding": ["rne", "sr"], "overflow": ["ieee"]}
     random_block(data, ["mxfp8_e5m2"], ["float32"], modes, [5, 32])
 
@@ -184,6 +191,7 @@ def test_random_blocks_of_random_bits_in_any_mode(data):
 
 
 def random_block(data, formats, dtypes, modes, blocks):
+    """Check a random block of random bits."""
     fmt = data.draw(st.sampled_from(formats), "format")
     dtype = data.draw(st.sampled_from(dtypes), "dtype")
     source = FLOATS[dtype]
@@ -374,7 +382,8 @@ def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
     outs = contiguous, turned, sparse
     quantizers = [mx.fake_quantizer(x, "mxfp8_e4m3", out=out, **options) for out in outs]
     again = [mx.fake_quantizer(y, "mxfp8_e4m3", out=y, **options) for y in (contiguous, sparse)]
-    for step, special in enumerate((0, 0.02, 0)):  # what one call leaves to the definition does not stay marked
+    # Blocks that one call leaves to the definition must not stay marked for the next call.
+    for step, special in enumerate((0, 0.02, 0)):
         x[...] = blocky(dtype, x.shape, "quantizer", step, special=special)
         want = reference.fake_quantize(x, "mxfp8_e4m3", **options)
         for out, quantize_again in zip(outs, quantizers, strict=True):

@@ -1,4 +1,4 @@
-"""What goes with the elements may lie in the memory that results are written to."""
+"""Tests that scales and random words may overlap the memory that results are written to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Where in 16 bytes for each element something lies.
+#: Offsets of the other arrays in memory that has 16 bytes for each element.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 
@@ -22,17 +22,19 @@ class Memory:
         self.bytes = np.zeros(16 * COUNT, np.uint8)
 
     def put(self, values, place):
+        """Store values at an offset, and return the array there."""
         array = self.at(values.shape, values.dtype, place)
         array[...] = values
         return array
 
     def at(self, shape, dtype, place):
+        """Return the array at an offset."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self.bytes[place : place + size].view(dtype).reshape(shape)
 
 
 def numbers(*key):
-    """Blocks of very different magnitudes, so that a scale of another block shows."""
+    """Return blocks of very different magnitudes, so that the scale of another block shows."""
     rng = samples.generator("overlap", *key)
     return (rng.standard_normal(SHAPE) * np.exp2(rng.integers(-20, 20, (64, 1)))).astype(np.float32)
 
@@ -105,3 +107,12 @@ def test_results_over_random_words_and_given_scales(fmt, place):
     memory.bytes[:] = 0
     into = mx.MXArray.from_parts(memory.at(SHAPE, np.uint8, 0), np.zeros_like(scales), fmt)
     assert mx.quantize(x, fmt, scales=memory.put(scales, place), out=into).equals(q)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_square_array_into_its_own_transpose(fmt):
+    """Input and output begin at one address, and only their strides differ."""
+    x = samples.generator("square").standard_normal((512, 512)).astype(np.float32)
+    want, b = mx.fake_quantize(x, fmt), x.copy()
+    assert np.array_equal(mx.fake_quantize(b, fmt, out=b.T), want)
+    assert np.array_equal(b.T, want)

@@ -1,4 +1,4 @@
-"""Traps: what other emulators get wrong or do differently, each as a test by name."""
+"""Tests of traps: cases that other emulators get wrong or treat differently, by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_exponent_of_the_value_just_below_a_power_of_two():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponent_below_every_power_of_two(dtype):
-    """A floating log2 rounds up for the value just below almost every power of two: 7,382 float32 inputs."""
+    """A floating log2 rounds up just below almost every power of two: 7,382 float32 inputs."""
     powers = np.exp2(np.arange(-118, 128, dtype=np.float64)).astype(dtype)
     below = np.nextafter(powers, dtype(0))
     at = mx.shared_scale(powers.reshape(-1, 1), "mxfp8_e4m3").ravel().astype(int)
@@ -116,14 +116,14 @@ def test_e5m2_halfway_to_overflow():
 
 
 def test_rceil_where_float32_arithmetic_is_wrong():
-    """max * (1 / 448) in float32 rounds this input to a power of two."""
+    """In float32, max * (1 / 448) rounds this input to a power of two."""
     x = np.array([float.fromhex("0x1.c00002p-119")], np.float32)
     scale = int(mx.shared_scale(x, "mxfp8_e4m3", scale_rule="rceil")[0])
     assert 448.0 * 2.0 ** (scale - 127) >= float(x[0]) > 448.0 * 2.0 ** (scale - 128)
 
 
 def test_nibbles_are_neighbours():
-    """Element i at bit 4 i: low nibble first, as gpt-oss stores them; llama.cpp pairs i with i + 16."""
+    """Element i lies at bit 4 i, low nibble first, as in gpt-oss; llama.cpp pairs i with i + 16."""
     q = mx.MXArray.from_parts(np.arange(16, dtype=np.uint8), np.full(1, 127, np.uint8), "mxfp4_e2m1")
     assert q.pack().tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
 

@@ -1,4 +1,4 @@
-"""Products against the oracle, bit for bit: formats, accumulations, special values, shapes, layouts, errors."""
+"""Tests of products against the oracle, bit for bit: all formats, modes, shapes and layouts."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -28,18 +28,23 @@ NAN, INF = float("nan"), float("inf")
 
 
 def rows(q):
-    """The rows of a matrix blocked along its last axis, as the oracle takes them."""
+    """Return the rows of a matrix blocked along its last axis, as the oracle takes them."""
     offsets = [None] * len(q) if q.offsets is None else q.offsets
-    parts = zip(q.codes, q.scales, offsets, strict=True)
-    return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o) for codes, scales, o in parts]
+    tensors = [None] * len(q) if q.tensor_scale is None else np.broadcast_to(q.tensor_scale, (len(q), 1))[:, 0]
+    parts = zip(q.codes, q.scales, offsets, tensors, strict=True)
+    return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o, t) for codes, scales, o, t in parts]
 
 
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
-    """Uniformly random codes, all special ones included; a tenth of the scales is NaN, another tenth extreme."""
+    """Return uniformly random codes, special ones included.
+
+    A tenth of the scales is NaN or extreme by default (`special`).
+    """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
     codes = rng.integers(0, 1 << fmt.element.bits, shape, dtype=np.uint8)
-    if fmt.element.specials != "none":  # a special code now and then: enough to be seen, few enough to see past
+    # Special codes are rare, so that other terms still show in the sums.
+    if fmt.element.specials != "none":
         finite = rng.integers(0, fmt.element.max_code + 1, shape, dtype=np.uint8) | (codes & 0x80)
         codes = np.where(rng.random(shape) < special / 4, codes, finite)
     counts = (*shape[:-1], -(-shape[-1] // block))
@@ -55,7 +60,10 @@ def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=Fal
 
 
 def check(a, b, accumulate, case=None):
-    """a times the transpose of b equals the oracle's: MX arrays blocked along their rows, or matrices of floats."""
+    """Assert that a times the transpose of b equals the oracle's product.
+
+    Each is an MX array blocked along its rows, or a matrix of floats.
+    """
     got = mx.matmul(a, b.T, accumulate=accumulate)
     left = rows(a) if isinstance(a, mx.MXArray) else a
     if isinstance(b, mx.MXArray):
@@ -69,7 +77,8 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: How block sums are held depends on the pair; all else on each format alone, which thus meets a few others.
+#: How block sums are held depends on the pair. Other modes depend on each format alone, so each
+#: format meets only a few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -109,7 +118,7 @@ def test_an_offset_that_cancels_is_a_zero():
 
 
 def floats(dtype, shape, *key):
-    """Floats that meet: half of them small whole numbers times a power of two, some special."""
+    """Return floats that interact: half are small integers times a power of two, some special."""
     rng = samples.generator("floats", dtype, shape, *key)
     fmt = FLOATS[dtype]
     patterns = samples.random_patterns(fmt, int(np.prod(shape)), *key).reshape(shape)
@@ -128,7 +137,7 @@ def patterns_dtype(fmt):
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_of_every_type(name, accumulate):
-    """With every other: each is taken apart, or rounded to float32, by itself."""
+    """Each operand is split, or rounded to float32, independently of the other."""
     for other in FLOATS:
         with np.errstate(all="ignore"):
             check(floats(name, (6, 9), 0), floats(other, (6, 9), 1), accumulate, (name, other))
@@ -159,7 +168,98 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
+#: Float scales of all types, with elements whose sums are held in integers, float32 and float64,
+#: and by the definition.
+FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
+                "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
+                "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
+
+
+def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
+    """Return random codes under random scales; `special` of the scales are odd.
+
+    Odd scales are 0, NaN, extreme or infinite.
+    """
+    rng = samples.generator("float scales", str(fmt), shape, block, *key)
+    fmt = mx.formats.get(fmt)
+    codes = codes_at_random("mxfp8_e5m2", shape, block, *key, special=0.02).codes & ((1 << fmt.element.bits) - 1)
+    counts = (*shape[:-1], -(-shape[-1] // block))
+    number, bits = fmt.scale.number, fmt.scale.bits
+    values = np.exp2(rng.uniform(-spread, spread, counts))
+    if bits == 8:
+        scales = mx.encode(values, number if number.bits == 8 else mx.ElementFormat("e5m3", 5, 3, 15, specials="nan"))
+        special_codes = np.array([0, 1, number.max_code, fmt.scale.nan_code])
+    else:
+        scales = values.astype(patterns_dtype(number)).view(f"uint{bits}")
+        special_codes = np.array([0, 1, number.max_code, number.infinity_code, fmt.scale.nan_code])
+    scales = np.where(rng.random(counts) < special, rng.choice(special_codes, counts), scales).astype(
+        f"uint{max(bits, 8)}"
+    )
+    scales = scales if bits == 8 else scales.view(patterns_dtype(number))
+    given = {} if fmt.tensor_scale is None else {"tensor_scale": np.float32(0.3)}
+    if per_row and given:
+        given = {"tensor_scale": rng.random((shape[0], 1)).astype(np.float32)}
+    return mx.MXArray.from_parts(codes, scales, fmt, block_size=block, **given)
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("name", FLOAT_SCALES)
+def test_scales_that_are_floats(name, accumulate):
+    block = mx.formats.get(name).block
+    for k, special, per_row in ((3 * block, 0.0, False), (5 * block - 2, 0.3, True)):
+        a, b = (with_float_scales(name, (n, k), block, n, special=special, per_row=per_row) for n in (3, 6))
+        with np.errstate(all="ignore"):
+            check(a, b, accumulate, name)
+            if accumulate == "block":
+                check(a, codes_at_random("mxfp4_e2m1", (4, k), block), accumulate, name)
+                check(codes_at_random("mxfp8_e4m3", (4, k), block), b, accumulate, name)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "e2m1:block=16,scale=float16", "e2m1:block=16,scale=bfloat16"])
+def test_float_scales_at_the_ends_of_what_float32_holds(name):
+    """Terms round to subnormal numbers, or overflow, at the ends of float32's range."""
+    number = mx.formats.get(name).scale.number
+    least, most = number.emin - number.mantissa_bits, number.emax
+    for first, second in (
+        (least, least),
+        (most, most),
+        (least, most),
+        (-75, -74),
+        (-70, -70),
+        (-60, -60),
+        (63, 63),
+        (64, 63),
+    ):
+        sides = []
+        for power, rows in ((first, 3), (second, 5)):
+            power = min(max(power, least), most)
+            a = with_float_scales(name, (rows, 32), 16, power)
+            scales = np.full((rows, 2), 1.5 if power > least + 1 else 1) * 2.0**power
+            scales = mx.encode(scales, "e4m3") if name == "nvfp4" else scales.astype(a.scales.dtype)
+            sides.append(mx.MXArray.from_parts(a.codes, scales, a.format, tensor_scale=a.tensor_scale))
+        with np.errstate(all="ignore"):
+            check(*sides, "block", (name, first, second))
+
+
+def test_tensor_scales_multiply_sums_of_blocks_at_last():
+    """Their product is rounded first; NaN, 0 and infinity are as in IEEE 754."""
+    a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
+    for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
+        sides = [
+            mx.MXArray.from_parts(q.codes, q.scales, q.format, tensor_scale=np.array(t, np.float32))
+            for q, t in ((a, first), (b, second))
+        ]
+        with np.errstate(all="ignore"):
+            check(*sides, "block", (first, second))
+    varying = mx.MXArray.from_parts(
+        a.codes, np.repeat(a.scales, 16, 1), "nvfp4", blocks=(1, 1), tensor_scale=np.ones((1, 32), np.float32)
+    )
+    with pytest.raises(ValueError, match="'b' must be an MXArray with one tensor scale along the summed axis"):
+        mx.matmul(mx.MXArray.from_parts(a.codes, varying.scales, "nvfp4", blocks=(1, 1), tensor_scale=1.0), varying.T)
+
+
 def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
+    """Return an MX array of values that are exact, with given scales."""
     values = np.array(values, np.float64)
     codes = mx.encode(values, mx.formats.get(name).element, overflow="ieee")
     counts = (*values.shape[:-1], -(-values.shape[-1] // block))
@@ -167,7 +267,7 @@ def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
     return mx.MXArray.from_parts(codes, given_scales.astype(np.uint8).reshape(counts), name, block_size=block)
 
 
-#: values of a, values of b, scales of a, scales of b; blocks of two
+#: values of a, values of b, scales of a, scales of b; blocks of two.
 SPECIAL = {
     "infinity": ([INF, 1, 1, 1], [1, 1, 1, 1], None, None),
     "minus infinity": ([INF, 1, 1, 1], [-1, 1, 1, 1], None, None),
@@ -211,7 +311,32 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}  # `block` adds its -0 to +0
+    # The mode `block` adds its -0 to +0.
+    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("name", ["mxfp8_e5m2", "mxfp4_e2m1"])
+def test_sums_start_from_an_addend(name, accumulate):
+    rng = samples.generator("addend", name, accumulate)
+    for shape, special in (((3, 40), 0.0), ((40, 3), 0.2), ((1, 1), 0.2), ((2, 2), 0.0)):
+        length = 0 if shape == (2, 2) else 70
+        a, b = (codes_at_random(name, (rows, length), 32, rows, special=special) for rows in shape)
+        c = floats("float64", shape, name) if special else rng.standard_normal(shape).astype(np.float32)
+        with np.errstate(all="ignore"):
+            got = mx.matmul(a, b.T, c, accumulate=accumulate)
+            pairs = [(i, j, left, right) for i, left in enumerate(rows(a)) for j, right in enumerate(rows(b))]
+            want = [reference.dot(p, q, c[i, j], accumulate=accumulate) for i, j, p, q in pairs]
+        samples.assert_same(f"{name} {accumulate}", None, got.view(np.uint32).ravel(), np.array(want).view(np.uint32))
+    dot = mx.dot(a[0], b[0], c[0, 0], accumulate=accumulate)
+    assert dot.view(np.uint32) == reference.dot(rows(a)[0], rows(b)[0], c[0, 0], accumulate=accumulate).view(np.uint32)
+
+
+def test_an_addend_of_blas_is_added_after_the_sum():
+    x = np.ones((2, 3), np.float32)
+    out = np.array([[1, 2], [3, 4]], np.float32)
+    assert mx.matmul(x, x.T, out, accumulate="blas", out=out) is out
+    assert out.tolist() == [[4, 5], [6, 7]]
 
 
 @pytest.mark.parametrize("accumulate", Accumulate)
@@ -246,7 +371,8 @@ def test_user_made_formats_beyond_float64():
     wide = mx.MXFormat(mx.ElementFormat("e7m0", 7, 0, 895), block=4)
     huge = mx.MXFormat(mx.ElementFormat("e4m3", 4, 3, -1008), block=4)
     rng = samples.generator("wide")
-    # No test saw that the largest numbers of an element with five exponent bits and no infinities were taken for NaN.
+    # Regression: the largest numbers of an element with five exponent bits and no infinities were
+    # taken for NaN.
     full = mx.MXFormat(mx.ElementFormat("e5m2", 5, 2, 15), block=4)
     for fmt, other in ((wide, huge), (wide, wide), (huge, huge), (full, full)):
         a, b = (
@@ -270,6 +396,39 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
+#: Shapes of two stacks that broadcast: whole tiles and others, turned, of one row, and broadcast on
+#: either side.
+STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
+          ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
+                                  ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
+def test_stacks_of_small_matrices(pair, monkeypatch):
+    """Each product of a stack is that of its matrices, however threads share them."""
+    monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
+    for left, right in STACKS:
+        make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
+        a, b = (make(name, shape, 16, spread=3) for name, shape in zip(pair, (left, right), strict=True))
+        b = b.transpose(*range(b.ndim - 2), -1, -2)
+        for chunk, threads in ((1, 3), (1 << 20, 1)):
+            monkeypatch.setattr(by_floats, "_CHUNK", chunk)
+            got = mx.matmul(a, b, threads=threads)
+            batch = np.broadcast_shapes(left[:-2], right[:-2])
+            assert got.shape == (*batch, left[-2], right[-2])
+            for place in np.ndindex(batch):
+                x, y = (
+                    q[
+                        tuple(
+                            0 if n == 1 else i
+                            for n, i in zip(q.shape[:-2], place[len(batch) - q.ndim + 2 :], strict=True)
+                        )
+                    ]
+                    for q in (a, b)
+                )
+                assert bits(mx.matmul(x, y)) == bits(got[place]), (left, right, place)
+
+
 def test_layouts_of_operands():
     rng = samples.generator("layouts")
     a, turned = codes_at_random("mxfp8_e4m3", (6, 40), 32), codes_at_random("mxfp8_e4m3", (7, 40), 32, 1).T
@@ -282,7 +441,7 @@ def test_layouts_of_operands():
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
-    # Tiles, and blocks across the summed axis, have a scale for each element all the same.
+    # Tiles, and blocks across the summed axis, still have a scale for each element.
     w = floats("float64", (40, 7))
     for blocks in ((4, 8), (6, 1), (1, 8)):
         scales = rng.integers(100, 150, [-(-n // block) for n, block in zip((6, 40), blocks, strict=True)], np.uint8)
@@ -343,7 +502,8 @@ def test_out(accumulate, out_dtype):
     for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):
         assert mx.matmul(a, b, **how, out=room) is room
         assert bits(room) == bits(want)
-        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)  # the dtype is that of out
+        # The dtype is that of `out`.
+        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)
     zero = np.empty((), want.dtype)
     row, column = a[0, 0, 0], b[0, :, 1]
     assert mx.dot(row, column, **how, out=zero) is zero
@@ -359,7 +519,7 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """With so little for a thread to do that all are used."""
+    """The minimum work per thread is so small that all threads are used."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
@@ -395,7 +555,8 @@ def test_threads_are_those_allowed(monkeypatch):
 
 
 X = np.ones((4, 64), np.float32)
-CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)  # (made by hand: nothing is compiled yet)
+# These are made by hand, so that collecting compiles nothing.
+CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)
 Q = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3")
 OFFSET = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3", offsets=np.zeros((4, 2), np.float16))
 ERRORS = {
@@ -417,6 +578,7 @@ ERRORS = {
     "out of another shape": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 5), np.float32)), "'out' must be of shape (4, 4), not (4, 5)"),
     "out of another dtype": (lambda: mx.matmul(Q, Q.T, out_dtype="float16", out=np.empty((4, 4), np.float32)), "'out' must be of dtype float16, not"),
     "out of float64": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 4))), "'out.dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
+    "an addend of another shape": (lambda: mx.matmul(Q, Q.T, np.zeros((4, 5))), "'c' must be of a shape that broadcasts to (4, 4), not (4, 5)"),
     "out of dot": (lambda: mx.dot(Q[0], Q[0], out=np.empty(1, np.float32)), "'out' must be of shape (), not (1,)"),
     "out that is no array": (lambda: mx.matmul(Q, Q.T, out=[0]), "'out' must be a numpy array, not 'list'"),
     "threads": (lambda: mx.matmul(Q, Q.T, threads=0), "'threads' must be"),

@@ -1,4 +1,4 @@
-"""What a release promises: its public names, its version in every place, and the same bytes from every build."""
+"""Tests of a release: its public names, its version everywhere, and reproducible builds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_changelog_begins_each_version_with_five_lines():
 
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
 def test_builds_are_the_same_bytes(tmp_path):
-    """Twice, from two copies, whose files have other times."""
+    """Build twice, from two copies whose files have different times."""
     built = []
     for copy in ("one", "two"):
         source, to = tmp_path / copy, tmp_path / f"{copy}-built"
@@ -68,7 +68,7 @@ def test_builds_are_the_same_bytes(tmp_path):
     names = zipfile.ZipFile(tmp_path / "one-built" / wheel).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in names)
     kinds = {name.rpartition(".")[2] for name in names if name.startswith("mxnum/")}
-    assert kinds == {"py", "typed", "css", "jinja", "csv", "json", "toml"}
+    assert kinds == {"py", "typed", "css", "html", "js", "jinja", "csv", "json", "toml"}
     assert {name.partition("/")[0] for name in names} == {
         "mxnum", "pytest_mxnum.py", f"mxnum-{mxnum.__version__}.dist-info",
     }  # fmt: skip

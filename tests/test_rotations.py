@@ -1,4 +1,4 @@
-"""The Hadamard transform as users call it."""
+"""Tests of the Hadamard transform as users call it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
 TE = rotations.SIGNS["transformer_engine"]
-#: The first rows of the matrix in TransformerEngine's nvfp4_tensor.py, which it writes out.
+#: The first rows of the matrix that TransformerEngine's nvfp4_tensor.py writes out.
 TE_ROWS = (
     "++++++++++++++++", "+-+-+-+-+-+-+-+-", "++--++--++--++--", "+--++--++--++--+", "++++----++++----",
 )  # fmt: skip
@@ -46,12 +46,13 @@ def test_the_matrix_is_that_of_transformer_engine():
     assert (matrix == matrix.T).all()
     assert (abs(matrix) == 1).all()
     with_signs = mx.hadamard(np.eye(16, dtype=np.float32), signs="transformer_engine") * 4
-    assert with_signs.tolist() == (np.diag(TE) @ matrix).tolist()  # rows of x times this is x diag(signs) H
+    # For rows of x this is x diag(signs) H.
+    assert with_signs.tolist() == (np.diag(TE) @ matrix).tolist()
 
 
 def test_twice_is_once_where_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
-    # No test saw that integers without a sign were refused as if they were no integers.
+    # Regression: unsigned integers raised an error about integers.
     assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
     for signs in (None, "transformer_engine"):
         once = mx.hadamard(x, signs=signs)
@@ -95,7 +96,8 @@ def test_zeros_infinities_and_overflow():
     assert y[4].tolist() == [inf, 0, 0, 0]
     small = np.zeros(4, np.float16)
     small[0] = -np.finfo(np.float16).smallest_subnormal
-    assert words(mx.hadamard(small, size=4)) == [0x8000] * 4  # half of the least rounds to zero and keeps its sign
+    # Half of the least number rounds to zero and keeps its sign.
+    assert words(mx.hadamard(small, size=4)) == [0x8000] * 4
 
 
 @pytest.mark.parametrize("dtype", samples.FLOATS)
@@ -115,7 +117,7 @@ def test_layouts_and_results_in_place(dtype):
     assert mx.hadamard(own, 1, out=own) is own
     assert words(own) == words(want)
     shifted = np.concatenate([x[:1], x])
-    mx.hadamard(shifted[1:], 1, out=shifted[:-1])  # (memory that overlaps, but does not coincide)
+    mx.hadamard(shifted[1:], 1, out=shifted[:-1])  # the memory overlaps, but does not coincide
     assert words(shifted[:-1]) == words(want)
     assert mx.hadamard(x.T, 1).strides == x.T.strides
     swapped = x.astype(x.dtype.newbyteorder(">")) if dtype != "bfloat16" else x

@@ -1,4 +1,7 @@
-"""The self-test finds what is wrong, and says so; that all is right is what the rest of the suite says."""
+"""Tests that the self-test finds mistakes and reports them.
+
+The rest of the test suite shows that all is right.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ needs_typer = pytest.mark.skipif(importlib.util.find_spec("typer") is None, reas
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of its cases, of which one is not common."""
+    """Reduce the self-test to three cases, of which one is uncommon."""
     kept = ("mxfp4_e2m1", "mxfp4_e2m1, packed", "many threads")
     cases = [case for case in selftest._cases() if case[0] in kept]
     monkeypatch.setattr(selftest, "_cases", lambda: cases)

@@ -1,4 +1,7 @@
-"""Sentences of the page `docs/reference/semantics.md` that no module has to itself; its cells have more."""
+"""Tests of sentences of `docs/reference/semantics.md` that no module covers alone.
+
+The cells of the page have more.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def bits(values):
 
 
 def asymmetric(x, **options):
-    """Offsets and values of one block, by the library and the reference alike."""
+    """Return offsets and values of one block, after checking that library and reference agree."""
     x = np.array(x, np.float32)
     q = mx.quantize(x, FORMAT, offset="float16", **options)
     r = reference.quantize(x, FORMAT, offset="float16", **options)
@@ -37,7 +40,7 @@ def asymmetric(x, **options):
     ],
 )
 def test_signs_of_zero_with_an_offset(x, offset, values):
-    # The page did not say which; tests compared with the reference and saw no difference.
+    # Regression: the page did not say which sign a zero has.
     offsets, got = asymmetric(x)
     assert offsets.tobytes() == np.float16(offset).tobytes()
     assert bits(got) == bits(values)
@@ -61,7 +64,7 @@ def test_offsets_that_are_given_go_through_the_sum_as_they_are(dtype):
 
 
 def test_float64_is_rounded_with_an_offset():
-    # The page said that it is exact: what was decoded in tests needs few bits.
+    # Regression: the page said that float64 values are exact with an offset.
     one = mx.MXArray.from_parts(np.array([0x38], np.uint8), np.array([0], np.uint8), FORMAT, offsets=np.float16([1]))
     assert one.dequantize("float64").tolist() == [1.0]
 
@@ -83,15 +86,15 @@ def test_the_first_index_is_that_of_c_order():
 
 
 def test_fake_quantize_gives_native_byte_order():
-    # The page said that the dtype is the input's; arrays of another byte order were compared by value.
+    # Regression: the page said that the byte order is the input's, too.
     got = mx.fake_quantize(np.array([1.1, 2.0], ">f4"), FORMAT)
     assert got.dtype == np.dtype("=f4")
     assert got.dtype.isnative
 
 
 def test_terms_of_the_bias_and_of_its_gradient_are_float32_first():
-    # The page did not say so, and no test had a term that float32 does not hold.
-    small = 2.0**-24 + 2.0**-50  # with it 1 + small is above the tie, without its last bit it is the tie
+    # Regression: the page did not say that such a term is rounded to float32 first.
+    small = 2.0**-24 + 2.0**-50
     plain = {"activations": None, "weights": None, "accumulate": "exact"}
     y, context = mx.linear_forward(np.ones((2, 1)), np.ones((1, 1)), np.array([small]), **plain)
     assert y.tolist() == [[1.0], [1.0]]

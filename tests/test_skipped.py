@@ -1,4 +1,4 @@
-"""What one environment skips is what another runs: neither less nor more."""
+"""Tests that one environment runs exactly what another skips."""
 
 from __future__ import annotations
 

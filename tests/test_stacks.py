@@ -1,4 +1,4 @@
-"""NVFP4 as each stack computes it, against the stacks themselves where they install on a CPU."""
+"""Tests of NVFP4 as each stack computes it, against the stacks that install on a CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import mxnum as mx
 from mxnum import reference, stacks
 from mxnum.definition import stack_arithmetic
 
-#: Tensors of 4096 blocks: what a draw makes of a generator, a shape, and the limits of a type.
+#: Tensors of 4096 blocks: functions of a generator, a shape, and the limits of a type.
 FAMILIES = {
     "normal": lambda draw, shape, of: draw.standard_normal(shape),
     "a range of sizes": lambda draw, shape, of: (
@@ -61,7 +61,7 @@ def tensors(family, dtype="float32"):
 
 
 def nvfp4_of(package, path):
-    """A module of an optional package, imported without its warnings; the test is skipped without it."""
+    """Import a module of an optional package without its warnings; skip the test without it."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -69,6 +69,7 @@ def nvfp4_of(package, path):
 
 
 def tensor_of(x):
+    """Return an array as a tensor of torch."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if x.dtype == np.float32:
         return torch.from_numpy(x)
@@ -82,11 +83,13 @@ def bytes_of(tensor):
 
 
 def unpacked(packed):
+    """Return the codes of packed bytes, a block a row."""
     packed = packed.numpy().reshape(-1, 8)
     return np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1, 16)
 
 
 def torchao(x, has_global=True):
+    """Return what torchao makes of x: codes, scales, and the number kept for the tensor."""
     nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
     tensor = tensor_of(x)
     scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max()) if has_global else None
@@ -95,13 +98,14 @@ def torchao(x, has_global=True):
 
 
 def modelopt(x):
+    """Return what ModelOpt makes of x."""
     nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
     made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
     return unpacked(made._quantized_data), bytes_of(scales), np.float32(scale.item())
 
 
 def compressed_tensors(x):
-    """Scales as its observers make them, and the weight as its compressor packs it."""
+    """Return scales of its observers, and the weight as its compressor packs it."""
     helpers = nvfp4_of("compressed_tensors", "compressed_tensors.quantization.utils.helpers")
     quantization = nvfp4_of("compressed_tensors", "compressed_tensors.quantization")
     packing = nvfp4_of("compressed_tensors", "compressed_tensors.compressors.nvfp4.helpers")
@@ -119,7 +123,8 @@ def compressed_tensors(x):
     return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
 
 
-#: Stacks that need a GPU to install: environment variables with the path of a checkout of their repository.
+#: Stacks that need a GPU to install: environment variables with the path of a checkout of their
+#: repository.
 CHECKOUTS = {
     "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
     "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
@@ -129,7 +134,10 @@ CHECKOUTS = {
 
 @cache
 def read(stack, *paths):
-    """The names that a file of a checkout defines; of what it imports only torch is there, the rest is stood in for."""
+    """Return the names that a file of a checkout defines.
+
+    Of its imports only torch is real; stand-ins replace the rest.
+    """
     variable = CHECKOUTS[stack]
     if variable not in os.environ:
         pytest.skip(f"the environment variable {variable} names no checkout")
@@ -152,6 +160,7 @@ def read(stack, *paths):
 
 
 def transformer_engine(x, stack="transformer_engine"):
+    """Return what TransformerEngine's reference makes of x."""
     folder = "transformer_engine/pytorch/custom_recipes"
     names = read(stack, f"{folder}/reference_nvfp4.py", f"{folder}/quantization_nvfp4.py")
     quantize = names["NVFP4QuantizerRef"]._quantize_blockwise_reference
@@ -159,12 +168,14 @@ def transformer_engine(x, stack="transformer_engine"):
     largest = tensor.abs().max().to(tensor_of(np.ones(1, np.float32)).dtype).view(1)
     codes, scales = quantize(tensor, largest, 16, 1, pow_2_scales=False, eps=0.0)
     codes = unpacked(codes)
-    codes[np.signbit(x.astype(np.float32))] |= 8  # what is scaled to -0 is +0 in the reference, and -0 in the kernel
+    # A number scaled to -0 is +0 in the reference, and -0 in the kernel.
+    codes[np.signbit(x.astype(np.float32))] |= 8
     with np.errstate(over="ignore", divide="ignore"):
         return codes, bytes_of(scales), stacks.of(stack).global_scale(np.float32(largest.item()))
 
 
 def vllm(x):
+    """Return what vLLM's emulation makes of x."""
     names = read("vllm", "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py")
     tensor = tensor_of(x)
     global_scale = 448.0 * 6.0 / tensor.abs().max().float()
@@ -185,7 +196,10 @@ PACKAGES = {
 
 
 def check(stack, x, codes, scales, global_scale):
-    """Check that all bits are equal, but for a block whose scale is NaN: its sign and elements are the processor's."""
+    """Assert that all bits are equal, except sign and elements under NaN scales.
+
+    These come from the processor.
+    """
     got = stacks.quantize(x, stack)
     is_nan = scales & 0x7F == 0x7F
     assert got.global_scale == global_scale or (np.isnan(got.global_scale) and np.isnan(global_scale))
@@ -193,7 +207,7 @@ def check(stack, x, codes, scales, global_scale):
     assert np.array_equal(got.codes[~is_nan], codes[~is_nan])
 
 
-#: Whose source takes tensors of these types.
+#: The stacks that take tensors of each type.
 TAKING = {name: [s for s in PACKAGES if name in stacks.of(s).takes] for name in ("float32", *NARROW)}
 COMPARED = [(stack, name) for name, several in TAKING.items() for stack in several]
 
@@ -201,10 +215,11 @@ COMPARED = [(stack, name) for name, several in TAKING.items() for stack in sever
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("stack", "dtype"), COMPARED)
 def test_equals_the_package(stack, dtype, family):
-    """No test saw other than ordinary magnitudes in bfloat16, nor float16 at all: five families of one were tried."""
+    """Every type and family of magnitudes is tested, not only ordinary magnitudes in bfloat16."""
     for x in tensors(family, dtype):
         made = PACKAGES[stack](x)
-        if (stack, family) == ("torchao", "subnormal") and (x == 0).any():  # 0 * (1 / tiny): NaN with any sign
+        # 0 * (1 / tiny) is NaN with any sign.
+        if (stack, family) == ("torchao", "subnormal") and (x == 0).any():
             with pytest.raises(ValueError, match="does not turn into NaN"):
                 check(stack, x, *made)
         else:
@@ -213,7 +228,7 @@ def test_equals_the_package(stack, dtype, family):
 
 @pytest.mark.parametrize("stack", ["torchao", "torchao_single"])
 def test_what_the_package_refuses(stack):
-    """No test saw that float16 was taken, which torchao refuses: it was not tried."""
+    """Regression: float16 was accepted, which torchao does not accept."""
     x = tensors("normal", "float16")[0]
     for call in (stacks.quantize, stacks.fake_quantize):
         with pytest.raises(TypeError, match=rf"'x' must be of float32 or bfloat16 for {stack}, not 'float16'"):
@@ -228,7 +243,7 @@ def test_reads_what_the_package_reads(stack, family):
     for x in tensors(family):
         try:
             blocks = stacks.quantize(x, stack)
-        except ValueError:  # (as above)
+        except ValueError:  # as in `test_equals_the_package`
             assert (stack, family) == ("torchao", "subnormal")
             continue
         assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)
@@ -259,9 +274,10 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """ONNX says what an element is under given scales: x over the scale, to nearest even. So have it the dividers.
+    """Elements of the stacks that divide are x over the scale, to nearest even, as in ONNX.
 
-    Under a scale that is NaN, as ModelOpt's are beside infinities and of zeros, ONNX has zeros and ModelOpt sixes.
+    ModelOpt's scales are NaN beside infinities and for zeros. Under such a scale ONNX has zeros and
+    ModelOpt sixes.
     """
     onnx = nvfp4_of("onnx", "onnx")
     evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
@@ -290,7 +306,7 @@ def test_elements_equal_onnx(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_roundings_equal_gfloat(family):
-    """gfloat leaves the scales to its caller; what it rounds to E2M1 and E4M3 is what is rounded here."""
+    """The rounding of gfloat, which takes scales from its caller, equals this one."""
     gfloat = nvfp4_of("gfloat", "gfloat")
     known = nvfp4_of("gfloat", "gfloat.formats")
     for element, info in (("e2m1", known.format_info_ocp_e2m1), ("e4m3", known.format_info_ocp_e4m3)):
@@ -301,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """The tensor's largest is 2688, each other block's 6 times a power of two."""
+    """The largest number is 2688; those of other blocks are 6 times a power of two."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -321,7 +337,7 @@ def test_equals_the_definition_where_no_scale_is_rounded(stack):
     assert np.array_equal(stacks.dequantize(blocks, stack), (values * powers[:, None]).astype(np.float32))
 
 
-#: What each makes of blocks of zeros: the scale beside others, and in a tensor of zeros.
+#: The scale of a block of zeros in each stack: beside other blocks, and in a tensor of zeros.
 ZEROS = {
     "transformer_engine": (0x00, 0x00), "transformer_engine_2025": (0x00, 0x00), "torchao": (0x08, 0x7F),
     "torchao_single": (0x08, 0x08), "vllm": (0x00, 0x00), "compressed_tensors": (0x20, 0x20), "modelopt": (0x38, 0x7F),
@@ -360,15 +376,16 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: A stack that multiplies, and one that divides and begins in the type of the tensor: what is tried in every run.
+#: A stack that multiplies, and one that divides and begins in the type of the tensor. Every run
+#: tests both.
 SAMPLE = "torchao", "compressed_tensors"
-#: Families of which loops leave some blocks, and numpy does the whole.
+#: Families for which loops leave some blocks, so that numpy computes the whole array.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"
 
 
 @pytest.mark.parametrize("stack", [s if s in SAMPLE else pytest.param(s, marks=pytest.mark.full) for s in PACKAGES])
 def test_loops_compute_what_numpy_does(stack, monkeypatch):
-    """The same functions, compiled: every bit of millions of numbers of every magnitude."""
+    """The compiled functions equal numpy in every bit, for millions of numbers of all sizes."""
     from mxnum.engine.quantizing import by_stack
 
     for family in FAMILIES:
@@ -431,17 +448,17 @@ def test_quantize_and_fake_quantize(stack):
 
 
 @pytest.mark.parametrize("stack", ["transformer_engine", "torchao"])
-@pytest.mark.parametrize("rows", [4, 8192])  # by numpy and by loops
+@pytest.mark.parametrize("rows", [4, 8192])  # the first is computed by numpy, the second by loops
 def test_out(stack, rows):
     x = np.resize(tensors("normal")[0], (rows, 16))
     odd = x.copy()
-    odd[1, 3] = np.inf  # loops leave it, with some blocks written
+    odd[1, 3] = np.inf  # the loops give up here, after writing some blocks
     for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
         want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
         assert out.tobytes() == want.tobytes()
         room = np.concatenate([array, array[:1]])
-        for place in (slice(0, rows), slice(1, rows + 1)):  # x itself; some of it
+        for place in (slice(0, rows), slice(1, rows + 1)):  # x, then an array that overlaps x
             room[:rows] = array
             mx.fake_quantize(room[:rows], "nvfp4", arithmetic=stack, out=room[place])
             assert room[place].tobytes() == want.tobytes()
@@ -463,7 +480,7 @@ def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
         mx.quantize(x, "nvfp4", arithmetic="torcha")
-    # No test saw that 'exact' was not on the list: what was asked for was always like a stack.
+    # Regression: the message left 'exact' out of the list.
     with pytest.raises(
         ValueError, match=r"'arithmetic' must be one of \['exact', 'transformer_engine', .*did you mean 'exact'\?"
     ):
@@ -498,7 +515,7 @@ def test_what_is_refused():
 
 
 def test_arguments_that_were_not_looked_at():
-    # No test saw that packed codes were read as codes, and what came of the others.
+    # Regression: packed codes were read as unpacked ones.
     x = np.ones((2, 16), np.float32)
     with pytest.raises(ValueError, match="'made' must be of codes that take a byte each"):
         stacks.dequantize(stacks.quantize(x, "vllm", packed=True), "vllm")

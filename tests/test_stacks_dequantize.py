@@ -1,4 +1,4 @@
-"""What `mxnum.stacks.dequantize` and the arithmetic of a stack refuse."""
+"""Tests of the errors of `mxnum.stacks.dequantize` and of the arithmetic of a stack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum import stacks
 
 
 def test_dequantize_refuses_packed_codes_whatever_their_values():
-    """No test saw packed codes that are all below 16: packed and unpacked codes were told apart by their values."""
+    """Regression: packed codes that are all below 16 were taken for unpacked codes."""
     few = np.zeros((2, 16), np.float32)
     few[:, 0] = 1
     for x in (few, np.zeros((2, 16), np.float32)):
@@ -26,7 +26,7 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
 
 
 def test_dequantize_refuses_scales_of_another_shape():
-    """No test saw scales of as many blocks in another order: they were reshaped."""
+    """Regression: scales of as many blocks in another order were reshaped."""
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
     with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
@@ -34,7 +34,7 @@ def test_dequantize_refuses_scales_of_another_shape():
 
 @pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
 def test_arithmetic_of_a_stack_refuses_what_random_bits_depend_on(given):
-    """No test saw that these were dropped beside `arithmetic`."""
+    """Regression: these arguments were ignored beside `arithmetic`."""
     x = np.ones((1, 16), np.float32)
     for call in (mx.quantize, mx.fake_quantize):
         with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):

@@ -1,4 +1,4 @@
-"""The tiers: what is marked waits for its tier, and the record of the last run says how old it is."""
+"""Tests of the tiers: marked tests wait for their tier, and the record shows its age."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def test_nothing_failed_when_the_full_tier_was_run():
 
 
 def entry(**changes):
+    """Return an entry of the record, with some fields changed."""
     return {
         "cases": 3,
         "passed": 3,
@@ -85,6 +86,7 @@ def test_fast():
 
 @pytest.fixture
 def project(pytester, monkeypatch):
+    """Return a project with a package and a record of its own."""
     monkeypatch.setattr(tiers, "RECORD", pytester.path / "record.json")
     monkeypatch.setattr(tiers, "ROOT", pytester.path)
     monkeypatch.setattr(tiers, "read", lambda: json.loads(tiers.RECORD.read_text()) if tiers.RECORD.exists() else {})
@@ -94,6 +96,7 @@ def project(pytester, monkeypatch):
 
 
 def run(project, *options, limit=3):
+    """Run a project's tests with the tiers."""
     project.makepyfile(test_it=MARKED.format(limit=limit))
     tiers._hash_below.cache_clear()
     return project.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider", *options)

@@ -1,9 +1,10 @@
 """Two tiers of tests, and the record of when the slow one was last run.
 
-What is exhaustive and slow has the mark `full` and runs with ``--tier full``, as theorems of the full tier do. With
-``--record`` the outcomes are entered in ``full_tier.json``, a test function at a time, with the number of its cases and
-a hash of the code that they are about. Where that has changed since, where a run was stopped amid the cases, or where
-there is no record, the end of every run says so; nothing fails for it. ``python -m tests.tiers`` prints the record.
+Exhaustive and slow tests have the mark `full` and run with ``--tier full``, as theorems of the full
+tier do. With ``--record`` the outcomes are written to ``full_tier.json``, one entry for each test
+function, with the number of its cases and a hash of the code that they are about. If that code has
+changed since, if a run was stopped between cases, or if there is no record, the end of every run
+reports it; nothing fails for it. ``python -m tests.tiers`` prints the record.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("full_tier.json")
-#: Packages that an outcome depends on.
+#: Packages on whose versions an outcome depends.
 TOOLS = ("numpy", "numba", "llvmlite")
 HOW = "python -m pytest -n auto --tier full -m full --record"
 
@@ -50,7 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    for item in slow:  # before others deselect any: reports carry the number to the process that records
+    # Before others deselect any: reports carry the number to the process that records.
+    for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
         config.hook.pytest_deselected(items=slow)
@@ -58,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Outcomes:
-    """What tests of the full tier did, by the names of their functions; in the process that hears of all of it."""
+    """Collects the outcomes of tests of the full tier by function, in the main process."""
 
     def __init__(self) -> None:
         self.found: Record = {}
@@ -79,7 +81,7 @@ class Outcomes:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     marked = config.stash[_MARKED]
-    if not marked:  # the workers of xdist collected, or there are none
+    if not marked:  # there are no marked tests, or the workers of xdist collected them
         marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
     told = "\n".join(problems(read(), marked))
     if told:
@@ -88,22 +90,24 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def function_of(nodeid: str) -> str:
-    """The test function that a test is a case of."""
+    """Return the name of the test function of a case."""
     return nodeid.split("[")[0]
 
 
 def read(path: Path = RECORD) -> Record:
+    """Return the recorded outcomes, or nothing if there is no record."""
     found: Record = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
 def write(record: Record, path: Path = RECORD) -> None:
+    """Write the record, one test function a line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 
 
 def with_outcomes(record: Record, outcomes: Record) -> Record:
-    """The record with what has just been run; what is no longer there is left out."""
+    """Return the record with new outcomes, without tests that no longer exist."""
     kept = {name: entry for name, entry in record.items() if (ROOT / name.split("::")[0]).exists()}
     for name, entry in outcomes.items():
         about = {"code": code_hash(name), "date": date.today().isoformat(), "versions": versions()}
@@ -112,7 +116,7 @@ def with_outcomes(record: Record, outcomes: Record) -> Record:
 
 
 def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
-    """What to say about tests of the full tier that were not run as they and the package are now."""
+    """Yield messages about tests of the full tier that have no record of the present code."""
     marked = list(marked)
     never = [name for name in marked if name not in record]
     stale = [name for name in marked if name in record and record[name]["code"] != code_hash(name)]
@@ -130,12 +134,12 @@ def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
 
 
 def ran(entry: dict[str, Any]) -> int:
-    """How many cases there was an outcome of."""
+    """Return the number of cases that have an outcome."""
     return int(entry["passed"] + entry["skipped"] + entry["failed"])
 
 
 def table(record: Record) -> str:
-    """What ran when, in Markdown."""
+    """Return the record as a Markdown table."""
     lines = [
         "| test | cases | passed | skipped | failed | seconds | date | about |",
         "|---|---|---|---|---|---|---|---|",
@@ -148,11 +152,12 @@ def table(record: Record) -> str:
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of Python and of the tools."""
     return {"python": platform.python_version(), **{tool: version(tool) for tool in TOOLS}}
 
 
 def code_hash(name: str) -> str:
-    """Changes with the code of a test's file, of the heart of the package, and of the folder that it mirrors."""
+    """Return a hash of the code of a test's file, the core of the package and the tested folder."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:
@@ -165,7 +170,10 @@ def code_hash(name: str) -> str:
 
 @cache
 def _hash_below(path: Path) -> str:
-    """Of the code of a file, or of all below a folder: without comments and docstrings."""
+    """Return a hash of the code of a file, or of all files below a folder.
+
+    Comments and docstrings do not count.
+    """
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
         digest.update(file.name.encode() + code_of(file.read_text()).encode())
@@ -173,7 +181,7 @@ def _hash_below(path: Path) -> str:
 
 
 def code_of(text: str) -> str:
-    """A module as its syntax tree, without what only people read."""
+    """Return the syntax tree of a module as text, without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node)

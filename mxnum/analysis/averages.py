@@ -24,7 +24,10 @@ DENSITIES = ("log_uniform", "uniform")
 
 @dataclass(frozen=True)
 class Tooth:
-    """A piece of the sawtooth: for lower < f < upper, Q(f) is `below` or `above` (equal unless stochastic)."""
+    """One piece of the sawtooth: for lower < f < upper, Q(f) is `below` or `above`.
+
+    `below` and `above` differ only for stochastic rounding.
+    """
 
     lower: Fraction
     upper: Fraction
@@ -36,7 +39,10 @@ class Tooth:
 
 @dataclass(frozen=True)
 class BinadeAverage:
-    """Averages of zeta = Q(f)/f - 1 over f in [1, 2), as exact sympy expressions; ``float()`` gives the number."""
+    """Averages of zeta = Q(f)/f - 1 over f in [1, 2), as exact sympy expressions.
+
+    ``float()`` of an average gives the number.
+    """
 
     #: E[Q/f] - 1.
     bias: Any
@@ -46,7 +52,8 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is rounding.
+    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is
+    #: rounding.
     overflow_bias: Any
 
 
@@ -70,7 +77,8 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    change = 2 * scale_threshold(element, rule)  # the scale exponent of f * aligned is 0 below, 1 from here on
+    # The scale exponent of f * aligned is 0 below `change`, and 1 from there on.
+    change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
         scale = Fraction(2) ** exponent
@@ -80,8 +88,8 @@ def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple
             if lower >= upper:
                 continue
             middle = (lower + upper) / 2 / scale
-            place = sum(b < middle for b in quantizer.breakpoints)
-            below, above = (level[place] * scale / aligned for level in (quantizer.lower, quantizer.upper))
+            index = sum(b < middle for b in quantizer.breakpoints)
+            below, above = (level[index] * scale / aligned for level in (quantizer.lower, quantizer.upper))
             teeth.append(Tooth(lower / aligned, upper / aligned, below, above, middle > largest))
     return tuple(teeth)
 

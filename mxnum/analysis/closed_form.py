@@ -53,11 +53,11 @@ def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
         return [Piece(-reach, reach, *[Fraction(0)] * 4)]
     edges = [-reach, *(b * factor for b in quantizer.breakpoints), reach]
     found = []
-    for place, (lower, upper) in enumerate(itertools.pairwise(edges)):
+    for index, (lower, upper) in enumerate(itertools.pairwise(edges)):
         lower, upper = max(lower, -reach), min(upper, reach)
         if lower >= upper or upper <= cut.low or lower >= cut.high:
             continue
-        below, above = quantizer.lower[place] * factor, quantizer.upper[place] * factor
+        below, above = quantizer.lower[index] * factor, quantizer.upper[index] * factor
         if below == above:
             found.append(Piece(lower, upper, below, Fraction(0), below**2, Fraction(0)))
         else:

@@ -4,16 +4,17 @@ The scale S of a block is at least number s when its maximum reaches t_s (`ladde
 E8M0). With G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one
 number and of the scale
 
-    E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
+    E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
+                              - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
 because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with two
 numbers and k - 2 gives their covariance. Only the integrals over single numbers are approximated:
 they are composite Gauss-Legendre sums on the pieces where Q is smooth.
 
-Accuracy: with r the root mean square of a relative error, its mean is wrong by less than
-1e-13 r + 2e-16 and its mean square by less than r (1e-12 r + 2e-16), in all random trials against
-interval arithmetic. A normal distribution is cut at 10 standard deviations, which leaves out 2e-23
-of each number.
+Accuracy: with r the root mean square of a relative error, its mean is wrong by less than 1e-13 r +
+2e-16 and its mean square by less than r (1e-12 r + 2e-16), in all random trials against interval
+arithmetic. A normal distribution is cut at 10 standard deviations, which leaves out 2e-23 of each
+number.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: The number of standard deviations on each side that integrals cover.
 REACH = 10.0
-#: Less probable scales are left out.
+#: The probability below which a scale is left out.
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
@@ -77,7 +78,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations over one number of a block (arrays over mu and sigma); `pair` holds E[h_i h_j] for two of them."""
+    """Expectations over one number of a block, as arrays over mu and sigma.
+
+    `pair` holds E[h_i h_j] for two numbers of the block.
+    """
 
     #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the
     #: probabilities of |X| > max * scale, |Q| = max * scale, Q = 0. "mass" is the sum of all
@@ -175,10 +179,13 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    inner, outer = _integrals(model, m, d, units, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
+    # The columns are [quantity, pair]: `inner` is over |x| < begin, `outer` over begin <= |x| <
+    # end.
+    inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
-    # For k = 1 a number below the threshold has no other to raise the scale: the difference is exactly zero.
+    # For k = 1 a number below the threshold has no other to raise the scale: the difference is
+    # exactly zero.
     low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
     for row in range(len(QUANTITIES)):
         np.add.at(single[row], point, low * inner[row] + others * outer[row])
@@ -208,13 +215,13 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     all_x = np.concatenate([edge_x, m + d * grid, low_x, high_x], axis=1)
     points_x, points_z = np.sort(np.clip(all_x, low_x, high_x), axis=1), np.sort(np.clip(all_z, low_z, high_z), axis=1)
     widths_x, widths_z = np.diff(points_x, axis=1), np.diff(points_z, axis=1)
-    owner, place = np.nonzero((widths_x > 0) & (widths_z > 0))
-    start, width = points_x[owner, place], widths_x[owner, place]
-    width_z = widths_z[owner, place]
+    owner, index = np.nonzero((widths_x > 0) & (widths_z > 0))
+    start, width = points_x[owner, index], widths_x[owner, index]
+    width_z = widths_z[owner, index]
 
     nodes = (_NODES + 1) / 2
     x = start[:, None] + width[:, None] * nodes
-    z = points_z[owner, place][:, None] + width_z[:, None] * nodes
+    z = points_z[owner, index][:, None] + width_z[:, None] * nodes
     p = unit[owner]
     if model.distribution == "normal":
         density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)

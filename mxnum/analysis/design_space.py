@@ -63,7 +63,7 @@ class Candidate:
     clamp_rate: float
     #: Share of the elements that were not zero and became zero.
     underflow_rate: float
-    #: Share of the blocks whose scale is zero, as no power of two is.
+    #: Share of the blocks whose scale is zero; powers of two are never zero.
     zero_scale_rate: float = 0.0
 
     @property
@@ -136,7 +136,7 @@ class Exploration:
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", interrupted: {len(self.candidates)} of {self.total} candidates"
-        table = text_table(TITLES, map(told, self.ranked()[:10]), width=80)
+        table = text_table(TITLES, map(cells_of, self.ranked()[:10]), width=80)
         return f"<Exploration of {self.shape}, {self.measured} elements measured{state}\n{table}>"
 
 
@@ -147,7 +147,7 @@ _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
 TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
 
 
-def told(c: Candidate) -> tuple[str, ...]:
+def cells_of(c: Candidate) -> tuple[str, ...]:
     """Return the cells of a candidate in a table with the columns `TITLES`."""
     return (
         c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
@@ -218,7 +218,7 @@ def explore(
             errors.choose(name, value, accepted)
     matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
-    looked_at = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
+    sampled = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
     # Formats change fastest: an interrupted exploration has all formats for the first of the other
     # choices.
@@ -226,12 +226,12 @@ def explore(
     candidates: list[Candidate] = []
     try:
         for setting in settings:
-            candidates.append(_measured(looked_at, *setting, tensor_scale=tensor_scales[setting[-1]], seed=seed))
+            candidates.append(_measured(sampled, *setting, tensor_scale=tensor_scales[setting[-1]], seed=seed))
             if progress is not None:
                 progress(len(candidates), len(settings), candidates[-1])
     except KeyboardInterrupt:
         pass
-    return Exploration(tuple(candidates), len(settings), array.shape, looked_at.size)
+    return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
 #: Every rule of either kind, once each: `rceil` is of both kinds.

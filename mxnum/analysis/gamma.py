@@ -217,9 +217,8 @@ def gamma_bias(
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
     <GammaBias e4m3 x 32 floor rne, normal: bias -0.059031>
     """
-    model, m, d = _question(
-        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
-    )
+    model = _model(format, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom)
+    m, d = _cluster(mu, sigma)
     found = _moments(model, m, d)
     single, pair = found.single, found.pair
     bias = single["relative_error"]
@@ -261,9 +260,8 @@ def block_error(
     >>> mx.analysis.block_error("nvfp4", rounding="sr", tensor_scale=5 / 2688).gain.round(5)
     np.float64(0.99665)
     """
-    model, m, d = _question(
-        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
-    )
+    model = _model(format, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom)
+    m, d = _cluster(mu, sigma)
     single = _moments(model, m, d).single
     power = (m**2 + d**2).ravel()
     extra = single["product"] / power
@@ -279,10 +277,8 @@ def _shaper(shape: tuple[int, ...]) -> Any:
     return lambda values: values.reshape(shape)[()]
 
 
-def _question(
+def _model(
     format: str | MXFormat,
-    mu: Any,
-    sigma: Any,
     block_size: int | None,
     scale_rule: str | ScaleRule | FloatScaleRule | None,
     rounding: str | Rounding,
@@ -290,8 +286,8 @@ def _question(
     prescale: Any,
     tensor_scale: Any,
     headroom: Any,
-) -> tuple[Model, Array, Array]:
-    """Check the arguments, and return the model and the arrays mu and sigma."""
+) -> Model:
+    """Check the arguments, and return the model."""
     fmt = formats.get(format)
     factor = errors.fraction("prescale", prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
@@ -306,6 +302,11 @@ def _question(
         *_factors(fmt, tensor_scale, headroom),
     )
     _ = model.ladder  # raises for a scale or a rule that has none
+    return model
+
+
+def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
+    """Check mu and sigma, and return them as arrays of one shape."""
     m, d = (np.array(v, float) for v in np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float)))
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
@@ -315,7 +316,7 @@ def _question(
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
     errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
-    return model, m, d
+    return m, d
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
@@ -342,8 +343,8 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
         for into, values in ((single, found.single), (pair, found.pair)):
             for name in into:
                 into[name][spread] = values[name]
-    for place in np.nonzero(~spread)[0]:
-        _equal_numbers(model, Fraction(float(m[place])), int(place), single, pair)
+    for index in np.nonzero(~spread)[0]:
+        _equal_numbers(model, Fraction(float(m[index])), int(index), single, pair)
     low, high = cluster.window(model, m, d)
     reaches_zero = (low <= 0) & (high >= 0)
     if model.rounding not in NEVER_AWAY_FROM_ZERO and reaches_zero.any():
@@ -354,7 +355,7 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
     return Moments(single, pair)
 
 
-def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
+def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
     """Store the moments of a block of equal numbers x, exact until the last rounding to float64."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
@@ -376,12 +377,12 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
         "zero": _share(quantizer, y, Fraction(0)),
     }
     for name, value in values.items():
-        single[name][place] = float(value)
+        single[name][index] = float(value)
     # Both come from one float, so that their difference, the variance, is no rounding error.
     bias = float(error / y)
-    single["relative_square"][place] = bias * bias + float((square - mean**2) / y**2)
-    pair["relative_error"][place] = bias * bias
-    pair["error"][place] = float(error * factor) ** 2
+    single["relative_square"][index] = bias * bias + float((square - mean**2) / y**2)
+    pair["relative_error"][index] = bias * bias
+    pair["error"][index] = float(error * factor) ** 2
 
 
 def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> Fraction:
@@ -415,7 +416,8 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     ladder = model.ladder
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
-        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width: small enough below.
+        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width:
+        # small enough below.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

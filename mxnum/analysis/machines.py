@@ -18,7 +18,7 @@ from mxnum import errors
 
 @dataclass(frozen=True)
 class Enclosure:
-    """A proved interval: the true value lies between `lower` and `upper`, which are exact rationals."""
+    """A proved interval: the true value lies between the exact rationals `lower` and `upper`."""
 
     lower: Fraction
     upper: Fraction
@@ -168,7 +168,7 @@ class ArbMachine:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # meromorphic: flint needs no hint about branch cuts
+        def integrand(z: Any, _: bool) -> Any:  # meromorphic, so without branch cuts
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
@@ -228,7 +228,8 @@ class IntervalMachine:
         The terms have one sign, and their ratio is 2x*x/(2n+3).
         """
         square = x * x
-        if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:  # 0 < 1 - erf(x) < exp(-x*x) for x > 1
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is tiny for so large an x.
+        if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])
         largest = float(abs(square).b)
@@ -243,7 +244,8 @@ class IntervalMachine:
                 break
             if ratio < 0.5 and float(abs(term).b) == 0:
                 break
-        rest = abs(term).b  # the sum of the other terms is at most term * ratio / (1 - ratio) <= term
+        # The sum of the other terms is at most term * ratio / (1 - ratio) <= term.
+        rest = abs(term).b
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:

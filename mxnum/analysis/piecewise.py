@@ -19,7 +19,7 @@ from mxnum.modes import Rounding
 
 
 def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
-    """Return the element of a format with E8M0 scales, of a format's name, or of an element's name."""
+    """Return the element of a format with E8M0 scales, or of the name of a format or element."""
     if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
         return formats.get_e8m0(format, "mxnum.analysis").element
     return formats.element(format)
@@ -112,11 +112,12 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
             case _:
                 assert_never(rounding)
     breaks = [
-        place
-        for place, value in enumerate(at)
-        if not rows[place] == rows[place + 1] == (value, value)  # a constant that goes on is no break
+        index
+        for index, value in enumerate(at)
+        # A constant that continues on both sides of a point is no break.
+        if not rows[index] == rows[index + 1] == (value, value)
     ]
-    levels = [rows[place] for place in breaks] + [rows[-1]]
+    levels = [rows[index] for index in breaks] + [rows[-1]]
     return PiecewiseQuantizer(
         element,
         rounding,

@@ -86,7 +86,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format)
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # A / 2**s stays below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest element.
+    # A / 2**s stays below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest
+    # element.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

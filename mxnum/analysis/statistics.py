@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -109,7 +110,10 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) that hold an element above the largest value before rounding."""
+        """Share of the blocks with an element above the largest value before rounding.
+
+        NaN blocks are left out.
+        """
         return self._of_blocks(self.blocks_beyond_max)
 
     @property
@@ -134,12 +138,15 @@ class Statistics:
 
     @property
     def normalized_rmse(self) -> Any:
-        """Root of sum((x_q - x)**2) / sum(x**2): the error relative to the root mean square of x."""
+        """Root of sum((x_q - x)**2) / sum(x**2), the error relative to the size of x."""
         return _scalar(np.sqrt(_ratio(self.sum_error2, self.sum_x2)))
 
     @property
     def sqnr_db(self) -> Any:
-        """Signal to quantization noise: 10 log10(sum(x**2) / sum((x_q - x)**2)), infinite without error."""
+        """Signal to quantization noise in decibels, infinite without error.
+
+        It is 10 log10(sum(x**2) / sum((x_q - x)**2)).
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             return _scalar(10 * np.log10(np.divide(self.sum_x2, self.sum_error2)))
 
@@ -194,10 +201,12 @@ class Statistics:
     def _of_scales(self) -> list[str]:
         """Return a line about scales as a list, which is empty if no count is above 0."""
         known = {"zero": self.zero_scales, "subnormal": self.subnormal_scales, "the largest": self.largest_scales}
-        told = [f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count]
+        shares = [
+            f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count
+        ]
         if np.ndim(self.tensor_scale) == 0 and self.tensor_scale is not None:
-            told.insert(0, f"tensor scale {self.tensor_scale:.6g}")
-        return [f"  scales: {', '.join(told)}"] if told else []
+            shares.insert(0, f"tensor scale {self.tensor_scale:.6g}")
+        return [f"  scales: {', '.join(shares)}"] if shares else []
 
 
 _SUMMED = tuple(f for f in fields(Statistics) if f.metadata)
@@ -260,15 +269,9 @@ def measure(
     )
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT))
-    groups = _group(per, array.shape, layout)
-    side = scales_shape(array.shape, layout)
-    words = None
-    if random_bits is not None:
-        words = as_array("random_bits", random_bits, anywhere=False)
-        errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    if scales is not None:
-        scales = as_array("scales", scales, anywhere=False)
-        errors.require(scales.shape == side, "scales", f"of shape {side}", scales.shape)
+    sums = _Sums(*_group(per, array.shape, layout))
+    words = _of_shape("random_bits", random_bits, array.shape)
+    scales = _of_shape("scales", scales, scales_shape(array.shape, layout))
     options: dict[str, Any] = {
         "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
         "offset_range": offset_range, "blocks": layout, "sr_bits": sr_bits,
@@ -284,44 +287,39 @@ def measure(
     else:
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
-    total = {f.name: np.full(groups.shape, 0, f.metadata["dtype"]) for f in _SUMMED}
-    of_blocks_total = {name: np.zeros(side if groups.kind == "block" else (), np.int64) for name in _OF_BLOCKS}
-    asked = _settings(options, fmt)
-    is_few, chooses = array.size <= FEW, scales is None and by_numpy.looks_at_elements(asked.scale_rule)
+    settings, is_few = _settings(options, fmt), array.size <= FEW
+    # numpy does not choose scales by the error of the elements: `shared_scale` does.
+    finds_scales = is_few and scales is None and by_numpy.looks_at_elements(settings.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
-        piece, sides = np.asarray(array[part], order="C"), of_blocks(part, layout)
+        piece = np.asarray(array[part], order="C")
         if policy.by_element and fmt.element.nan_code is None:
             _refuse_nan(piece, part, fmt.element)
-        bits = words[part] if words is not None else None
+        bits = None if words is None else words[part]
         if mode.is_stochastic and bits is None and seed is not None:
             bits = random_words(positions(part, array.shape), seed, stream)
-        given = None if scales is None else scales[sides]
+        given = None if scales is None else scales[of_blocks(part, layout)]
         t = None if tensor is None else _part_of(tensor, part)
-        if is_few and chooses:
+        if finds_scales:
             given = shared_scale(piece, fmt, blocks=layout, scale_rule=scale_rule, nonfinite=policy, tensor_scale=t)
         if is_few:
-            q: MXArray | by_numpy.Quantized = by_numpy.quantize(piece, fmt, layout, asked, given, bits, t)
+            q: MXArray | by_numpy.Quantized = by_numpy.quantize(piece, fmt, layout, settings, given, bits, t)
         else:
             q = quantize(piece, fmt, **options, scales=given, random_bits=bits, tensor_scale=t)
-        seen = of_elements(piece, q, fmt, layout, asked, bits, t)
-        for name, counts in of_blocks_total.items():
-            found = seen.pop(name)
-            if groups.kind == "block":
-                counts[sides] = found
-            else:
-                counts += np.count_nonzero(found)
-        for f in _SUMMED:
-            groups.add(f.metadata["combine"], total[f.name], seen[f.name], part)
+        sums.add(of_elements(piece, q, fmt, layout, settings, bits, t), part)
         done += piece.size
         if progress is not None:
             progress(done, array.size)
-    counted: dict[str, Any] = {}
-    if groups.kind != "axis":
-        every = np.ones(side, np.int64) if groups.kind == "block" else np.int64(np.prod(side, dtype=np.int64))
-        counted = {"blocks": every, **of_blocks_total}
-    values = {name: _scalar(value) for name, value in {**total, **counted}.items()}
-    return Statistics(**values, tensor_scale=None if tensor is None else _scalar(tensor))
+    return Statistics(**sums.values(), tensor_scale=None if tensor is None else _scalar(tensor))
+
+
+def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
+    """Return an array of that shape; None if none was given."""
+    if given is None:
+        return None
+    array: Array = as_array(name, given, anywhere=False)
+    errors.require(array.shape == shape, name, f"of shape {shape}", array.shape)
+    return array
 
 
 def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Array | None:
@@ -345,37 +343,53 @@ def _part_of(tensor: Array, part: Slices) -> Array:
     return tensor[tuple(slice(None) if n == 1 else piece for n, piece in zip(tensor.shape, along, strict=True))]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The way to group elements: all, by block, or by index along an axis."""
+class _Sums:
+    """Sums over groups of elements: over all ("tensor"), by block, or by index along an axis."""
 
-    kind: str
-    shape: tuple[int, ...]
-    layout: Blocks
-    axis: int = 0
+    def __init__(self, kind: str, shape: tuple[int, ...], layout: Blocks, of_scales: tuple[int, ...], axis: int = 0):
+        self.kind, self.layout, self.of_scales, self.axis = kind, layout, of_scales, axis
+        self.totals = {f.name: np.full(shape, 0, f.metadata["dtype"]) for f in _SUMMED}
+        self.blocks = {name: np.zeros(of_scales if kind == "block" else (), np.int64) for name in _OF_BLOCKS}
 
-    def add(self, operation: np.ufunc, total: Array, values: Array, part: Slices) -> None:
-        """Add the values of a piece to the totals of their groups, by `operation`."""
+    def add(self, seen: dict[str, Array], part: Slices) -> None:
+        """Add what `of_elements` found in a piece."""
+        for name, counts in self.blocks.items():
+            if self.kind == "block":
+                counts[of_blocks(part, self.layout)] = seen[name]
+            else:
+                counts += np.count_nonzero(seen[name])
+        for f in _SUMMED:
+            self._add(f.metadata["combine"], self.totals[f.name], seen[f.name], part)
+
+    def _add(self, operation: np.ufunc, total: Array, values: Array, part: Slices) -> None:
         dtype = total.dtype
-        if self.kind == "tensor":
-            total[()] = operation(total, operation.reduce(values, axis=None, dtype=dtype))
-        elif self.kind == "axis":
-            others = tuple(i for i in range(values.ndim) if i != self.axis)
-            total[part[self.axis]] = operation(
-                total[part[self.axis]], operation.reduce(values, axis=others, dtype=dtype)
-            )
-        else:
+        if self.kind == "block":
             total[of_blocks(part, self.layout)] = gather(operation, values.astype(dtype, copy=False), self.layout)
+            return
+        here = part[self.axis] if self.kind == "axis" else ()
+        others = tuple(i for i in range(values.ndim) if self.kind == "tensor" or i != self.axis)
+        total[here] = operation(total[here], operation.reduce(values, axis=others, dtype=dtype))
+
+    def values(self) -> dict[str, Any]:
+        """Return the sums by field of `Statistics`. Blocks are not counted along an axis."""
+        counted: dict[str, Any] = {}
+        if self.kind != "axis":
+            count = math.prod(self.of_scales)
+            every = np.ones(self.of_scales, np.int64) if self.kind == "block" else np.int64(count)
+            counted = {"blocks": every, **self.blocks}
+        return {name: _scalar(value) for name, value in {**self.totals, **counted}.items()}
 
 
-def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
+def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> tuple[Any, ...]:
+    """Return the arguments of `_Sums` that `per` asks for."""
+    of_scales = scales_shape(shape, layout)
     if isinstance(per, str):
         kind = errors.choose("per", per, ("tensor", "block"))
-        return _Group(kind, () if kind == "tensor" else scales_shape(shape, layout), layout)
+        return kind, () if kind == "tensor" else of_scales, layout, of_scales
     errors.require(len(shape) > 0, "per", "'tensor' or 'block' for an array without axes", per)
     errors.require_type(not isinstance(per, bool), "per", "'tensor', 'block' or an axis", per)
     axis = errors.integer("per", per, -len(shape), len(shape) - 1) % len(shape)
-    return _Group("axis", (shape[axis],), layout, axis)
+    return "axis", (shape[axis],), layout, of_scales, axis
 
 
 def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:

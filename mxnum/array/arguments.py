@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def memo(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `function` with its results cached by the types and values of its positional arguments.
+    """Return `function` with its results cached by the types and values of its arguments.
 
     Calls whose arguments have no hash, or that raise TypeError, are not cached.
     """

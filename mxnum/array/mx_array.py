@@ -42,7 +42,7 @@ from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
 from mxnum.memory.device import described, on_device
 from mxnum.memory.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format, scale_dtype
-from mxnum.memory.tensors import answer, host_view, in_kind, is_tensor
+from mxnum.memory.tensors import answer, host_view, in_kind, is_foreign
 from mxnum.output.files import as_path, reading, written_whole
 
 _BYTE = np.dtype(np.uint8)
@@ -145,7 +145,7 @@ class MXArray:
         if not (offsets is None and isinstance(stored, np.ndarray) and isinstance(scales, np.ndarray)):
             dispatch_engine(codes=stored, scales=scales, offsets=offsets, tensor_scale=tensor)
             stored, scales, offsets, tensor = owned(stored), owned(scales), owned(offsets), owned(tensor)
-        if is_tensor(given):
+        if is_foreign(given):
             parts = stored, scales, offsets, tensor
             stored, scales, offsets, tensor = (in_kind(part, given) for part in parts)
         return cls(stored, scales, fmt, blocks, offsets, packed_shape, tensor)
@@ -279,7 +279,7 @@ class MXArray:
         It is the array itself, a view of CPU tensors, or a copy of arrays on a GPU.
         """
         if not on_device(self._stored):
-            if not is_tensor(self._stored):
+            if not is_foreign(self._stored):
                 return self
             stored, scales, offsets = held_parts(self)
             tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
@@ -425,8 +425,8 @@ class MXArray:
         ellipses = sum(item is Ellipsis for item in keys)
         errors.require(ellipses <= 1, "key", "an index with one '...' at most", key)
         if ellipses:
-            place = next(i for i, item in enumerate(keys) if item is Ellipsis)
-            keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
+            at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
         errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
         of_scales = tuple(
@@ -547,12 +547,12 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
-def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
+def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
     """Return the array in which `out` holds its tensor scale, to be replaced by `tensor`.
 
     Raise ValueError if other elements have that tensor scale too.
     """
-    room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
-    if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
+    held = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+    if out._is_part and on_host(held).tobytes() != on_host(tensor).tobytes():
         raise errors.shared_tensor_scale("out")
-    return room
+    return held

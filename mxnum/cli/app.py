@@ -22,14 +22,14 @@ from mxnum.cli.naming import name_of, reworded
 
 #: The commands, in the order of the help.
 COMMANDS = (
-    "formats", "quantize", "inspect", "explore", "explain", "vectors", "answer", "verify", "conformance", "selftest",
-    "reproduce", "lab",
+    "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
+    "conformance", "selftest", "reproduce", "lab",
 )  # fmt: skip
 #: The commands of research, after ``mxnum lab``, with the modules of `mxnum.cli.lab` that define
 #: them.
 LAB = {
     "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
-    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
+    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
 #: The commands that take negative numbers, which would otherwise be read as options.
@@ -74,10 +74,10 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
-            told = reworded(str(problem), ctx)
-            if told == str(problem):
+            message = reworded(str(problem), ctx)
+            if message == str(problem):
                 raise
-            raise ValueError(told) from problem
+            raise ValueError(message) from problem
 
 
 def _version(asked: bool) -> None:
@@ -125,7 +125,8 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
     """Return the commands of research: the command that `arguments` name, or all."""
     lab = _group(
         "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
-        "A run stopped by Ctrl-C continues with the same command. A first look: `mxnum reproduce --quick`.\n\n"
+        "A run stopped by Ctrl-C continues with the same command. "
+        "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
     )  # fmt: skip
     for name in _named(arguments, tuple(LAB)):

@@ -22,24 +22,26 @@ def answer(
     """Write cases of your own with the right answers: golden values for a simulation.
 
     The cases have a header, which says what to compute, and inputs, as `mxnum vectors
-    --inputs-only` writes them. The codes of a block may be one number.
+    --inputs-only` writes them. The codes of a block may be one number. A case that comes through a
+    pipe is answered as soon as its line has arrived.
 
     Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
     """
     from mxnum.cli.console import progress
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import answer_vectors
+    from mxnum.conformance.vectors import Arriving
     from mxnum.output.files import written_whole
 
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
     with ExitStack() as stack:
         is_stream = cases is None or str(cases) == "-"
-        stream = sys.stdin.buffer if is_stream else stack.enter_context(cases.open("rb"))  # type: ignore[union-attr]
+        stream = Arriving(sys.stdin.buffer) if is_stream else stack.enter_context(cases.open("rb"))  # type: ignore[union-attr]
+        name = "" if is_stream else str(cases)
         advance = stack.enter_context(progress("Answering", None))
         if output is None:
-            answer_vectors(stream, sys.stdout.buffer, advance=advance)
-            sys.stdout.buffer.flush()
+            answer_vectors(stream, sys.stdout.buffer, advance=advance, name=name)
             return
         with written_whole(output) as partial, partial.open("wb") as file:
-            answer_vectors(stream, file, advance=advance)
+            answer_vectors(stream, file, advance=advance, name=name)

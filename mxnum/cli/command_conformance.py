@@ -28,13 +28,12 @@ def conformance(
     """
     from mxnum import errors
     from mxnum.cli.outputs import check_output
-    from mxnum.conformance import table
-    from mxnum.conformance.libraries import LIBRARIES
+    from mxnum.conformance.libraries import LIBRARIES, page_of
     from mxnum.output.files import written_whole
 
     check_output("Option --out", out, force)
     chosen = [errors.choose("library", name, tuple(LIBRARIES)) for name in library or LIBRARIES]
-    page = table.page_of(chosen, lambda what: print(what, file=sys.stderr, flush=True))
+    page = page_of(chosen, lambda what: print(what, file=sys.stderr, flush=True))
     if out is None:
         print(page)
     else:

@@ -6,6 +6,7 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,8 +14,7 @@ import typer
 from mxnum.cli import options
 
 if TYPE_CHECKING:
-    from mxnum.conformance.explain import BlockSteps, ElementSteps
-    from mxnum.conformance.explain_float_scale import FloatScaleSteps
+    from mxnum.conformance.explain import BlockSteps, ElementSteps, FloatScaleSteps
     from mxnum.conformance.task import Task
 
 
@@ -40,6 +40,10 @@ def explain(
     random: Annotated[str, typer.Option(help="The random word of stochastic rounding, in hexadecimal.")] = "0",
     sr_bits: options.SrBits = 30,
     as_json: options.AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the explorer, a page for browsers that shows these numbers first.")
+    ] = None,
+    force: options.Force = False,
 ) -> None:
     """Show bit by bit how a number or a block is quantized.
 
@@ -47,15 +51,18 @@ def explain(
 
     The steps are exact. They are checked against the compiled kernel before they are shown.
 
-    Examples: `mxnum explain 0.1 --format mxfp4_e2m1`; `mxnum explain 17 --scale 127 --rounding rna`;
-    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`; `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`.
+    Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
+    `mxnum explain 17 --scale 127 --rounding rna`;
+    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`;
+    `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`;
+    `mxnum explain 0.3 5 -f mxfp4_e2m1 --html explorer.html`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
     from mxnum.cli.naming import asked, given
     from mxnum.conformance import make_task
     from mxnum.conformance.explain import explain_block, explain_element
-    from mxnum.conformance.task import DECIDES, without_bits
+    from mxnum.conformance.operations import DECIDES, without_bits
 
     task = make_task("quantize", format, **asked(context, DECIDES))
     if given(context, "random") and not task.is_stochastic:
@@ -73,6 +80,12 @@ def explain(
     if scale is not None:
         errors.integer("scale", scale, 0, (1 << task.scale_bits) - 1)
         errors.require(tensor is not None or not task.has_tensor, "tensor_scale", "given with --scale", tensor_scale)
+    if html is not None:
+        if as_json:
+            raise ValueError("Option --json must be left out with --html.")
+        _write_page(html, force, task, bits, scale, tensor, word)
+        return
+    if scale is not None:
         elements = [explain_element(task, each, scale, word, tensor) for each in bits]
         block = None
     else:
@@ -85,6 +98,34 @@ def explain(
         _show_scale(block)
     for step, each in zip(elements, bits, strict=True):
         _show_element(step, each, task, word)
+
+
+def _write_page(
+    path: Path, force: bool, task: Task, bits: list[int], scale: int | None, tensor: float | None, word: int
+) -> None:
+    """Write the explorer with these numbers and settings as its first state."""
+    import numpy as np
+
+    from mxnum import errors
+    from mxnum.cli.outputs import check_output
+    from mxnum.emit.page import explorer_page, first_state
+    from mxnum.output.files import written_whole
+
+    check_output("Option --html", path, force)
+    errors.require(task.source.name == "float32", "source", "float32 with --html", task.source.name)
+    errors.require(task.sr_bits == 30, "sr_bits", "left out with --html", task.sr_bits)
+    block = task.format.block
+    errors.require(len(bits) <= block, "values", f"at most {block} numbers with --html", len(bits))
+    numbers = np.array(bits, np.uint32).view(np.float32)
+    fmt, start = first_state(numbers, task.format, task.rounding, task.scale_rule, task.overflow, task.nonfinite)
+    if scale is not None:
+        start["scale"] = str(scale)
+    if tensor is not None:
+        start["tensor"] = f"{int(np.float32(tensor).view(np.uint32)):08X}"
+    if task.is_stochastic:
+        start["random"] = f"{word:08X}"
+    with written_whole(path) as partial:
+        partial.write_text(explorer_page(start, fmt), encoding="utf-8")
 
 
 def _tensor_scale(task: Task, text: str | None) -> float | None:
@@ -176,8 +217,7 @@ def fields(code: int, fmt: Any) -> str:
 
 
 def _show_scale(block: BlockSteps) -> None:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
     from mxnum.formats import E8M0
 
     s, fmt = block.scale, block.task.format
@@ -196,7 +236,7 @@ def _show_scale(block: BlockSteps) -> None:
 
 
 def _show_float_scale(s: FloatScaleSteps) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     number_format = s.scale.number
     assert number_format is not None
@@ -215,7 +255,7 @@ def _show_float_scale(s: FloatScaleSteps) -> None:
 
 
 def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
-    from mxnum.conformance.exact_text import fraction_text, number
+    from mxnum.conformance.explain import fraction_text, number
 
     e, source = step.element, task.source
     print()
@@ -248,13 +288,13 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 def _show_line(step: ElementSteps) -> None:
     """Show the gap between the neighbours, with the number in it."""
     width = 48
-    place = round(float(step.fraction or 0) * width)
+    position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:
-        place = min(max(place, 1), width - 1)
+        position = min(max(position, 1), width - 1)
     line = ["-"] * (width + 1)
     line[0] = line[-1] = "|"
     line[width // 2] = "+"
-    line[place] = "x"
+    line[position] = "x"
     print(f"            {''.join(line)}")
 
 
@@ -266,8 +306,7 @@ def _neighbours(step: ElementSteps) -> dict[str, str | None]:
 
 
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
-    from mxnum.conformance.exact_text import number
-    from mxnum.conformance.explain import ScaleSteps
+    from mxnum.conformance.explain import ScaleSteps, number
 
     facts: dict[str, Any] = {}
     if block is not None:

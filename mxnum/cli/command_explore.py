@@ -47,13 +47,14 @@ def explore(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try every format, scale rule, rounding, block and offset on a tensor, and rank them by their error.
+    """Try every format and setting on a tensor, and rank them by their error.
 
     The error is the root mean square of the difference, relative to that of the tensor. Ctrl-C ends
     the command with the candidates measured so far.
 
-    Examples: `mxnum explore weights.npy`; `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne
-    --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.
+    Examples: `mxnum explore weights.npy`;
+    `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;
+    `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.
     """
     from mxnum import analysis, errors
     from mxnum.cli.console import print_json, progress
@@ -95,15 +96,15 @@ def _rows(candidates: list[Candidate]) -> list[dict[str, Any]]:
 
 
 def _print(found: Exploration, shown: list[Candidate]) -> None:
-    from mxnum.analysis.design_space import TITLES, told
+    from mxnum.analysis.design_space import TITLES, cells_of
     from mxnum.cli.console import print_table
 
     state = "" if found.complete else f" of {found.total}, interrupted"
     total = 1
     for length in found.shape:
         total *= length
-    looked = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
-    print_table(f"{len(found.candidates)} candidates{state}; {looked}", TITLES, map(told, shown))
+    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
+    print_table(f"{len(found.candidates)} candidates{state}; {extent}", TITLES, map(cells_of, shown))
 
 
 def _draw(found: Exploration) -> Any:

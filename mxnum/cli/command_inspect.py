@@ -27,7 +27,8 @@ def inspect(
 ) -> None:
     """Summarize an array: ranges, special values, scales, overflow, and a histogram of exponents.
 
-    Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`; `mxnum inspect weights.npz --json`.
+    Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`;
+    `mxnum inspect weights.npz --json`.
     """
     from mxnum import formats
     from mxnum.analysis.statistics import found_tensor_scale

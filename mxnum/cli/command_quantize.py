@@ -44,7 +44,8 @@ def quantize(
     `mxnum.interop.safetensors.load`), or plain values with --values. It is written only when it is
     complete. If OUT exists, --force replaces it; it may be IN itself.
 
-    Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
+    Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
+    `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
@@ -56,8 +57,8 @@ def quantize(
     errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
     check_output("OUT", target, force)
     x = read_array(source, tensor, as_dtype)
-    has_place = x.ndim > 0 or target.suffix != ".safetensors"
-    errors.require(has_place, "OUT", "a .npz file for an array without axes", str(target))
+    fits = x.ndim > 0 or target.suffix != ".safetensors"
+    errors.require(fits, "OUT", "a .npz file for an array without axes", str(target))
     settings: dict[str, Any] = {
         "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
         "nonfinite": nonfinite, "seed": seed, "sr_bits": sr_bits,

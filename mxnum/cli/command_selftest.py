@@ -32,7 +32,7 @@ def selftest(
 
     from mxnum.cli.console import print_json, progress
     from mxnum.cli.main import DIFFERS
-    from mxnum.selftest import Check, facts, told
+    from mxnum.selftest import Check, facts, facts_text
     from mxnum.selftest import selftest as run
 
     def show(check: Check, of: int) -> None:
@@ -43,7 +43,7 @@ def selftest(
     wait = "about a minute" if everything else "some seconds"
     print(f"Compiling what is not compiled yet: {wait}, the first time.", file=sys.stderr)
     if not as_json:
-        print(told(facts()), end="\n\n", flush=True)
+        print(facts_text(facts()), end="\n\n", flush=True)
     with progress("Comparing", None) as advance:
         found = run(show, everything=everything)
     if as_json:

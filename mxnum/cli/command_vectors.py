@@ -10,7 +10,7 @@ import typer
 
 from mxnum.cli import options
 
-Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
+Operation = Annotated[str, typer.Argument(help="encode, decode, quantize, dequantize, scale or dot.")]
 
 
 def vectors(
@@ -44,14 +44,15 @@ def vectors(
     tensor and the tensor scale.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
-    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`; `mxnum vectors quantize -f nvfp4`.
+    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;
+    `mxnum vectors quantize -f nvfp4`.
     """
     from mxnum.cli.console import progress
     from mxnum.cli.naming import asked
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import make_task, write_vectors
-    from mxnum.conformance.cases import number_of_cases
-    from mxnum.conformance.task import DECIDES
+    from mxnum.conformance.cases.batches import number_of_cases
+    from mxnum.conformance.operations import DECIDES
     from mxnum.output.files import written_whole
 
     task = make_task(operation, format, **asked(context, DECIDES))

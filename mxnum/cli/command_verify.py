@@ -31,7 +31,8 @@ def verify(
     simulator's digits x and z are wrong answers. Choices: overflow, infinity, minus_zero, nan_code,
     nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
 
-    Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
+    Examples: `mxnum vectors encode | ./mine | mxnum verify`;
+    `mxnum verify answers.txt --accept minus_zero,overflow`.
     """
     from mxnum.cli.console import print_json, progress
     from mxnum.cli.main import DIFFERS
@@ -42,7 +43,8 @@ def verify(
         stream = sys.stdin.buffer if answers is None or str(answers) == "-" else stack.enter_context(answers.open("rb"))
         cases = None if vectors is None else stack.enter_context(vectors.open("rb"))
         advance = stack.enter_context(progress("Checking", None))
-        report = judged(stream, cases, accept=accepted, keep=first, advance=advance)
+        names = ("" if path is None or str(path) == "-" else str(path) for path in (answers, vectors))
+        report = judged(stream, cases, accept=accepted, keep=first, advance=advance, names=(next(names), next(names)))
     if as_json:
         print_json(report.as_dict())
     else:

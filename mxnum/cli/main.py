@@ -74,7 +74,7 @@ def _status(arguments: Sequence[str] | None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _telling_once():
+        with _first_message_shown():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
         # typer exits with 1 if no process reads the output, which is no failure here.
@@ -89,7 +89,7 @@ def _status(arguments: Sequence[str] | None) -> int:
     return OK
 
 
-class _Told(logging.Handler):
+class _FirstMessage(logging.Handler):
     """A handler that shows only the first message of the package: that it compiles."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -98,21 +98,21 @@ class _Told(logging.Handler):
 
 
 @contextmanager
-def _telling_once() -> Iterator[None]:
+def _first_message_shown() -> Iterator[None]:
     """Show the first message of the package on a terminal, where a user waits."""
-    logger, told = logging.getLogger("mxnum"), _Told()
+    logger, handler = logging.getLogger("mxnum"), _FirstMessage()
     before = logger.level
     if sys.stderr.isatty():
-        logger.addHandler(told)
+        logger.addHandler(handler)
         logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(handler)
         logger.setLevel(before)
 
 
-def _failed(told: object) -> int:
+def _failed(problem: object) -> int:
     """Write an error to standard error, and return the exit status of a failure."""
-    print(f"Error: {told}", file=sys.stderr, flush=True)
+    print(f"Error: {problem}", file=sys.stderr, flush=True)
     return FAILED

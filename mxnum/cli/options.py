@@ -48,7 +48,13 @@ Machine = Annotated[
         "torch or cuda: trained by PyTorch, on the CPU or a GPU."
     ),
 ]
+Arms = Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")]
 Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")]
 Scheduler = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")]
+
+
+def arm_names(arms: str | None) -> list[str] | None:
+    """Return the names that `--arms` lists, or None if it was not given."""
+    return [name.strip() for name in arms.split(";")] if arms else None

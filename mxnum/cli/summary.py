@@ -20,6 +20,11 @@ from mxnum.memory.dtypes import Array
 
 #: The number of elements summarized at a time.
 PIECE = 1 << 22
+#: The counts and sums of `mxnum.analysis.Statistics` that are added up.
+_SUMMED = (
+    "blocks", "nan_blocks", "blocks_beyond_max", "beyond_max", "clamped", "underflowed", "subnormal_scales",
+    "largest_scales", "compared", "sum_error", "sum_error_x", "sum_error2", "sum_x2",
+)  # fmt: skip
 
 
 def pieces(x: Any) -> Iterator[Any]:
@@ -53,12 +58,9 @@ class FloatSummary:
         self.low, self.high = np.inf, -np.inf
         #: The number of elements with each exponent.
         self.exponents: Counter[int] = Counter()
-        #: Counts as in `mxnum.analysis.Statistics`.
-        self.blocks = self.nan_blocks = self.blocks_beyond_max = self.beyond_max = self.clamped = self.underflowed = 0
-        self.zero_blocks = self.subnormal_scales = self.largest_scales = 0
+        self.sums: dict[str, Any] = dict.fromkeys(_SUMMED, 0)
+        self.zero_blocks = 0
         self.tensor_scale: Any = None
-        self.compared = 0
-        self.error = self.error_times_x = self.squared_error = self.squared = 0.0
 
     def add(self, x: Array) -> None:
         """Add one piece to the counts."""
@@ -85,19 +87,7 @@ class FloatSummary:
     def _quantize(self, x: Array) -> None:
         assert self.format is not None
         got = measure(x, self.format, **self.settings)
-        self.beyond_max += got.beyond_max
-        self.clamped += got.clamped
-        self.underflowed += got.underflowed
-        self.blocks += got.blocks
-        self.nan_blocks += got.nan_blocks
-        self.blocks_beyond_max += got.blocks_beyond_max
-        self.compared += got.compared
-        self.error += got.sum_error
-        self.error_times_x += got.sum_error_x
-        self.squared_error += got.sum_error2
-        self.squared += got.sum_x2
-        self.subnormal_scales += got.subnormal_scales
-        self.largest_scales += got.largest_scales
+        self.sums = {name: total + getattr(got, name) for name, total in self.sums.items()}
         self.tensor_scale = got.tensor_scale
         if self.format.scale.power_of_two:
             self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
@@ -112,21 +102,22 @@ class FloatSummary:
         if self.largest:
             facts |= {"smallest magnitude > 0": self.smallest, "largest magnitude": self.largest}
         facts |= {"zeros": self.zeros, "subnormal": self.subnormal, "infinite": self.infinite, "NaN": self.nan}
+        sums = self.sums
         if self.format is not None:
             facts |= {
                 "format": self.format.name,
-                "blocks": self.blocks,
-                "blocks of NaN": self.nan_blocks,
+                "blocks": sums["blocks"],
+                "blocks of NaN": sums["nan_blocks"],
                 **self._of_scales(self.format),
-                "blocks with an element beyond max": self.blocks_beyond_max,
-                "elements beyond max": self.beyond_max,
-                "elements clamped": self.clamped,
-                "elements that underflowed to zero": self.underflowed,
+                "blocks with an element beyond max": sums["blocks_beyond_max"],
+                "elements beyond max": sums["beyond_max"],
+                "elements clamped": sums["clamped"],
+                "elements that underflowed to zero": sums["underflowed"],
             }
-            if 0 < self.squared < np.inf:
-                facts["relative root mean square error"] = (self.squared_error / self.squared) ** 0.5
-                facts["bias"] = self.error / self.compared
-                facts["gain"] = 1 + self.error_times_x / self.squared
+            if 0 < sums["sum_x2"] < np.inf:
+                facts["relative root mean square error"] = (sums["sum_error2"] / sums["sum_x2"]) ** 0.5
+                facts["bias"] = sums["sum_error"] / sums["compared"]
+                facts["gain"] = 1 + sums["sum_error_x"] / sums["sum_x2"]
         return facts
 
     def _of_scales(self, fmt: MXFormat) -> dict[str, Any]:
@@ -135,8 +126,8 @@ class FloatSummary:
         return {
             **({} if self.tensor_scale is None else {"tensor scale": self.tensor_scale}),
             "blocks of scale 0": self.zero_blocks,
-            "blocks of a subnormal scale": self.subnormal_scales,
-            "blocks of the largest scale": self.largest_scales,
+            "blocks of a subnormal scale": self.sums["subnormal_scales"],
+            "blocks of the largest scale": self.sums["largest_scales"],
         }
 
 

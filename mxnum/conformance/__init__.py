@@ -1,4 +1,4 @@
-"""Conformance tests: test vectors for any language, verdicts in plain text, and a table of libraries.
+"""Conformance tests: test vectors for any language, and verdicts in plain text.
 
 `check` compares a Python callable with the right answers on small cases. `check_arrays` does so on
 whole arrays. `check_stochastic` judges a callable that draws its own random bits. `write_vectors`
@@ -9,13 +9,12 @@ choices that it documents.
 """
 
 from mxnum.conformance.arrays import check_arrays
-from mxnum.conformance.check import ConformanceError, check
-from mxnum.conformance.judge import CHOICES
-from mxnum.conformance.outcome import StochasticReport
-from mxnum.conformance.report import Report
+from mxnum.conformance.check import check
+from mxnum.conformance.judging.judge import CHOICES
+from mxnum.conformance.judging.report import ConformanceError, Report, StochasticReport
+from mxnum.conformance.operations import make_task
 from mxnum.conformance.stochastic import check_stochastic
-from mxnum.conformance.stream import answer_vectors, verify, write_vectors
-from mxnum.conformance.task import make_task
+from mxnum.conformance.vectors import answer_vectors, verify, write_vectors
 
 __all__ = [
     "CHOICES",

@@ -11,19 +11,18 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors
-from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes, told
-from mxnum.conformance.cases import BATCH, cases
-from mxnum.conformance.check import ConformanceError
-from mxnum.conformance.expected import as_bits, as_floats, with_tensor
-from mxnum.conformance.float_scale_cases import ROWS, largest_of_tensors
-from mxnum.conformance.grid import as_magnitudes
-from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.rearranged import Answered, arrangements, element_columns, repeated
-from mxnum.conformance.report import ArrayResult, Profile, Report
-from mxnum.conformance.task import Columns, Task, in_blocks, known, make_task
-from mxnum.conformance.tensors import chosen
-from mxnum.conformance.verdict import Judge
+from mxnum.conformance import calling
+from mxnum.conformance.bits import Generator, as_bits, as_floats, fitted
+from mxnum.conformance.cases.arrays import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
+from mxnum.conformance.cases.batches import BATCH, cases
+from mxnum.conformance.cases.float_scales import ROWS, largest_of_tensors
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.hypotheses.arrangements import Answered, arrangements, block_columns, element_columns, repeated
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.report import ArrayResult, ConformanceError, Profile, Report
+from mxnum.conformance.judging.right import with_tensor
+from mxnum.conformance.operations import in_blocks, known, make_task
+from mxnum.conformance.task import Columns, Task, select
 from mxnum.definition import by_numpy
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
@@ -52,7 +51,7 @@ def check_arrays(
     strict: bool = False,
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers on whole arrays. Return the report; raise if there is a bug.
+    """Compare a callable with the right answers on whole arrays, and return the report.
 
     The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
     or one element less or more than a block; some arrays hold millions of elements. They are
@@ -65,7 +64,8 @@ def check_arrays(
     function
         The callable under test. It is called with one array after the other:
 
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"`` ``function(x, words)``;
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"``
+          ``function(x, words)``;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
@@ -74,7 +74,8 @@ def check_arrays(
         scale, as in `check`. Without these parameters a quantizer finds both itself. Codes have the
         shape of x, or are packed row by row along the last axis. The types are those of `check`.
     format
-        An MX format, whose blocks lie along `axis`, or are tiles of ``block_shape=(rows, columns)``.
+        An MX format, whose blocks lie along `axis`, or are tiles of
+        ``block_shape=(rows, columns)``.
     shapes, layouts
         Shapes (pairs of lengths) and layouts to test, if not all. Layouts are ``"contiguous"``,
         ``"transposed"``, ``"strided"`` and ``"part"``.
@@ -101,77 +102,75 @@ def check_arrays(
     >>> check_arrays(quantize, format="mxfp4_e2m1", axis=0, shapes=[(31, 2), (65, 7)]).is_equal
     True
     """
-    operation = errors.choose("operation", operation, ("quantize", "scale", "dequantize"))
-    kernel = _Kernel(function, operation, format, axis, block_shape, scales, packed, arrays, modes)
+    errors.choose("operation", operation, ("quantize", "scale", "dequantize"))
+    task, blocks = _task(operation, format, axis, block_shape, modes)
+    kernel = _Kernel(calling.Implementation(function, arrays), task, blocks, scales, packed)
     listed = [layouts] if isinstance(layouts, str) else list(layouts)
     listed = [errors.choose("layouts", layout, tuple(LAYOUTS)) for layout in listed]
     seed = errors.integer("seed", seed, 0, (1 << 63) - 1)
-    sizes = shapes_of(kernel.blocks) if shapes is None else checked_shapes(shapes)
-    judge = Judge(kernel.task, Profile.of(accept))
+    sizes = shapes_of(blocks) if shapes is None else checked_shapes(shapes)
+    collector = Collector(task, Profile.of(accept))
     results, answered = [], []
     for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # rows of one code last: they do not show packing
         for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
-            result, one = kernel.run(judge, shape, layout, seed)
+            result, one = kernel.run(collector, shape, layout, seed)
             results.append(result)
             answered += [one] if one else []
-    report = _with_arrays(judge, results, answered)
+    unanswered = sum(result.blocks for result in results if result.problem)
+    report = collector.report()
+    orders = arrangements(task, answered) if any(one.wrong for one in answered) else []
+    report.cases, report.bugs = report.cases + unanswered, report.bugs + unanswered
+    report.arrays, report.arrangements = results, orders
     if report.bugs or (strict and not report.is_equal):
         raise ConformanceError(report)
     return report
 
 
-def _with_arrays(judge: Judge, results: list[ArrayResult], answered: list[Answered]) -> Report:
-    """Return the judge's report with the results for whole arrays added."""
-    unanswered = sum(result.blocks for result in results if result.problem)
-    report = judge.report()
-    orders = arrangements(judge.task, answered) if any(one.wrong for one in answered) else []
-    return replace(
-        report, cases=report.cases + unanswered, bugs=report.bugs + unanswered, arrays=results, arrangements=orders
-    )
+def _task(
+    operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
+) -> tuple[Task, Blocks]:
+    """Return the task of whole arrays, and the shape of their blocks."""
+    others = {name: mode for name, mode in known(modes).items() if name != "block"}
+    plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
+    along = None if block_shape is not None else axis
+    blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
+    return replace(plain, format=in_blocks(plain.format, math.prod(blocks))), blocks
 
 
 class _Kernel:
-    """A callable, the modes that it claims to implement, and the layouts of its arguments and answers."""
+    """A callable, the task that it claims to do, and the layouts of its arguments and answers."""
 
     def __init__(
-        self, function: Callable[..., Any], operation: str, format: str | MXFormat, axis: int,
-        block_shape: Sequence[int] | None, scales: str, packed: bool, arrays: str, modes: dict[str, Any],
-    ) -> None:  # fmt: skip
-        self.function, self.arrays = function, chosen(arrays)
+        self, implementation: calling.Implementation, task: Task, blocks: Blocks, scales: str, packed: bool
+    ) -> None:
+        self.implementation, self.task, self.blocks, self.packed = implementation, task, blocks, packed
         self.scales = errors.choose("scales", scales, SCALES)
-        others = {name: mode for name, mode in known(modes).items() if name != "block"}
-        plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
-        along = None if block_shape is not None else axis
-        self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
-        self.task: Task = replace(plain, format=in_blocks(plain.format, math.prod(self.blocks)))
-        errors.require(self.scales != "swizzled" or self.blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
-        few = self.scales != "swizzled" or self.task.scale_bits <= 8
+        errors.require(self.scales != "swizzled" or blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
+        few = self.scales != "swizzled" or task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
-        errors.require(not packed or operation == "dequantize", "packed", "False but for 'dequantize'", packed)
-        self.packed = packed
+        errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
         #: True once an answer was packed. The shape of rows of one code does not show whether they
         #: are packed.
         self.packs = False
 
-    def run(self, judge: Judge, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
+    def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
         """Call the function for one array and judge its blocks."""
         name = f"array of shape {shape}, {layout}"
         seed = (seed * 1_000_003 + shape[0]) * 1_000_003 + shape[1]
-        of_values = self.task.operation == "dequantize"
+        of_values = self.task.takes_codes
         count = math.prod(shape) if of_values else math.prod(scales_shape(shape, self.blocks))
         inputs = self._codes(shape, seed) if of_values else self._numbers(shape, seed)
         tensor = self._tensor(inputs, seed)
-        function = told(self.function, self.task, tensor, self.arrays)
+        implementation = self.implementation.in_tensor(self.task, tensor)
         try:
-            answers = self._answers(function, inputs, shape, layout)
+            answers = self._answers(implementation, inputs, shape, layout)
         except Exception as problem:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
-        columns = element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
+        columns, given = (element_columns if of_values else block_columns)(inputs, answers, self.blocks)
+        if not of_values:  # which elements fill short blocks
+            columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
         columns |= repeated(tensor, count)
-        given = {key: value.reshape(-1, 1) for key, value in answers.items()}
-        if "codes" in answers:
-            given["codes"] = to_blocks(answers["codes"], self.blocks)
         wrong = 0
 
         def where(number: int) -> str:
@@ -180,19 +179,13 @@ class _Kernel:
             return f"{name}, {'element' if of_values else 'block'} ({row}, {column})"
 
         for start in range(0, count, BATCH):
-            part, got = (
-                {key: column[start : start + BATCH] for key, column in some.items()} for some in (columns, given)
-            )
-            wrong += judge.add(part, got, start, where)
+            part, got = (select(some, slice(start, start + BATCH)) for some in (columns, given))
+            wrong += collector.add(part, got, start, where)
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of numbers as bit patterns, with random words if rounding is stochastic.
-
-        Its blocks are cases of level 2.
-        """
-        count = math.prod(scales_shape(shape, self.blocks))
-        task = replace(self.task, operation="quantize")
+        """Return an array of level-2 blocks as bit patterns, with its random words if any."""
+        count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
             name: from_blocks(np.concatenate([one[name] for one in made]), shape, self.blocks)
@@ -201,16 +194,16 @@ class _Kernel:
         }
 
     def _codes(self, shape: Shape, seed: int) -> dict[str, Array]:
-        words = Words(seed)
-        codes = words.integers(0, (1 << self.task.element.bits) - 1, shape).astype(np.uint8)
+        rng = Generator(seed)
+        codes = rng.integers(0, (1 << self.task.element.bits) - 1, shape).astype(np.uint8)
         bits = self.task.scale_bits
-        of_scales = words.integers(0, (1 << bits) - 1, scales_shape(shape, self.blocks)).astype(code_dtype(bits))
+        of_scales = rng.integers(0, (1 << bits) - 1, scales_shape(shape, self.blocks)).astype(code_dtype(bits))
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and tensor scale, in one row.
 
-        For arrays of codes, the largest magnitude is one of `largest_of_tensors`.
+        An array of codes gets a plausible largest magnitude.
         """
         if not self.task.has_tensor:
             return {}
@@ -222,12 +215,12 @@ class _Kernel:
         return with_tensor(self.task, {"largest": np.array([[largest]])})
 
     def _answers(
-        self, function: Callable[..., Any], inputs: dict[str, Array], shape: Shape, layout: str
+        self, implementation: calling.Implementation, inputs: dict[str, Array], shape: Shape, layout: str
     ) -> dict[str, Array]:
         """Return what the function gives, as arrays of codes, scales or bit patterns."""
         task = self.task
         rows, columns = scales_shape(shape, self.blocks)
-        if task.operation == "dequantize":
+        if task.takes_codes:
             codes, scales = laid(inputs["codes"], layout), self._lying(inputs["scales"])
             if self.packed:
                 some = np.zeros((rows, columns), np.uint8)  # any scales do: `pack` packs codes only
@@ -235,23 +228,27 @@ class _Kernel:
                 codes = laid(q.pack(), layout)
             if task.scale_bits > 8:
                 scales = scales.view(scale_dtype(task.format.scale))
-            values = floats(called(function, [codes, scales], self.arrays), "function: value", task, shape)
+            values = calling.read_floats(implementation.call(codes, scales), "function: value", task, shape)
             return {"value": as_bits(values, task.source)}
         arguments = [as_floats_there(laid(inputs["x"], layout), task)]
         if task.is_stochastic:
             arguments.append(laid(inputs["random"], layout))
-        result = called(function, arguments, self.arrays)
-        answered_codes, of_scales = both(result) if task.operation == "quantize" else (None, result)
+        result = implementation.call(*arguments)
+        answered_codes, of_scales = calling.both(result) if len(task.outputs) == 2 else (None, result)
         if self.scales == "transposed":
-            scales = scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
+            scales = calling.read_scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
         else:
-            scales = scale_codes(of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale)
+            scales = calling.read_scale_codes(
+                of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale
+            )
         answers = {"scale": fitted(scales, task.scale_bits)}
         if answered_codes is not None:
             bits = task.element.bits
             given = tuple(getattr(answered_codes, "shape", ()))
-            self.packs |= given == packed_shape(shape, bits) != shape
-            answers["codes"] = fitted(element_codes(answered_codes, "function: codes", task, shape, self.packs), bits)
+            self.packs |= given == calling.packed_shape(shape, bits) != shape
+            answers["codes"] = fitted(
+                calling.read_element_codes(answered_codes, "function: codes", task, shape, self.packs), bits
+            )
         return answers
 
     def _lying(self, scales: Array) -> Array:
@@ -262,12 +259,6 @@ class _Kernel:
             return swizzle_scales(scales)
         return np.ascontiguousarray(scales.T) if self.scales == "transposed" else scales.copy()
 
-    def _block_columns(self, inputs: dict[str, Array]) -> Columns:
-        """Return the blocks of an array as cases. The column ``padding`` marks the elements that fill short blocks."""
-        columns = {name: to_blocks(array, self.blocks) for name, array in inputs.items()}
-        columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
-        return columns
-
 
 def as_floats_there(view: Array, task: Task) -> Array:
     """Return a view of bit patterns as a view of floats, without copying."""
@@ -275,14 +266,14 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` blocks of one tensor of level 2, in random order, without NaN and infinity.
+    """Return `count` finite blocks of one tensor of level 2, in random order.
 
-    NaN and infinity would spoil the tensor scale; `check` covers them.
+    NaN and infinity would spoil the whole tensor.
     """
     (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
     finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
-    rows = finite[Words(seed).integers(0, len(finite) - 1, count)]
-    return {name: column[rows] for name, column in made.items()}
+    rows = finite[Generator(seed).integers(0, len(finite) - 1, count)]
+    return select(made, rows)
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
@@ -295,5 +286,5 @@ def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
         for one in made:
             rows = min(len(one["x"]), count - have)
             if rows > 0:
-                yield {name: column[:rows] for name, column in one.items()}
+                yield select(one, slice(rows))
                 have += rows

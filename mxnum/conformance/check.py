@@ -1,38 +1,18 @@
-"""Check a Python callable, and find the smallest input that shows what is wrong with it."""
+"""Check a Python callable: cases, calls, judgements, and the report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from mxnum import errors
-from mxnum.conformance.answers import SCALES, answers_of
-from mxnum.conformance.cases import cases
-from mxnum.conformance.covered import has_nan
-from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.outcome import StochasticReport
-from mxnum.conformance.report import Case, Profile, Report
-from mxnum.conformance.task import Columns, known, make_task
-from mxnum.conformance.tensors import chosen
-from mxnum.conformance.verdict import Judge
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases, has_nan
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.report import Case, ConformanceError, Profile, Report
+from mxnum.conformance.operations import known, make_task
+from mxnum.conformance.task import Columns, number_of
 from mxnum.formats import MXFormat
-from mxnum.memory.dtypes import Array
-
-#: Number of examples that hypothesis tries to find a small failure.
-EXAMPLES = 1000
-
-
-class ConformanceError(AssertionError):
-    """An implementation gives wrong answers that neither a legitimate choice nor chance explains."""
-
-    def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
-        self.report, self.smallest = report, smallest
-        text = report.text()
-        if smallest is not None:
-            text += f"\nSmallest failing input found: {smallest.body(report.task)}"
-        super().__init__(f"{text}\n{note}" if note else text)
 
 
 def check(
@@ -50,7 +30,9 @@ def check(
     scales: str = "plain",
     **modes: Any,
 ) -> Report:
-    """Compare a callable with the right answers. Return the report; raise `ConformanceError` if there is a bug.
+    """Compare a callable with the right answers, and return the report.
+
+    A bug raises `ConformanceError`.
 
     Parameters
     ----------
@@ -59,11 +41,13 @@ def check(
         overwrite:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block), scales (n,) or (n, 1);
-          or it returns the values that the codes and scales stand for, in the type of x;
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
+          scales (n,) or (n, 1); or it returns the values that the codes and scales stand for, in
+          the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
-        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers; tensor scales are 1.
+        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
+          tensor scales are 1.
 
         With ``rounding="sr"`` the random words are one more argument. The callable may return
         arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
@@ -75,7 +59,8 @@ def check(
         Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
         random cases.
     accept
-        Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or ``"all"``.
+        Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
+        ``"all"``.
     strict
         Raise for choices that are not accepted as well.
     shrink
@@ -87,10 +72,11 @@ def check(
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
         cores read them (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
     **modes
-        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate``, ``block``:
-        the modes that the callable claims to implement. A mode that has no effect here raises
-        ValueError. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is
-        four, the least that shows in which order an implementation sums blocks.
+        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
+        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
+        no effect here raises ValueError. ``dot_blocks``: the number of blocks in each operand of
+        ``dot``. The default is four, the least that shows in which order an implementation sums
+        blocks.
 
     Examples
     --------
@@ -101,78 +87,43 @@ def check(
     0
     """
     task = make_task(operation, format, **known(modes))
-    arrays, scales = chosen(arrays), errors.choose("scales", scales, SCALES)
-    judge_of_all = Judge(task, Profile.of(accept))
-    judge_all(judge_of_all, function, cases(task, level=level, seed=seed, count=count), arrays, scales)
-    report = judge_of_all.report()
+    implementation = Implementation(function, arrays, scales)
+    collector = Collector(task, Profile.of(accept))
+    judge_all(collector, implementation, cases(task, level=level, seed=seed, count=count))
+    report = collector.report()
     if report.bugs or (strict and not report.is_equal):
-        smallest, note = _smallest(function, report, arrays, scales) if shrink else (None, "")
+        smallest, note = _smallest(implementation, report) if shrink else (None, "")
         raise ConformanceError(report, smallest, note)
     return report
 
 
-def judge_all(
-    judge_of_all: Judge, function: Callable[..., Any], batches: Iterable[Columns], arrays: str, scales: str
-) -> None:
-    """Call a function with all cases and judge its answers.
+def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
+    """Call an implementation with all cases and judge its answers.
 
-    The function may raise for batches of NaNs that have no answer; their cases are then skipped.
+    The call may raise for NaNs that have no answer.
     """
-    task, number = judge_of_all.task, 1
+    task, number = collector.task, 1
     for inputs in batches:
         try:
-            answers = answers_of(function, task, inputs, arrays, scales)
+            answers = implementation.answers(task, inputs)
         except Exception as problem:
             if task.takes_nan or not has_nan(task, inputs).all():
                 raise
-            judge_of_all.coverage.refused = type(problem).__name__
+            collector.coverage.refused = type(problem).__name__
             continue
-        judge_of_all.add(inputs, answers, number)
-        number += len(next(iter(inputs.values())))
+        collector.add(inputs, answers, number)
+        number += number_of(inputs)
 
 
-def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales: str) -> tuple[Case | None, str]:
+def _smallest(implementation: Implementation, report: Report) -> tuple[Case | None, str]:
     """Return the smallest failing case, or None and the reason why there is none."""
     try:
-        return smallest_failure(function, report, arrays=arrays, scales=scales), ""
+        from mxnum.conformance.shrink import smallest_failure
+
+        return smallest_failure(implementation, report), ""
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise
         return None, f"The smallest failing input was not looked for: that needs hypothesis ({errors.install('test')})."
     except Exception as problem:  # whatever the callable raises for a few cases at once
         return None, f"The smallest failing input was not found: for fewer cases the function raised {problem!r}."
-
-
-def smallest_failure(
-    function: Callable[..., Any],
-    report: Report,
-    first: Case | None = None,
-    examples: int = EXAMPLES,
-    arrays: str = "numpy",
-    scales: str = "plain",
-) -> Case:
-    """Return the smallest input for which hypothesis finds the same failure as the report's first.
-
-    If hypothesis finds none, the first failure itself is returned. Needs hypothesis.
-    """
-    first = first or next(iter(report.failures or report.examples.values()))
-    if not report.failures:
-        return first
-    from mxnum.conformance.shrink import search
-
-    task = report.task
-
-    def wrong(inputs: Columns) -> Array:
-        found = judge(task, inputs, answers_of(function, task, inputs, arrays, scales), {})
-        alike = np.array([first.part is None or part == first.part for part in found.parts])
-        fails: Array = ((found.verdicts & BUG) != 0) & alike
-        return fails
-
-    known = [first.inputs, *(case.inputs for case in report.failures if case.part == first.part)]
-    inputs = search(task, wrong, known, examples)
-    if inputs is None:
-        return first
-    again = Judge(task, report.profile, keep=1)
-    again.add(inputs, answers_of(function, task, inputs, arrays, scales))
-    found = again.report().failures
-    return found[0] if found else first

@@ -1,9 +1,4 @@
-"""Explain in exact arithmetic, step by step, how one number or one block is quantized.
-
-The steps are derived from the values of the format with rationals. The result of each explanation
-is compared with the library's answer before it is returned: an explanation that does not match
-raises.
-"""
+"""Explain in exact arithmetic, step by step, how one number or one block is quantized."""
 
 from __future__ import annotations
 
@@ -15,26 +10,169 @@ from typing import Any, assert_never
 import numpy as np
 
 from mxnum import reference
-from mxnum.conformance.exact_text import fraction_text, number, reference_exponent
-from mxnum.conformance.expected import (
-    as_floats,
-    element_codes,
-    expected,
-    replace_block,
-    tensor_scales,
-    unsigned,
-    with_tensor,
-)
-from mxnum.conformance.explain_float_scale import FloatScaleSteps, float_scale_steps
-from mxnum.conformance.grid import magnitudes, threshold
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.grid import magnitudes, threshold
+from mxnum.conformance.judging.right import element_codes, right_scales, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.task import Task
-from mxnum.formats import E8M0, ElementFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+
+
+def number(x: float | Fraction) -> str:
+    """Return a number as text: a short exact decimal, or a significand times 2**n.
+
+    It ends in "..." if it is cut off.
+    """
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    exact = Fraction(x)
+    if exact == 0:
+        return "-0" if isinstance(x, float) and math.copysign(1, x) < 0 else "0"
+    e = reference_exponent(abs(exact))
+    short = f"{float(exact):.10g}" if abs(e) < 1000 else ""
+    if short and len(short) <= 14 and (Fraction(short) == exact or -30 <= e <= 40):
+        return short if Fraction(short) == exact else f"{short}..."
+    significand = exact / Fraction(2) ** e
+    text = f"{float(significand):.10g}"
+    return f"{text}{'' if Fraction(text) == significand else '...'} * 2^{e}"
+
+
+def fraction_text(f: Fraction) -> str:
+    """Return a fraction of a gap as text; as a quotient if that is short."""
+    if f.denominator == 1:
+        return str(f.numerator)
+    if f.denominator <= 64:
+        return f"{f.numerator}/{f.denominator}"
+    near = f"{float(f):.9g}"
+    if Fraction(near) == f:
+        return near
+    half = Fraction(1, 2)
+    if abs(f - half) < Fraction(1, 10**6):
+        return f"1/2 {'+' if f > half else '-'} {float(abs(f - half)):.3g}"
+    return near if 0 < float(near) < 1 else ("just above 0" if f < half else "just below 1")
+
+
+def reference_exponent(x: Fraction) -> int:
+    """Return the E with 2**E <= x < 2**(E+1)."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
+
+
+@dataclass(frozen=True)
+class FloatScaleSteps:
+    """The steps from the values of a block to the code of its scale."""
+
+    task: Task
+    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
+    #: value.
+    place: int | None
+    maximum: Fraction
+    #: The tensor scale; 1 without one.
+    tensor_scale: Fraction
+    #: The quotient that is rounded: the maximum over the largest element and the tensor scale. The
+    #: rule four over six may take 3/2 of it.
+    quotient: Fraction
+    #: The codes of the scales around the quotient (`above` is None past the largest), and the
+    #: position of the quotient between them.
+    below: int
+    above: int | None
+    fraction: Fraction | None
+    rule: str
+    code: int
+
+    @property
+    def scale(self) -> ScaleFormat:
+        return self.task.format.scale
+
+    @property
+    def divided(self) -> str:
+        """The division that gives the quotient, in words."""
+        largest = number(self.task.element.max)
+        has_tensor = self.task.format.tensor_scale is not None
+        return f"{number(self.maximum)} / {f'({largest} * {number(self.tensor_scale)})' if has_tensor else largest}"
+
+    def named(self, code: int) -> str:
+        """Return a scale and its code, as text."""
+        return f"{number(self.scale.value(code))} (0x{code:0{(self.task.scale_bits + 3) // 4}X})"
+
+    def sentence(self) -> str:
+        """Return a sentence that says how the code comes about."""
+        if self.place is None:
+            return f"{self.rule}."
+        about = f"the largest magnitude is {number(self.maximum)} (element {self.place}); "
+        about += f"{self.divided} = {number(self.quotient)} "
+        if self.above is None:
+            return f"{about}is beyond the largest scale, which is taken: {self.named(self.code)}."
+        if self.fraction == 0:
+            return f"{about}is a scale; {self.rule}: {self.named(self.code)}."
+        between = f"lies between {self.named(self.below)} and {self.named(self.above)}"
+        at = f"at {fraction_text(self.fraction or Fraction(0))} of the gap"
+        return f"{about}{between}, {at}; {self.rule}: {self.named(self.code)}."
+
+
+def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
+    """Return the steps to a known scale code; raise if they give another code.
+
+    They are derived from the values of the formats.
+    """
+    scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
+    assert isinstance(rule, FloatScaleRule)
+    place, maximum, why = _decisive(task, values)
+    if place is None:
+        return FloatScaleSteps(task, None, maximum, tensor, Fraction(0), 0, None, None, why, code)
+    quotient, chosen = maximum / (largest * tensor), ""
+    if rule.error_power:
+        six, four = _rounded(scale, quotient, rule)[0], _rounded(scale, quotient * Fraction(3, 2), rule)[0]
+        numbers = [Fraction(v) for v in values if math.isfinite(v)]
+        errors = [_error(task, numbers, Fraction(scale.value(c)) * tensor, rule.error_power) for c in (six, four)]
+        takes_four = errors[1] < errors[0]
+        what = "absolute errors" if rule.error_power == 1 else "squared errors"
+        how = f"its sum of {what} is {number(errors[1])} beside {number(errors[0])}"
+        chosen = f", after {'4' if takes_four else '6'} was made of the maximum: for 4 {how} for 6"
+        quotient *= Fraction(3, 2) if takes_four else 1
+    found, below, above, fraction, why = _rounded(scale, quotient, rule)
+    if found != code:
+        raise AssertionError(f"explanation {why!r} gives {found}, the kernel code {code}")
+    return FloatScaleSteps(task, place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
+
+
+def _rounded(
+    scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
+) -> tuple[int, int, int | None, Fraction | None, str]:
+    """Return a quotient's code, the codes around it, its position, and the rule in words."""
+    low, high = 0, scale.max_code + 1
+    while high - low > 1:  # codes are in the order of their values
+        middle = (low + high) // 2
+        low, high = (middle, high) if Fraction(scale.value(middle)) <= quotient else (low, middle)
+    here = Fraction(scale.value(low))
+    if low == scale.max_code:
+        beyond = quotient > here
+        return low, low, None if beyond else low, Fraction(0), "is the largest scale" if not beyond else "saturates"
+    fraction = (quotient - here) / (Fraction(scale.value(low + 1)) - here)
+    if fraction == 0:
+        return low, low, low + 1, fraction, "it stays"
+    if rule.rounds_up:
+        return low + 1, low, low + 1, fraction, "rceil takes the one above"
+    half = Fraction(1, 2)
+    if fraction == half:
+        return low + low % 2, low, low + 1, fraction, "a tie, which goes to the even code"
+    return low + (fraction > half), low, low + 1, fraction, "nearest takes the nearer one"
+
+
+def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
+    """Return the summed error, to a power, of numbers rounded to nearest under a factor."""
+    grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
+    total = Fraction(0)
+    for x in numbers:
+        y = abs(x) / factor if factor else Fraction(0)
+        code = min(range(len(grid)), key=lambda c: (abs(grid[c] - y), c % 2))
+        total += abs(abs(x) - grid[code] * factor) ** power
+    return total
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A value of the element next to the number: its code (None past the largest) and its magnitude."""
+    """An element value next to the number: its code (None past the end) and magnitude."""
 
     code: int | None
     value: Fraction
@@ -50,7 +188,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of magnitudes.
+    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of
+    #: magnitudes.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -148,9 +287,9 @@ class BlockSteps:
 def explain_element(
     task: Task, bits: int, scale_code: int | None = None, random: int = 0, tensor: float | None = None
 ) -> ElementSteps:
-    """Return the steps from the number with that bit pattern to an element code, by the element policy.
+    """Return the steps from a number's bit pattern to an element code.
 
-    Without a scale code the scale is 1.
+    The scale is 1 unless a scale code is given.
     """
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
@@ -176,19 +315,8 @@ def explain_element(
     if factor == 0 or math.isinf(scale):
         rule = f"the scale is {'infinite' if factor else 'zero'}, so the element is zero"
         return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
-    y = abs(Fraction(x)) / factor
-    grid = [Fraction(v) for v in magnitudes(e).tolist()]
-    step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
-    beyond = y >= grid[-1] + step
-    if beyond:
-        gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
-        low = y // gap * gap
-        below, above = Neighbour(None, low), Neighbour(None, low + gap)
-    else:
-        place = max(i for i, v in enumerate(grid) if v <= y)
-        at, after = _code(e, place, x), _code(e, place + 1, x) if place + 1 < len(grid) else None
-        below = Neighbour(at, grid[place])
-        above = Neighbour(after, grid[place + 1] if place + 1 < len(grid) else grid[-1] + step)
+    y, grid = abs(Fraction(x)) / factor, [Fraction(v) for v in magnitudes(e).tolist()]
+    below, above = _neighbours(e, grid, y, x)
     delta = (y - below.value) / (above.value - below.value)
     rule, away = _rounding_rule(task, math.copysign(1, x) < 0, _parity(e, below.value), delta, random)
     rounded = above.value if away else below.value
@@ -212,10 +340,27 @@ def explain_element(
     return steps
 
 
-def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, exactly and in words.
+def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
+    """Return the neighbours of a magnitude y in the grid, which goes on past its end.
 
-    Infinity and NaN are replaced by 1: nothing is divided by them.
+    They have the sign of x.
+    """
+    step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
+    if y >= grid[-1] + step:
+        gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
+        low = y // gap * gap
+        return Neighbour(None, low), Neighbour(None, low + gap)
+    place = max(i for i, v in enumerate(grid) if v <= y)
+    below = Neighbour(_code(e, place, x), grid[place])
+    if place + 1 == len(grid):
+        return below, Neighbour(None, grid[-1] + step)
+    return below, Neighbour(_code(e, place + 1, x), grid[place + 1])
+
+
+def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
+    """Return the divisor of elements, exactly and in words; 1 for infinity and NaN.
+
+    Nothing is divided under these two scales.
     """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
@@ -248,7 +393,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of the code that a magnitude would have if codes were unbounded: k * 2**m + q."""
+    """Return the parity of a magnitude's code if codes were unbounded: k * 2**m + q."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -289,66 +434,69 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
-    """Return the steps from a block of bit patterns to its scale code.
+    """Return the steps from a block's bit patterns to its scale code.
 
-    A format with a tensor scale needs `tensor`.
+    Formats with tensor scales need `tensor`.
     """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
-    block = replace(task, operation="scale")
     inputs = {"x": column}
     if task.has_tensor:
         inputs["tensor_scale"] = np.array([[tensor]], np.float32).view(np.uint32)
-    code = int(expected(_of_length(block, len(values)), inputs)["scale"][0, 0])
+    code = int(right_scales(_of_length(task, len(values)), inputs)[0, 0])
     if not task.format.scale.power_of_two:
-        return float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
+        return _float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
     assert isinstance(task.scale_rule, ScaleRule)
-    e = task.element
-    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
-    maximum, minus_place = max(finite, default=(Fraction(0), 0))
-    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
-    if bad is not None and task.nonfinite.by_block:
-        rule = f"element {bad} is {values[bad]}, so the block is NaN: code 0xFF, element codes 0"
-        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, rule, 0, code)
-    if maximum == 0:
-        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, "no nonzero finite element: code 0", -127, code)
+    e, (place, maximum, why) = task.element, _decisive(task, values)
+    if place is None:
+        wanted = 0 if code == E8M0.nan_code else -E8M0.bias
+        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, why, wanted, code)
     exponent = reference_exponent(maximum)
     f = maximum / Fraction(2) ** exponent
     rule, wanted = _scale_rule(task.scale_rule, e, f, exponent)
     if code != min(max(wanted, -127), 127) + E8M0.bias:
         raise AssertionError(f"explanation {rule!r} gives {wanted}, the kernel code {code}")
-    return ScaleSteps(-minus_place, maximum, exponent, f, e.emax, rule, wanted, code)
+    return ScaleSteps(place, maximum, exponent, f, e.emax, rule, wanted, code)
+
+
+def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
+    """Return the index and value of the largest magnitude; None and why if undecided.
+
+    Only a finite magnitude above zero decides a scale.
+    """
+    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
+    maximum, minus_place = max(finite, default=(Fraction(0), 0))
+    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
+    if bad is not None and task.nonfinite.by_block:
+        nan = f"code 0x{task.format.scale.nan_code:02X}, element codes 0"
+        return None, maximum, f"element {bad} is {values[bad]}, so the block is NaN: {nan}"
+    if maximum == 0:
+        zero = "code 0" if task.format.scale.power_of_two else "the scale is 0"
+        return None, maximum, f"no nonzero finite element: {zero}"
+    return -minus_place, maximum, ""
 
 
 def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:
-    base = exponent - e.emax
-    limit = Fraction(threshold(e, rule))
+    """Return the rule in words, and its exponent for a maximum of f times 2**exponent."""
+    base, limit = exponent - e.emax, Fraction(threshold(e, rule))
     match rule:
         case ScaleRule.FLOOR:
             return "floor takes E - emax", base
-        case ScaleRule.CEIL:
-            more = f > 1
-            return f"ceil takes E - emax{' + 1 because f >' if more else ' because f <='} 1", base + more
-        case ScaleRule.EVEN:
-            more = f >= limit
-            return f"even takes E - emax{' + 1 because f >=' if more else ' because f <'} {number(limit)}", base + more
-        case ScaleRule.RCEIL:
-            more = f > limit
-            return f"rceil takes E - emax{' + 1 because f >' if more else ' because f <='} {number(limit)}", base + more
-        case ScaleRule.HALF_UP:
-            more = f >= limit
-            because = " + 1 because f >=" if more else " because f <"
-            return f"half_up takes E - emax{because} {number(limit)}", base + more
+        case ScaleRule.CEIL | ScaleRule.RCEIL:
+            more, because = f > limit, " + 1 because f >" if f > limit else " because f <="
+        case ScaleRule.EVEN | ScaleRule.HALF_UP:
+            more, because = f >= limit, " + 1 because f >=" if f >= limit else " because f <"
         case ScaleRule.FLOOR_PLUS_ONE:
             return "floor_plus_one takes E - emax + 1", base + 1
         case _:
             assert_never(rule)
+    return f"{rule} takes E - emax{because} {number(limit)}", base + more
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
-    """Return the steps by which a block of bit patterns is quantized, checked against the reference as a whole.
+    """Return the steps that quantize a block, checked against the reference.
 
-    If the format has a tensor scale and `tensor` is missing, the block is a tensor by itself.
+    The block may be its own tensor.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:
@@ -368,4 +516,6 @@ def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | Non
 
 
 def _of_length(task: Task, length: int) -> Task:
-    return replace(task, format=replace_block(task, length))
+    """Return the task with blocks of another length."""
+    fmt = task.format
+    return replace(task, format=MXFormat(task.element, fmt.scale, max(1, length), fmt.name, fmt.tensor_scale))

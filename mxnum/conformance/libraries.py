@@ -1,17 +1,26 @@
-"""Conversions of other libraries, each with the modes that it claims. Every package is optional."""
+"""Conversions of other libraries, in their claimed modes, and the right answers."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
 import io
+import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+import mxnum
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.check import judge_all
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.report import Report
+from mxnum.conformance.operations import make_task
 from mxnum.formats import E8M0
 from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
@@ -39,7 +48,7 @@ class Peer:
 
 
 def version(library: str) -> str | None:
-    """Return the installed version, without local build tags; None if the library is not installed."""
+    """Return the installed version without build tags, or None if not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -47,7 +56,7 @@ def version(library: str) -> str | None:
 
 
 def peers(library: str) -> list[Peer]:
-    """Return the conversions of an installed library. Its warnings and messages while loading are dropped."""
+    """Return the conversions of an installed library, and silence its loading messages."""
     makers = {
         "ml_dtypes": _ml_dtypes,
         "gfloat": _gfloat,
@@ -100,51 +109,46 @@ def _gfloat() -> Iterator[Peer]:
         "rtp": RoundMode.TowardPositive, "rtn": RoundMode.TowardNegative,
     }  # fmt: skip
 
-    def converting(element: str, mode: Any, saturate: bool) -> Callable[[Array], Array]:
-        def convert(x: Array) -> Array:
-            rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, saturate)
-            codes: Array = gfloat.encode_ndarray(infos[element], rounded)
-            return codes.astype(np.uint8)
+    def converting(element: str, mode: Any, saturate: bool, x: Array) -> Array:
+        rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, saturate)
+        codes: Array = gfloat.encode_ndarray(infos[element], rounded)
+        return codes.astype(np.uint8)
 
-        return convert
+    def drawing(element: str, mode: Any, x: Array, words: Array) -> Array:
+        bits = (words & 0xFF).astype(np.int64)
+        rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, True, bits, 8)
+        codes: Array = gfloat.encode_ndarray(infos[element], rounded)
+        return codes.astype(np.uint8)
 
-    def drawing(element: str, mode: Any) -> Callable[[Array, Array], Array]:
-        def convert(x: Array, words: Array) -> Array:
-            bits = (words & 0xFF).astype(np.int64)
-            rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, True, bits, 8)
-            codes: Array = gfloat.encode_ndarray(infos[element], rounded)
-            return codes.astype(np.uint8)
-
-        return convert
-
-    def in_blocks(info: Any) -> Callable[[Array], tuple[Array, Array]]:
-        def quantize(x: Array) -> tuple[Array, Array]:
-            rows = []
-            for row in x.astype(np.float64):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    scale = gfloat.compute_scale_amax(info.etype.emax, row)
-                    try:
-                        rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                    except ValueError:  # a NaN without a code in the element: judged as a block of NaN
-                        rows.append([E8M0.nan_code] + [0] * len(row))
-            codes = np.array(rows, np.uint8)
-            return codes[:, 1:], codes[:, 0]
-
-        return quantize
+    def in_blocks(info: Any, x: Array) -> tuple[Array, Array]:
+        rows = []
+        for row in x.astype(np.float64):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scale = gfloat.compute_scale_amax(info.etype.emax, row)
+                try:
+                    rows.append(list(gfloat.encode_block(info, scale, row / scale)))
+                except ValueError:  # a NaN without a code in the element: judged as a block of NaN
+                    rows.append([E8M0.nan_code] + [0] * len(row))
+        codes = np.array(rows, np.uint8)
+        return codes[:, 1:], codes[:, 0]
 
     for name, element in _formats_of(*_FLOAT_ELEMENTS, "int8"):
-        whole = in_blocks(getattr(formats, f"format_info_{name}"))
+        whole = partial(in_blocks, getattr(formats, f"format_info_{name}"))
         yield Peer("gfloat", "compute_scale_amax, encode_block", "quantize", name, whole)
         for rounding, mode in modes.items():
             both = rounding == "rne" and element in ("e4m3", "e5m2")
             for overflow in ("saturate", "ieee") if both else ("saturate",):
                 call = f"round_ndarray, {mode.name}, sat={overflow == 'saturate'}"
                 claims = {"rounding": rounding, "overflow": overflow}
-                yield Peer("gfloat", call, "encode", name, converting(element, mode, overflow == "saturate"), claims)
+                yield Peer(
+                    "gfloat", call, "encode", name, partial(converting, element, mode, overflow == "saturate"), claims
+                )
         for mode in (RoundMode.Stochastic, RoundMode.StochasticFast, RoundMode.StochasticFastest):
             drawn: dict[str, Any] = {"rounding": "sr", "sr_bits": 8}
-            yield Peer("gfloat", f"round_ndarray, {mode.name}, 8 bits", "encode", name, drawing(element, mode), drawn)
+            yield Peer(
+                "gfloat", f"round_ndarray, {mode.name}, 8 bits", "encode", name, partial(drawing, element, mode), drawn
+            )
 
 
 def _torch() -> Iterator[Peer]:
@@ -153,12 +157,9 @@ def _torch() -> Iterator[Peer]:
     def casting(dtype: Any) -> Callable[[Array], Any]:
         return lambda x: torch.from_numpy(x).to(dtype)
 
-    def multiplying(dtype: Any) -> Callable[[Array, Array], Any]:
-        def multiply(codes: Array, scales: Array) -> Any:
-            e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
-            return torch.from_numpy(codes).view(dtype).to(torch.float32) * e8m0.to(torch.float32)
-
-        return multiply
+    def multiplying(dtype: Any, codes: Array, scales: Array) -> Any:
+        e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
+        return torch.from_numpy(codes).view(dtype).to(torch.float32) * e8m0.to(torch.float32)
 
     for name, element in _formats_of("e4m3", "e5m2"):
         label = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[element]
@@ -167,7 +168,9 @@ def _torch() -> Iterator[Peer]:
             call = f"{source} to({label})"
             overflow = "saturate" if element == "e4m3" else "ieee"
             yield Peer("torch", call, "encode", name, casting(dtype), {"overflow": overflow, "source": source})
-        yield Peer("torch", f"{label} times float8_e8m0fnu, in float32", "dequantize", name, multiplying(dtype))
+        yield Peer(
+            "torch", f"{label} times float8_e8m0fnu, in float32", "dequantize", name, partial(multiplying, dtype)
+        )
 
 
 def _torchao() -> Iterator[Peer]:
@@ -179,30 +182,24 @@ def _torchao() -> Iterator[Peer]:
         "e2m1": torch.float4_e2m1fn_x2,
     }  # fmt: skip
 
-    def quantizing(element: str, rule: Any) -> Callable[[Array], tuple[Any, Any]]:
-        def quantize(x: Array) -> tuple[Any, Any]:
-            scale, data = mx_tensor.to_mx(torch.from_numpy(x), dtypes[element], x.shape[1], rule)
-            return data, scale
+    def quantizing(element: str, rule: Any, x: Array) -> tuple[Any, Any]:
+        scale, data = mx_tensor.to_mx(torch.from_numpy(x), dtypes[element], x.shape[1], rule)
+        return data, scale
 
-        return quantize
-
-    def dequantizing(element: str) -> Callable[[Array, Array], Any]:
-        def dequantize(codes: Array, scales: Array) -> Any:
-            pairs = np.stack([codes, codes], axis=-1)
-            stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
-            data = torch.from_numpy(stored)
-            data = data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data  # the others are bytes
-            e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
-            values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
-            return values.reshape(len(codes), 2)[:, 0]
-
-        return dequantize
+    def dequantizing(element: str, codes: Array, scales: Array) -> Any:
+        pairs = np.stack([codes, codes], axis=-1)
+        stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
+        data = torch.from_numpy(stored)
+        data = data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data  # the others are bytes
+        e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
+        values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
+        return values.reshape(len(codes), 2)[:, 0]
 
     for name, element in _formats_of(*dtypes):
         for rule in mx_tensor.ScaleCalculationMode:
             claims = {"scale_rule": rule.value}
-            yield Peer("torchao", f"to_mx, {rule.name}", "quantize", name, quantizing(element, rule), claims)
-        yield Peer("torchao", "to_dtype, float32", "dequantize", name, dequantizing(element))
+            yield Peer("torchao", f"to_mx, {rule.name}", "quantize", name, partial(quantizing, element, rule), claims)
+        yield Peer("torchao", "to_dtype, float32", "dequantize", name, partial(dequantizing, element))
 
     def nvfp4(x: Array) -> tuple[Any, Any]:
         tensor = torch.from_numpy(x)
@@ -268,41 +265,34 @@ def _onnx() -> Iterator[Peer]:
         y: Array = ReferenceEvaluator(model).run(None, feeds)[0]
         return y
 
-    def encoding(element: str, saturate: bool) -> Callable[[Array], Array]:
-        def encode(x: Array) -> Array:
-            unit = np.full((len(x), 1), 2.0**-6 if element == "int8" else 1.0, np.float32)
-            inputs = {"x": (TensorProto.FLOAT, x.reshape(-1, 1)), "s": (TensorProto.FLOAT, unit)}
-            how = {} if element == "int8" else {"saturate": int(saturate)}
-            return evaluated("QuantizeLinear", inputs, kinds[element], block_size=1, **how).ravel()
+    def encoding(element: str, saturate: bool, x: Array) -> Array:
+        unit = np.full((len(x), 1), 2.0**-6 if element == "int8" else 1.0, np.float32)
+        inputs = {"x": (TensorProto.FLOAT, x.reshape(-1, 1)), "s": (TensorProto.FLOAT, unit)}
+        how = {} if element == "int8" else {"saturate": int(saturate)}
+        return evaluated("QuantizeLinear", inputs, kinds[element], block_size=1, **how).ravel()
 
-        return encode
+    def quantizing(name: str, element: str, x: Array) -> tuple[Array, Array]:
+        scales = shared_scale(x, name)
+        e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0])
+        inputs = {"x": (TensorProto.FLOAT, x), "s": (TensorProto.FLOAT8E8M0, e8m0)}
+        return evaluated("QuantizeLinear", inputs, kinds[element], block_size=x.shape[1]), scales
 
-    def quantizing(name: str, element: str) -> Callable[[Array], tuple[Array, Array]]:
-        def quantize(x: Array) -> tuple[Array, Array]:
-            scales = shared_scale(x, name)
-            e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0])
-            inputs = {"x": (TensorProto.FLOAT, x), "s": (TensorProto.FLOAT8E8M0, e8m0)}
-            return evaluated("QuantizeLinear", inputs, kinds[element], block_size=x.shape[1]), scales
-
-        return quantize
-
-    def dequantizing(element: str) -> Callable[[Array, Array], Array]:
-        def dequantize(codes: Array, scales: Array) -> Array:
-            elements = codes.view(getattr(ml_dtypes, ML_DTYPES[element])).reshape(-1, 1)
-            e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0]).reshape(-1, 1)
-            inputs = {"x": (kinds[element], elements), "s": (TensorProto.FLOAT8E8M0, e8m0)}
-            return evaluated("DequantizeLinear", inputs, TensorProto.FLOAT, block_size=1).ravel()
-
-        return dequantize
+    def dequantizing(element: str, codes: Array, scales: Array) -> Array:
+        elements = codes.view(getattr(ml_dtypes, ML_DTYPES[element])).reshape(-1, 1)
+        e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0]).reshape(-1, 1)
+        inputs = {"x": (kinds[element], elements), "s": (TensorProto.FLOAT8E8M0, e8m0)}
+        return evaluated("DequantizeLinear", inputs, TensorProto.FLOAT, block_size=1).ravel()
 
     for name, element in _formats_of(*kinds):
         for overflow in ("saturate", "ieee") if element in ("e4m3", "e5m2") else ("saturate",):
             call = f"QuantizeLinear{', saturate=0' if overflow == 'ieee' else ''}"
-            yield Peer("onnx", call, "encode", name, encoding(element, overflow == "saturate"), {"overflow": overflow})
+            yield Peer(
+                "onnx", call, "encode", name, partial(encoding, element, overflow == "saturate"), {"overflow": overflow}
+            )
         if element != "int8":
             call = "QuantizeLinear in blocks, given the right scales"
-            yield Peer("onnx", call, "quantize", name, quantizing(name, element))
-            yield Peer("onnx", "DequantizeLinear, float32", "dequantize", name, dequantizing(element))
+            yield Peer("onnx", call, "quantize", name, partial(quantizing, name, element))
+            yield Peer("onnx", "DequantizeLinear, float32", "dequantize", name, partial(dequantizing, element))
 
 
 def _gguf() -> Iterator[Peer]:
@@ -321,3 +311,125 @@ def _gguf() -> Iterator[Peer]:
 
     yield Peer("gguf", "MXFP4.quantize_blocks", "quantize", "mxfp4_e2m1", quantize)
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
+
+
+#: Number of wrong parts of a conversion for which the smallest input is searched.
+PARTS = 4
+#: Examples that hypothesis tries for each part. If none fails, the numbers of a known failure are
+#: made simpler one by one.
+EXAMPLES = 100
+
+
+_HEAD = """# Conformance of other libraries
+
+What other libraries answer, compared with the right answers: every rounding boundary and its neighbours, all special
+values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
+open (see {doc}`/reference/test-vectors`); *wrong* counts those that no choice explains. Of a block with an infinity two
+answers count as choices: NaN for the whole block, and the infinity alone, under the scale of the finite elements; a
+third one counts as wrong, though the standard says nothing of it. A finding names the one hypothesis, where there is
+one, that explains all wrong answers and all right ones. *Claims* are the modes that the call was taken to have. A
+conversion written for another purpose (say, without subnormal scales) may be right for that purpose. For NVFP4 *wrong*
+means only that an answer is not that of this library's exact definition, which no package computes; the finding says
+whose arithmetic it is ({doc}`/explanation/which-nvfp4`). In a finding `[inf 1 0 x30]` is a block: infinity, 1 and 30
+zeros; a class such as *tie* or *scale at its limit* says what kind of case it is. Where a call raises for a NaN for
+which the element has no code, these cases are not counted.
+
+Made by `mxnum conformance --force --out docs/reference/conformance.md`.
+
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The outcome for one conversion."""
+
+    peer: Peer
+    report: Report
+    #: For each wrong part, the smallest failing input in words.
+    smallest: dict[str, str]
+
+    def cells(self) -> list[str]:
+        """Return the cells of the conversion's row in the table."""
+        r = self.report
+        claims = ", ".join(f"{key} {value}" for key, value in self.peer.claims.items() if key != "source") or "–"
+        named = [f"{name} ({count})" for name, count in sorted(r.choices.items())]
+        choices = ", ".join([*named, *[f"NaN raises {r.refused}"] * bool(r.refused)]) or "–"
+        return [
+            self.peer.operation, r.task.format.name, f"`{self.peer.call}`", claims, str(r.cases), choices, str(r.bugs)
+        ]  # fmt: skip
+
+    def finding(self) -> str | None:
+        """Return a paragraph that says what is wrong; None if nothing is."""
+        r = self.report
+        if not r.bugs:
+            return None
+        text = f"**{self.peer.operation}, {r.task.format.name}, `{self.peer.call}`**: {r.bugs} of {r.cases} cases"
+        for explanation in r.explanations:
+            text += f"; {explanation.claim}{explanation.doubt}"
+        for name, (followed, kept) in r.inconsistent.items():
+            text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
+        by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
+        found = "".join(f"\n  - {part}: {text}" for part, text in self.smallest.items())
+        return f"{text}. Wrong by class: {by_class or 'none but by choice'}.{found}"
+
+
+def row_of(peer: Peer) -> Row:
+    """Run level 1 on one conversion and return the outcome."""
+    task = make_task(peer.operation, peer.format, **peer.claims)
+    collector, implementation = Collector(task), Implementation(peer.function)
+    judge_all(collector, implementation, cases(task))
+    report = collector.report()
+    from mxnum.conformance.shrink import smallest_failure
+
+    smallest = {}
+    for part, first in list(report.by_part.items())[:PARTS]:
+        case = smallest_failure(implementation, report, first, EXAMPLES)
+        smallest[f"{part} ({report.parts[part]})"] = case.body(task)
+    return Row(peer, report, smallest)
+
+
+def rows_of(library: str, advance: Callable[[str], object] = lambda what: None) -> list[Row]:
+    """Return the outcomes for all conversions of a library."""
+    rows = []
+    for peer in peers(library):
+        advance(f"{library}: {peer.operation} {peer.format} {peer.call}")
+        rows.append(row_of(peer))
+    return rows
+
+
+def section(library: str, rows: Iterable[Row]) -> str:
+    """Return the part of the page about one library."""
+    rows = list(rows)
+    titles = ["operation", "format", "call", "claims", "cases", "by choice", "wrong"]
+    lines = [f"## {library} {version(library)}", "", _line(titles), _line(["---"] * len(titles))]
+    lines += [_line(row.cells()) for row in rows]
+    findings = [finding for row in rows if (finding := row.finding())]
+    if findings:
+        lines += ["", "Findings, each with the smallest input found that shows it:", ""]
+        lines += [f"- {finding}" for finding in findings]
+    else:
+        lines += ["", "Nothing is wrong."]
+    return "\n".join(lines) + "\n"
+
+
+def page(sections: Iterable[str]) -> str:
+    """Return the whole page."""
+    return _HEAD + (
+        f"mxnum {mxnum.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"{platform.machine()}.\n\n" + "\n".join(sections)
+    )
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda what: None) -> str:
+    """Return the page about some libraries. It says which of them are not installed."""
+    sections = []
+    for library in libraries:
+        if version(library) is None:
+            sections.append(f"## {library}\n\nIt was not installed where this page was made.\n")
+        else:
+            sections.append(section(library, rows_of(library, advance)))
+    return page(sections)

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for users who test kernels. Nothing is imported until a test uses one.
+"""The pytest plugin: fixtures for users who test kernels.
 
 It is installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum
 and numpy.
@@ -11,7 +11,10 @@ import pytest
 
 @pytest.fixture  # type: ignore[untyped-decorator]
 def mx_check() -> Any:
-    """Return `mxnum.conformance.check`: ``mx_check(my_kernel, format="mxfp8_e4m3", operation="quantize")``."""
+    """Return `mxnum.conformance.check`, which a test calls on its kernel.
+
+    An example is ``mx_check(my_kernel, format="mxfp8_e4m3", operation="quantize")``.
+    """
     from mxnum.conformance import check
 
     return check

@@ -8,16 +8,51 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.conformance import grid
-from mxnum.conformance.expected import as_floats, with_tensor
-from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases import grid
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.report import Case, Report
+from mxnum.conformance.judging.right import with_tensor
+from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
 hypothesis: Any = errors.package("hypothesis", "test")
 st: Any = errors.package("hypothesis.strategies", "test")
 
+#: Number of examples that hypothesis tries to find a small failure.
+EXAMPLES = 1000
+Wrong = Callable[[Columns], Array]
 
-def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Columns], examples: int) -> Columns | None:
+
+def smallest_failure(
+    implementation: Implementation, report: Report, first: Case | None = None, examples: int = EXAMPLES
+) -> Case:
+    """Return the smallest input with the same failure as the report's first.
+
+    If none is smaller, this is that failure itself.
+    """
+    first = first or next(iter(report.failures or report.examples.values()))
+    if not report.failures:
+        return first
+    task = report.task
+
+    def wrong(inputs: Columns) -> Array:
+        found = judge(task, inputs, implementation.answers(task, inputs))
+        alike = np.array([first.part is None or part == first.part for part in found.parts])
+        return np.asarray(((found.verdicts & BUG) != 0) & alike)
+
+    known = [first.inputs, *(case.inputs for case in report.failures if case.part == first.part)]
+    inputs = search(task, wrong, known, examples)
+    if inputs is None:
+        return first
+    again = Collector(task, report.profile, keep=1)
+    again.add(inputs, implementation.answers(task, inputs))
+    return next(iter(again.report().failures), first)
+
+
+def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) -> Columns | None:
     """Return a failing case (columns of one row), as small as possible; None if none is found.
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first; the
@@ -38,35 +73,18 @@ def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Column
     return _simplest(task, wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
 
 
-def _simplest_tensor(task: Task, wrong: Callable[[Columns], Array], case: Columns) -> Columns:
-    """Return the case in the first tensor with which it still fails: the block alone, or one of a plain size."""
-    sizes = _largest(task, [case])
-    batch = {name: np.repeat(column, len(sizes), axis=0) for name, column in case.items()}
-    batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
-    batch = with_tensor(task, batch)
-    fails = np.flatnonzero(wrong(batch))
-    return {name: column[fails[:1]] for name, column in batch.items()} if fails.size else case
+def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
+    """Return the case with simpler numbers that still fails.
 
-
-def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns.
-
-    0 stands for the block's own. Plain numbers follow, then those of the cases seen.
+    Each number becomes zero, or the first in the pool with which the case fails.
     """
-    plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
-    known = [int(case["largest"][0, 0]) for case in seen]
-    return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))
-
-
-def _simplest(task: Task, wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
-    """Return the case with each number replaced by zero or by the first in the pool with which it still fails."""
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
         before = case["x"].copy()
         for place in np.flatnonzero(case["x"][0]):
             now = int(case["x"][0, place])
             simpler = [0, *(pool[: pool.index(now)] if now in pool else pool)]
-            batch = {name: np.repeat(column, len(simpler), axis=0) for name, column in case.items()}
+            batch = select(case, [0] * len(simpler))
             batch["x"][:, place] = simpler
             fails = np.flatnonzero(wrong(with_tensor(task, batch)))
             if fails.size:
@@ -81,54 +99,59 @@ def _simplest(task: Task, wrong: Callable[[Columns], Array], found: Columns, poo
     return in_front if wrong(in_front)[0] else case
 
 
-def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple ones, boundaries, and those of the cases seen."""
+def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
+    """Return the case in the first tensor with which it still fails.
 
-    def column(name: str, numbers: Sequence[int]) -> Array:
-        field = next(field for field in task.inputs if field.name == name)
+    The tensors are the block alone and those of plain sizes.
+    """
+    sizes = _largest(task, [case])
+    batch = select(case, [0] * len(sizes))
+    batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
+    batch = with_tensor(task, batch)
+    fails = np.flatnonzero(wrong(batch))
+    return select(batch, fails[:1]) if fails.size else case
+
+
+def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
+    """Return a strategy for cases of few numbers: simple ones, boundaries, those seen."""
+    fields = [field for field in task.inputs if field.name != "tensor_scale"]
+    elements = [field for field in fields if field.kind == "element"]
+    codes = st.integers(0, (1 << task.element.bits) - 1)
+    made: dict[str, Any] = {}
+    for field in fields:
+        if field.kind == "float":
+            made[field.name] = st.lists(st.sampled_from(_pool(task, seen)), min_size=1, max_size=field.count)
+        elif field.kind == "scale":
+            scales = st.sampled_from(_scale_codes(task))
+            made[field.name] = st.lists(scales, min_size=field.count, max_size=field.count)
+        elif field.kind == "random":
+            words = st.one_of(st.just(0), st.integers(0, (1 << task.sr_bits) - 1))
+            made[field.name] = words.map(lambda word, count=field.count: [word] * count)
+        elif field.kind == "tensor":
+            made[field.name] = st.sampled_from(_largest(task, seen)).map(lambda largest: [largest])
+    if elements:
+        row = st.tuples(*[codes] * len(elements))
+        made["elements"] = st.lists(row, min_size=1, max_size=elements[0].count)
+
+    def column(field: Field, numbers: Sequence[int]) -> Array:
         filled = [*numbers, *[0] * (field.count - len(numbers))]
         return np.array(filled, np.uint64).astype(code_dtype(field.bits)).reshape(1, -1)
 
-    def of_tensor(largest: int) -> Columns:
-        return {"largest": column("largest", [largest])} if task.has_tensor else {}
+    def build(elements_made: Any = (), **numbers: Any) -> Columns:
+        numbers |= {field.name: [row[i] for row in elements_made] for i, field in enumerate(elements)}
+        return with_tensor(task, {field.name: column(field, numbers[field.name]) for field in fields})
 
-    tensors = st.sampled_from(_largest(task, seen)) if task.has_tensor else st.just(0)
-    if task.operation in ("encode", "quantize", "scale"):
-        numbers = st.sampled_from(_pool(task, seen))
-        length = task.inputs[0].count
-        words = st.one_of(st.just(0), st.integers(0, (1 << task.sr_bits) - 1))
+    return st.builds(build, made.pop("elements", st.just(())), **made)
 
-        def build(x: list[int], random: int, largest: int) -> Columns:
-            inputs = {"x": column("x", x)}
-            if task.is_stochastic:
-                inputs["random"] = column("random", [random] * length)
-            return with_tensor(
-                task, {**inputs, **({"largest": column("largest", [largest])} if task.has_tensor else {})}
-            )
 
-        lists = st.lists(numbers, min_size=1, max_size=length)
-        return st.builds(build, lists, words if task.is_stochastic else st.just(0), tensors)
-    scales = st.sampled_from(_scale_codes(task))
-    codes = st.integers(0, (1 << task.element.bits) - 1)
-    if task.operation == "dequantize":
+def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
+    """Return largest magnitudes of tensors, as bit patterns: 0, plain ones, those seen.
 
-        def pair(scale: int, code: int, largest: int) -> Columns:
-            inputs = {"scale": column("scale", [scale]), "code": column("code", [code])}
-            return with_tensor(
-                task, {**inputs, **({"largest": column("largest", [largest])} if task.has_tensor else {})}
-            )
-
-        return st.builds(pair, scales, codes, tensors)
-    pairs = st.lists(st.tuples(codes, codes), min_size=1, max_size=task.block * task.dot_blocks)
-    sides = st.lists(scales, min_size=task.dot_blocks, max_size=task.dot_blocks)
-
-    def dot(pairs: list[tuple[int, int]], a_scale: list[int], b_scale: list[int]) -> Columns:
-        return {
-            "a_scale": column("a_scale", a_scale), "a": column("a", [a for a, _ in pairs]),
-            "b_scale": column("b_scale", b_scale), "b": column("b", [b for _, b in pairs]),
-        }  # fmt: skip
-
-    return st.builds(dot, pairs, sides, sides)
+    0 stands for the block's own maximum.
+    """
+    plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
+    known = [int(case["largest"][0, 0]) for case in seen]
+    return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))
 
 
 def _scale_codes(task: Task) -> list[int]:

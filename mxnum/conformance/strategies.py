@@ -18,8 +18,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
-from mxnum.conformance import grid
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases import grid
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
 from mxnum.memory.dtypes import Array, numpy_dtype, scale_dtype
 
@@ -41,7 +41,7 @@ def boundary_values(
     scale: int | None = None,
     tensor_scale: float = 1.0,
 ) -> Any:
-    """Return a strategy for floats at or next to a value or a midpoint of the element, where rounding decides.
+    """Return a strategy for floats at or next to a value or midpoint of the element.
 
     The floats are multiplied by the scale with the code `scale`. Without a code the scale is 1. For
     an element alone, the code is of E8M0. Scales that are floats are multiplied by `tensor_scale`.
@@ -58,7 +58,7 @@ def boundary_values(
 
 
 def special_values(*, source: str = "float32", nan: bool = True, infinity: bool = True) -> Any:
-    """Return a strategy for zeros, the ends of subnormals and normals, infinities and NaNs of every kind.
+    """Return a strategy for zeros, ends of subnormals and normals, infinities and NaNs.
 
     `infinity` and `nan` say whether these are included.
     """
@@ -72,7 +72,7 @@ def special_values(*, source: str = "float32", nan: bool = True, infinity: bool 
 def values(
     format: str | MXFormat | ElementFormat, *, source: str = "float32", nan: bool = True, infinity: bool = True
 ) -> Any:
-    """Return a strategy for floats worth converting to the element: boundaries, special values, and any others."""
+    """Return a strategy for floats worth converting: boundaries, specials, any others."""
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     dtype = numpy_dtype(float_type)
     finite = st.integers(0, float_type.max_code)
@@ -91,7 +91,7 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """Return a strategy for one block of floats: few or many distinct numbers, boundaries, special values.
+    """Return a strategy for one block of floats: few or many numbers, and specials.
 
     The boundaries are those of the scale that the block gets; of any scale of the format if its
     scales are floats.
@@ -99,34 +99,22 @@ def blocks(
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     length = fmt.block if block is None else errors.positive_integer("block", block)
-    if not fmt.scale.power_of_two:
-        return _blocks_of_float_scales(fmt, float_type, length, nan, infinity)
     low = max(float_type.emin, fmt.element.emax - 130)
     high = min(float_type.emax, fmt.element.emax + 127)
 
     @st.composite  # type: ignore[untyped-decorator]
     def build(draw: Any) -> Array:
-        exponent = draw(st.one_of(st.just(0), st.integers(low, high)))
-        scale = min(max(exponent - fmt.element.emax, -127), 127) + 127
+        if fmt.scale.power_of_two:
+            exponent, tensor = draw(st.one_of(st.just(0), st.integers(low, high))), None
+            scale = min(max(exponent - fmt.element.emax, -127), 127) + 127
+        else:
+            scale, tensor = draw(scale_codes(fmt, nan=False)), draw(tensor_scales(fmt))
         numbers = st.one_of(
-            boundary_values(fmt, source=source, scale=scale), values(fmt, source=source, nan=nan, infinity=infinity)
+            boundary_values(fmt, source=source, scale=scale, tensor_scale=1.0 if tensor is None else tensor),
+            values(fmt, source=source, nan=nan, infinity=infinity),
         )
         filled = draw(st.lists(numbers, max_size=length))
         return np.array([*filled, *[0.0] * (length - len(filled))], numpy_dtype(float_type))
-
-    return build()
-
-
-def _blocks_of_float_scales(fmt: MXFormat, source: ElementFormat, length: int, nan: bool, infinity: bool) -> Any:
-    @st.composite  # type: ignore[untyped-decorator]
-    def build(draw: Any) -> Array:
-        code, t = draw(scale_codes(fmt, nan=False)), draw(tensor_scales(fmt))
-        numbers = st.one_of(
-            boundary_values(fmt, source=source.name, scale=code, tensor_scale=1.0 if t is None else t),
-            values(fmt, source=source.name, nan=nan, infinity=infinity),
-        )
-        filled = draw(st.lists(numbers, max_size=length))
-        return np.array([*filled, *[0.0] * (length - len(filled))], numpy_dtype(source))
 
     return build()
 
@@ -137,7 +125,10 @@ def codes(element: str | ElementFormat) -> Any:
 
 
 def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
-    """Return a strategy for codes of a format's scales (E8M0 by default), extremes and those around 1 first."""
+    """Return a strategy for codes of a format's scales (default: E8M0).
+
+    Extremes and the codes around 1 come first.
+    """
     scale = E8M0 if format is None else formats.get(format).scale
     number = scale.number
     if number is None:
@@ -151,7 +142,10 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 
 
 def tensor_scales(format: str | MXFormat) -> Any:
-    """Return a strategy for positive float32 numbers, plain ones first; for None if the format has no tensor scale."""
+    """Return a strategy for tensor scales: positive float32 numbers, plain ones first.
+
+    It gives None if the format has no tensor scale.
+    """
     if formats.get(format).tensor_scale is None:
         return st.none()
     plain = st.sampled_from([1.0, 0.5, 2.0**-12, 2.0**20])
@@ -160,7 +154,7 @@ def tensor_scales(format: str | MXFormat) -> Any:
 
 
 def elements(*, custom: bool = True) -> Any:
-    """Return a strategy for element formats: known ones and, if `custom`, any of at most eight bits."""
+    """Return a strategy for element formats, `custom` ones of at most eight bits too."""
     known = st.sampled_from(list(ELEMENTS.values()))
     if not custom:
         return known
@@ -185,9 +179,10 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales: known ones and, if `custom`, any element in any block.
+    """Return a strategy for MX formats with these scales, `custom` ones too.
 
-    Block lengths of custom formats are 1 to 64. `scales` are names of `mxnum.formats.SCALES`.
+    Custom formats have any element and a block length of 1 to 64. `scales` are names of
+    `mxnum.formats.SCALES`.
     """
     chosen = [
         errors.choose("scales", s, tuple(formats.SCALES)) for s in ([scales] if isinstance(scales, str) else scales)

@@ -1,4 +1,4 @@
-"""The exact sum of two unpacked numbers, kept with a sticky bit so that one later rounding is correct."""
+"""The exact sum of two unpacked numbers, with a sticky bit for one later correct rounding."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def make_add(width: int) -> Callable[..., Any]:
 
     Each number is given as sign, exponent, significand and kind; so is the sum, at
     `sum_width(width)`. Nonzero bits lost in aligning the smaller number are kept as a one in the
-    last place. It lies below the half of anything that a rounding to `width` or fewer bits
-    discards, so that such a rounding is as if the sum were exact. An exact zero is +0 unless both
-    numbers are -0: IEEE 754 says so for every rounding but downward.
+    last bit. That bit lies below the half of whatever a rounding to `width` or fewer bits discards,
+    so the rounded result is the same as for the exact sum. An exact zero is +0 unless both numbers
+    are -0, as IEEE 754 requires for every rounding but downward.
     """
     FAR = width + GUARD + 1
     normalize = make_normalize(sum_width(width))

@@ -29,17 +29,17 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin is
-    #    subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
+    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin
+    #    is subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
     # 2. The significand: y in units of the last place, of which there are m after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal
-    #    ones first, then 2**m for each exponent. So the next code is the next number, across a change
-    #    of exponent too.
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
+    #    the subnormal ones, then 2**m for each exponent. So the next code is the next number,
+    #    across a change of exponent too.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
@@ -82,7 +82,10 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
 def _beyond(
     negative: bool, element: ElementFormat, rounding: Rounding, overflow: Overflow, is_infinite: bool = False
 ) -> int:
-    """Return the code of a magnitude beyond the largest: the largest, infinity, or NaN where there is no infinity."""
+    """Return the code of a magnitude beyond the largest: the largest, infinity, or else NaN.
+
+    NaN stands for infinity where the element has no infinity.
+    """
     special = element.nan_code if element.infinity_code is None else element.infinity_code
     if overflow.saturates or special is None:
         return element.max_code
@@ -99,7 +102,7 @@ def _with_sign(code: int, negative: bool, element: ElementFormat) -> int:
 
 
 def scale_exponent(largest: float, element: ElementFormat, rule: ScaleRule) -> int:
-    """Return s such that 2**s is the scale of a block whose largest finite magnitude is `largest`."""
+    """Return s such that 2**s is the scale of a block with this largest finite magnitude."""
     if largest == 0:
         return -127
     a = Fraction(largest)

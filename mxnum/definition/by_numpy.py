@@ -80,8 +80,8 @@ def quantize(
 
     `words` are the random words of each element. A tensor scale is a float32 array that broadcasts
     with x. A NaN for an element that has none becomes the largest value, unless the policy for
-    non-finite numbers makes its block NaN. A rule that looks at elements raises NotImplementedError
-    unless scales are given.
+    non-finite numbers makes its block NaN. A rule that needs all elements of a block (see
+    `looks_at_elements`) raises NotImplementedError unless scales are given.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
         raise NotImplementedError(f"Scale rule {asked.scale_rule} is the engine's.")
@@ -160,7 +160,7 @@ def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settin
     """Return a boolean for each number: True if it rounds to more than the largest element.
 
     Each number comes with its scale and tensor scale. It is rounded with one more bit of exponent,
-    which is wide enough to tell.
+    so that a number beyond the largest element has a code above `max_code`.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)

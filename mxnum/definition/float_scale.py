@@ -38,7 +38,7 @@ def factor_width(scale: ScaleFormat) -> int:
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which multiplies a of so many bits by b, by shifts and additions."""
+    """Return `product(a, b)`, which multiplies a, of `bits` bits, by b, by shifts and additions."""
 
     @dialect
     def product(a, b):

@@ -39,9 +39,9 @@ def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
-    """Return `from_ordered(ordered)`, which maps such integers back to signed bit patterns.
+    """Return `from_ordered(ordered)`, which inverts `to_ordered`.
 
-    Zero becomes +0.
+    The result is a signed bit pattern. Zero becomes +0.
     """
     SIGN_BIT = -(1 << (source.bits - 1))
 

@@ -1,4 +1,4 @@
-"""From sign, exponent and significand to a code, rounding once: the second half of every conversion."""
+"""The second half of every conversion: round sign, exponent and significand once to a code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     LAST_STEP = target.emax - target.emin
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
-    SHIFT_LIMIT = word - 2  # a shift this large leaves less than half of one quantum, as any larger one would
+    # A shift this large leaves less than half of one quantum, as any larger one would.
+    SHIFT_LIMIT = word - 2
     RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
     )

@@ -35,7 +35,8 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-_SIXTH = np.float32(0xAAAAAB * 2.0**-26)  # 1 / 6 rounded to nearest, even if the importer has set another rounding
+# This is 1 / 6 rounded to nearest, even if the importer has set another rounding.
+_SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
 _BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688, likewise
@@ -146,7 +147,8 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with S.
+# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with
+# S.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From a code to sign, exponent and significand: the first half of every conversion."""
+"""The first half of every conversion: split a code into sign, exponent and significand."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
 
     |value| = significand * 2**(exponent - width). A nonzero finite significand is normalized:
     2**width <= significand < 2**(width+1); zero has an exponent of at most ZERO_EXPONENT. `kind` is
-    FINITE, INFINITE or NAN; for the latter two exponent and significand mean nothing, but stay
-    within the word.
+    FINITE, INFINITE or NAN. For INFINITE and NAN the exponent and significand have no meaning, but
+    stay within the word.
     """
     BITS = source.bits
     MANTISSA = source.mantissa_bits

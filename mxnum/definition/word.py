@@ -28,8 +28,8 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: The function that chooses for each type of condition; plain booleans need no entry. Array machines
-#: and solvers add theirs here.
+#: The function that chooses for each type of condition; plain booleans need no entry. Array
+#: machines and solvers add theirs here.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 
@@ -48,6 +48,7 @@ def dialect(function: Dialect) -> Dialect:
 
 
 def is_dialect(function: object) -> bool:
+    """Return True if a function is marked as written in the dialect."""
     return getattr(function, "dialect", False) is True
 
 

@@ -30,8 +30,8 @@ from mxnum.layout import block_lengths
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path, reading
 
-#: The layouts that `to_tensors` writes, and the direction in which a program's global scale
-#: multiplies.
+#: The layouts that `to_tensors` writes. `_DIRECTION` has the direction in which each program's
+#: global scale multiplies.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
 _DIRECTION = {"compressed-tensors": "encode", "modelopt": "decode"}
 _FP8 = "F8_E4M3", "F8_E5M2"

@@ -5,8 +5,8 @@ element i + 16 (high bits). gpt-oss checkpoints pair 2i with 2i + 1 instead
 (`mxnum.interop.gpt_oss`). Reading one order as the other silently permutes the values.
 
 - MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each: ``e2m1:block=16,scale=e4m3``. The
-  tensor scale is a separate tensor (`load_tensor`).
+- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each: ``e2m1:block=16,scale=e4m3``.
+  The tensor scale is a separate tensor (`load_tensor`).
 - Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. This is
   ``int8:block=32,scale=float16``, whose elements are n / 64, so that its scales are 64 d.
 - Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and 8, which
@@ -207,7 +207,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        if is_big and kind in ("Q8_0", "Q4_0"):  # d, in two bytes, comes first
+        if is_big and kind in ("Q8_0", "Q4_0"):  # the two bytes of d, which come first, are swapped
             rows = blocks.reshape(-1, KINDS[kind][2])
             blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
         q = from_gguf_blocks(blocks, shape, kind=kind)

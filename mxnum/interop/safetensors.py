@@ -141,21 +141,22 @@ class File:
             begin, end = entry["data_offsets"]
             if math.prod(entry["shape"]) * _bits(entry["dtype"]) != 8 * (end - begin):
                 raise self._damaged(f"the shape of {name!r} does not fit its data")
-        place = 0
+        at = 0
         for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
             begin, end = entry["data_offsets"]
-            if begin != place:
-                raise self._damaged(f"the data of {name!r} begin at {begin}, not where others end, at {place}")
-            place = end
-        if self._start + place != size:
-            raise self._damaged(f"{size - self._start - place} bytes at its end belong to no tensor")
+            if begin != at:
+                raise self._damaged(f"the data of {name!r} begin at {begin}, not where others end, at {at}")
+            at = end
+        if self._start + at != size:
+            raise self._damaged(f"{size - self._start - at} bytes at its end belong to no tensor")
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         try:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            json.dumps(header, ensure_ascii=False).encode()  # fails if an escape is half of a character
+            # Encoding fails if an escape is half of a character.
+            json.dumps(header, ensure_ascii=False).encode()
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
         except ValueError:
@@ -191,7 +192,8 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        except (ValueError, OverflowError) as problem:  # too many axes, or a huge one beside one of length 0
+        # The shape has too many axes, or a huge axis beside one of length 0.
+        except (ValueError, OverflowError) as problem:
             raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
 
     def mx(self, name: str) -> MXArray:
@@ -248,10 +250,10 @@ def _is_entry(entry: Any) -> bool:
     """Return True if the header's entry for a tensor has the required form."""
     if not isinstance(entry, dict) or entry.get("dtype") not in (*DTYPES, *PACKED):
         return False
-    shape, place = entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
         return False
-    return all(type(number) is int and number >= 0 for number in (*shape, *place)) and place[0] <= place[1]
+    return all(type(number) is int and number >= 0 for number in (*shape, *offsets)) and offsets[0] <= offsets[1]
 
 
 def _bits(kind: str) -> int:

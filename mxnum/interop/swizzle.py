@@ -34,7 +34,8 @@ def swizzle_scales(scales: Any) -> Array:
     tiles = _tiles(array.shape)
     padded = np.zeros((tiles[0] * _ROWS, tiles[1] * _COLUMNS), np.uint8)
     padded[: array.shape[0], : array.shape[1]] = array
-    split = padded.reshape(tiles[0], 4, 32, tiles[1], _COLUMNS)  # row tile, r div 32, r mod 32, column tile, c
+    # The axes are: row tile, r div 32, r mod 32, column tile, c.
+    split = padded.reshape(tiles[0], 4, 32, tiles[1], _COLUMNS)
     swizzled: Array = in_kind(np.ascontiguousarray(split.transpose(0, 3, 2, 1, 4)).ravel(), scales)
     return swizzled
 

@@ -1,5 +1,4 @@
-"""Research on training in block formats. The numerics do not need it, and nothing else in the
-package imports it.
+"""Research on training in block formats; nothing else in the package imports this folder.
 
 - `theory`: stability of optimizers, gradients of logits, scaling laws, speed-ups;
 - `mlp`: a residual MLP whose loss runs away in low precision, and its training;

@@ -12,8 +12,7 @@ from mxnum import errors
 
 
 def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
-    """Check every field of a frozen dataclass, and convert numbers, tuples and tables to the type
-    of the field.
+    """Check every field of a frozen dataclass, and convert values to the field's type.
 
     Integers must be at least 1; the fields named in `from_zero` may be 0.
     """

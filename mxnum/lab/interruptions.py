@@ -33,9 +33,7 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """Raise the first signal that waits again, under the handler it had before; return at once
-        if none waits.
-        """
+        """Raise the first waiting signal, under its former handler, if any signal waits."""
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])

@@ -1,6 +1,4 @@
-"""Read and write results on disk: numbers in npz files, everything else in JSON. A file is complete
-or absent.
-"""
+"""Read and write results on disk, in npz and JSON files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the kind of machine, on which a result depends besides its
-    configuration.
-    """
+    """Return the versions and the machine kind on which results depend."""
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,
@@ -86,9 +82,7 @@ def _processor() -> str:
 
 
 def _blas() -> str | None:
-    """Return name, version and kernels of the BLAS library that NumPy multiplies with; they fix the
-    order of its sums.
-    """
+    """Return name, version and kernels of NumPy's BLAS library, which fix the order of its sums."""
     try:
         from threadpoolctl import threadpool_info
     except ModuleNotFoundError:

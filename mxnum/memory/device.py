@@ -76,9 +76,11 @@ class DeviceArray:
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
+        """Return a view with the axes in another order."""
         return self._viewed(self._stand_in().transpose(order))
 
     def swapaxes(self, first: int, second: int) -> DeviceArray:
+        """Return a view with two axes exchanged."""
         return self._viewed(self._stand_in().swapaxes(first, second))
 
     def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:
@@ -103,7 +105,7 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # asked first: reading its interface may raise
+    if is_tensor(value):  # asked first: reading a tensor's interface may raise
         return bool(value.is_cuda)
     # numba's simulator has no interface, but numba's own attribute.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
@@ -135,7 +137,8 @@ def described(argument: str, value: Any) -> DeviceArray:
         return value
     if is_tensor(value):
         return _of_torch(argument, value)
-    fake = getattr(value, "_ary", None)  # numba's simulator: host memory behind the methods of a device array
+    # numba's simulator keeps host memory behind the methods of a device array.
+    fake = getattr(value, "_ary", None)
     interface = value.__cuda_array_interface__ if fake is None else fake.__array_interface__
     dtype = np.dtype(getattr(value, "dtype", interface["typestr"]))
     errors.require(interface.get("mask") is None, argument, "without a mask", "a masked array")

@@ -1,6 +1,8 @@
-"""Tensors of torch in host memory, as arrays and back, on the same memory.
+"""Tensors of torch and arrays of JAX in host memory, as numpy arrays and back.
 
-Nothing here loads torch: a caller who has a tensor has loaded it.
+A tensor is read and answered on the same memory. JAX arrays never change, so they are read without
+a copy, and answers are new ones. Nothing here loads torch or JAX: a caller who has a tensor has
+loaded it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ def is_tensor(value: Any) -> bool:
     """Return True if something is a tensor of torch, wherever it lives."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
+
+
+def is_foreign(value: Any) -> bool:
+    """Return True if something is a tensor of torch or an array of JAX, wherever it lives."""
+    return is_tensor(value) or is_jax(value)
 
 
 def readable(argument: str, tensor: Any) -> Any:
@@ -69,7 +76,8 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        if dtype.isbuiltin in (0, _REGISTERED):  # numpy knows the type through ml_dtypes, or not at all
+        # numpy knows such a type through ml_dtypes, or not at all.
+        if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
         return _on_the_memory_of(tensor)
@@ -105,10 +113,44 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def host_view(argument: str, value: Any) -> Any:
-    """Return a tensor in host memory as an array on the same memory; anything else unchanged."""
+    """Return a tensor or a JAX array in host memory as a numpy array; anything else unchanged."""
     if value is None or type(value) is np.ndarray:  # fast path for the commonest types
         return value
+    if is_jax(value):
+        return _jax_in_host(argument, value)
     return host_array(argument, value) if is_tensor(value) and not value.is_cuda else value
+
+
+def is_jax(value: Any) -> bool:
+    """Return True if something is an array of JAX, or a tracer inside a transformation."""
+    kind = getattr(sys.modules.get("jax"), "Array", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def _jax_in_host(argument: str, value: Any) -> np.ndarray[Any, Any]:
+    """Return a JAX array on the CPU as a read-only array, on the same memory if JAX allows it."""
+    if isinstance(value, sys.modules["jax"].core.Tracer):
+        raise TypeError(
+            f"Argument {argument!r} must be a JAX array with numbers, not a tracer: inside jit, grad or vmap, call "
+            "this function through jax.pure_callback."
+        )
+    (place,) = {device.platform for device in value.devices()}
+    errors.require(place == "cpu", argument, "on the CPU (jax.device_put(x, jax.devices('cpu')[0]))", place)
+    return np.asarray(value)
+
+
+def _as_jax(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array as one of JAX; raise TypeError for a type that JAX would narrow."""
+    made = sys.modules["jax"].numpy.asarray(array) if _jax_holds(array.dtype) else None
+    if made is None:
+        raise TypeError(
+            f"A result of {array.dtype} must have a place in JAX: call jax.config.update('jax_enable_x64', True) first."
+        )
+    return made
+
+
+def _jax_holds(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize < 8 or bool(sys.modules["jax"].config.jax_enable_x64)
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
@@ -126,10 +168,10 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """Return a host array as a tensor if `question` is one; return anything else unchanged."""
-    if not is_tensor(question) or not isinstance(made, np.ndarray | np.generic):
+    """Return a host array in the library of `question`; return anything else unchanged."""
+    if not is_foreign(question) or not isinstance(made, np.ndarray | np.generic):
         return made
-    return as_tensor(np.asarray(made))
+    return as_tensor(np.asarray(made)) if is_tensor(question) else _as_jax(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:

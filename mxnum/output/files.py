@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 
 
 def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
-    """Return `path` as a `Path`; raise ValueError for "", which `Path` reads as the current folder."""
+    """Return `path` as a `Path`; raise ValueError for "", which would mean the current folder."""
     if os.fspath(path) == "":
         raise ValueError(f"Argument {argument!r} must be the path of a file or a folder, not ''.")
     return Path(path)
@@ -41,7 +41,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut, lest it become too long. The token differs between threads and containers.
+        # The name is cut, lest it become too long. The token differs between threads and
+        # containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -125,7 +126,8 @@ def _why(problem: Exception) -> str:
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    if "pickle" in said:  # numpy takes every unknown content for a pickle, and its message says how to load it
+    # numpy takes every unknown content for a pickle, and its message says how to load one.
+    if "pickle" in said:
         return "it holds Python objects, or is no file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
     return known.get(said, said.split(". ")[0]) or type(problem).__name__

@@ -6,12 +6,13 @@ magnitude, or an infinity, or a NaN. All results come from four operations on su
 exact product, quotient and sum, and one rounding into a format. Speed does not matter here.
 
 `numbers` has these operations. `blocks` quantizes arrays and decodes them; `float_scales` has
-scales that are floats. `products` sums, `hadamard` transforms, and `random` computes the words of
-stochastic rounding.
+scales that are floats. `products` sums, `matrix_units` sums as GPUs do, `hadamard` transforms, and
+`random` computes the words of stochastic rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize
 from mxnum.reference.hadamard import hadamard
+from mxnum.reference.matrix_units import unit_dot
 from mxnum.reference.numbers import Exact, decode, decode_exact, encode, shared_scale
 from mxnum.reference.products import Blocked, dot, matmul
 from mxnum.reference.random import random_words
@@ -31,4 +32,5 @@ __all__ = [
     "quantize",
     "random_words",
     "shared_scale",
+    "unit_dot",
 ]

@@ -72,10 +72,11 @@ class Blocks:
         self.counts = tuple(math.ceil(Fraction(n, b)) for n, b in zip(shape, self.lengths, strict=True))
 
     def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-        for place in np.ndindex(*self.counts):
-            yield place, (*(slice(i * b, (i + 1) * b) for i, b in zip(place, self.lengths, strict=True)), ...)
+        for index in np.ndindex(*self.counts):
+            yield index, (*(slice(i * b, (i + 1) * b) for i, b in zip(index, self.lengths, strict=True)), ...)
 
     def check(self, argument: str, array: Any) -> Array:
+        """Return an array with one item for each block; raise ValueError for another shape."""
         result: Array = np.asarray(array)
         errors.require(result.shape == self.counts, argument, f"of shape {self.counts}, one a block", result.shape)
         return result
@@ -144,35 +145,36 @@ def quantize(
     tensor = _tensor_scale(array, fmt, tensor_scale)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    random_of(mode, None if random_bits is None else 0, sr_bits)  # the checks hold for an empty array too
+    # This call checks the arguments, for an empty array too.
+    random_of(mode, None if random_bits is None else 0, sr_bits)
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
     offsets = np.zeros(division.counts, np.float16)
-    for place, where in division:
+    for index, where in division:
         values = _exact(array[where])
         randoms = [random_of(mode, word, sr_bits) for word in words[where].flat]
         finite = [v.number for v in values if v.kind == "finite"]
         if policy.by_block and len(finite) < len(values):
-            out_scales[place] = nan_of(fmt.scale)
+            out_scales[index] = nan_of(fmt.scale)
             continue  # codes and offset of a NaN block are 0
         t = _factor_of(tensor, array.shape, where)
-        if given is not None and scale_number(int(given[place]), fmt.scale).kind == "nan":
-            out_scales[place] = given[place]
+        if given is not None and scale_number(int(given[index]), fmt.scale).kind == "nan":
+            out_scales[index] = given[index]
             continue
         if centred and finite:
             low, high = min(finite), max(finite)
             centre = round_to(exact((high + low) / 2), FLOAT16, overflow=Overflow.SATURATE)
-            offsets[place] = from_bits([centre], FLOAT16)[0]
-            minus_o = exact(-float(offsets[place]))
+            offsets[index] = from_bits([centre], FLOAT16)[0]
+            minus_o = exact(-float(offsets[index]))
             values = [to(plus(v, minus_o), wide) if v.kind == "finite" else v for v in values]
             finite = [(high - low) / 2] if half else [v.number for v in values if v.kind == "finite"]
         if given is not None:
-            scale = int(given[place])
+            scale = int(given[index])
         elif isinstance(rule, FloatScaleRule):
             scale = float_scale(finite, fmt, rule, t.magnitude)
         else:
             scale = shared_scale(finite, e, scale_rule=rule)
-        out_scales[place] = scale
+        out_scales[index] = scale
         factor = times(scale_number(scale, fmt.scale), t)
         divisions = [divided(v, factor) for v in values]
         bits = [round_to(v, e, mode, on_overflow, r, sr_bits) for v, r in zip(divisions, randoms, strict=True)]
@@ -199,7 +201,7 @@ def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
     if asked is not None and not isinstance(asked, str):
         return np.asarray(asked, np.float32)
     errors.require(asked in (None, "row"), "tensor_scale", "'row', or numbers", asked)
-    rows = [array] if asked is None else [array[place] for place in np.ndindex(array.shape[:-1])]
+    rows = [array] if asked is None else [array[index] for index in np.ndindex(array.shape[:-1])]
     found = []
     for row in rows:
         scale = tensor_scale([v.number for v in _exact(row) if v.kind == "finite"], fmt)
@@ -240,11 +242,11 @@ def dequantize(
     offsets = None if offsets is None else division.check("offsets", offsets)
     tensor = None if tensor_scale is None else np.asarray(tensor_scale, np.float32)
     result = np.zeros(codes.shape, target.name)
-    for place, where in division:
-        factor = times(scale_number(int(scales[place]), fmt.scale), _factor_of(tensor, codes.shape, where))
+    for index, where in division:
+        factor = times(scale_number(int(scales[index]), fmt.scale), _factor_of(tensor, codes.shape, where))
         values = [times(decode_exact(int(code), fmt.element), factor) for code in codes[where].flat]
         if offsets is not None:
-            o = exact(float(offsets[place]))
+            o = exact(float(offsets[index]))
             values = [plus(v, o) for v in values]
         result[where] = from_bits([round_to(v, target) for v in values], target).reshape(result[where].shape)
     return result

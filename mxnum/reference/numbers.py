@@ -259,11 +259,11 @@ def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
     """Return the E8M0 code for a block whose largest finite magnitude is A.
 
-    `floor` is OCP MX v1.0 section 6.3. With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor`
-    aligns E with the largest element exponent emax and lets the top saturate; `ceil` adds one iff f
-    > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil` is the least exponent at
-    which A does not exceed the largest element; `half_up` adds one iff f >= 7/4; `floor_plus_one`
-    always adds one. The exponent is then limited to -127..127.
+    `floor` is OCP MX v1.0 section 6.3. With A = f * 2**E, 1 <= f < 2, the rules choose the exponent
+    as follows: `floor` aligns E with the largest element exponent emax and lets the top saturate;
+    `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil` is
+    the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >=
+    7/4; `floor_plus_one` always adds one. The exponent is then limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)

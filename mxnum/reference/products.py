@@ -12,18 +12,15 @@ from mxnum import errors, formats
 from mxnum.formats import FLOATS, MXFormat
 from mxnum.modes import Accumulate
 from mxnum.reference.blocks import Array, Blocks, float_array, from_bits
+from mxnum.reference.float_scales import scale_number
 from mxnum.reference.numbers import (
     FLOAT32,
-    NAN,
-    SCALE_NAN,
     ZERO,
     Exact,
     decode_exact,
     exact,
-    meaning,
     plus,
     round_to,
-    scaled,
     times,
     to,
 )
@@ -39,26 +36,40 @@ class Blocked:
     #: The length of a block.
     block: int
     offsets: Array | None = None
+    #: A float32 number, if the format has a tensor scale.
+    tensor_scale: Any = None
 
 
-def _blocks(x: Blocked) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
-    """Yield for each block its scale code, its offset and its elements P, unscaled."""
+def _blocks(x: Blocked) -> Iterator[tuple[Exact, Exact | None, list[Exact]]]:
+    """Yield for each block its scale, its offset and its elements P, unscaled."""
     fmt = formats.get(x.format)
     division = Blocks(x.codes.shape, (x.block,), fmt)
     scales = division.check("scales", x.scales)
     offsets = None if x.offsets is None else division.check("offsets", x.offsets)
-    for place, where in division:
-        o = None if offsets is None else exact(float(offsets[place]))
-        yield int(scales[place]), o, [decode_exact(code, fmt.element) for code in x.codes[where]]
+    for block, where in division:
+        o = None if offsets is None else exact(float(offsets[block]))
+        code = scales[block] if scales.dtype.kind in "iu" else scales[block].view(f"uint{fmt.scale.bits}")
+        yield scale_number(int(code), fmt.scale), o, [decode_exact(code, fmt.element) for code in x.codes[where]]
+
+
+def _of_tensor(x: Blocked) -> Exact:
+    return exact(1.0 if x.tensor_scale is None else float(x.tensor_scale))
 
 
 def _vector(x: Array | Blocked) -> list[Exact]:
     """Return the exact values of an operand."""
     if isinstance(x, Blocked):
-        return [meaning(p, scale, o) for scale, o, elements in _blocks(x) for p in elements]
+        factor = _of_tensor(x)
+        return [_value(p, scale, o, factor) for scale, o, elements in _blocks(x) for p in elements]
     array = float_array(x)
     errors.require(array.ndim == 1, "x", "one-dimensional", array.shape)
     return [exact(float(v)) for v in array]
+
+
+def _value(element: Exact, scale: Exact, offset: Exact | None, factor: Exact) -> Exact:
+    """Return element times scale times factor, plus an offset; NaN if the scale is NaN."""
+    value = times(times(element, scale), factor)
+    return value if offset is None or scale.kind == "nan" else plus(value, offset)
 
 
 def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
@@ -72,22 +83,26 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
     return total
 
 
-def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", out_dtype: str = "float32") -> Any:
+def dot(
+    a: Array | Blocked, b: Array | Blocked, c: Any = 0.0, *, accumulate: str = "exact", out_dtype: str = "float32"
+) -> Any:
     """Return the dot product of two vectors, summed as `accumulate` says: a scalar of `out_dtype`.
 
     `exact`: exact values, exact sum, one RNE to float32. `block`: for each block one rounding of
-    2^(sa+sb-254) times the exact sum of element products, then float32 additions in block order.
-    `sequential`: operands in float32, one fused multiply-add (one rounding) per element in order.
-    Any other `out_dtype` rounds the float32 result once more.
+    the exact sum of products of elements times scales, then float32 additions in block order, then
+    one multiplication by the product of tensor scales, which is rounded to float32. `sequential`:
+    operands in float32, one fused multiply-add (one rounding) per element in order. Sums start from
+    c, rounded to float32; it is one more term of an exact sum. Any other `out_dtype` rounds the
+    float32 result once more.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
     u, v = _vector(a), _vector(b)
     errors.require(len(u) == len(v), "b", f"of length {len(u)}", len(v))
-    total = ZERO
+    total = to(exact(float(c)), FLOAT32)
     match how:
         case Accumulate.EXACT:
-            total = to(_exact_dot(u, v), FLOAT32)
+            total = to(plus(_exact_dot(u, v), total), FLOAT32)
         case Accumulate.SEQUENTIAL:
             for p, q in zip(u, v, strict=True):
                 total = to(plus(times(to(p, FLOAT32), to(q, FLOAT32)), total), FLOAT32)
@@ -96,9 +111,10 @@ def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", ou
                 raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
             errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
             for (scale_a, _, p_a), (scale_b, _, p_b) in zip(_blocks(a), _blocks(b), strict=True):
-                nan = SCALE_NAN in (scale_a, scale_b)
-                term = NAN if nan else scaled(_exact_dot(p_a, p_b), scale_a + scale_b - 254)
+                term = _exact_dot([times(p, scale_a) for p in p_a], [times(p, scale_b) for p in p_b])
                 total = to(plus(total, to(term, FLOAT32)), FLOAT32)
+            if a.tensor_scale is not None or b.tensor_scale is not None:
+                total = to(times(total, to(times(_of_tensor(a), _of_tensor(b)), FLOAT32)), FLOAT32)
         case _:
             raise NotImplementedError(f"Accumulate {str(how)!r} is not handled here.")
     return from_bits([round_to(total, target)], target)[0]

@@ -24,6 +24,7 @@ from mxnum.torch.functions import (
     rms_norm,
 )
 from mxnum.torch.operands import rounding_by
+from mxnum.torch.scaled_mm import scaled_mm
 from mxnum.torch.watch import Watch, watch
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "restore",
     "rms_norm",
     "rounding_by",
+    "scaled_mm",
     "set_recipe",
     "watch",
 ]

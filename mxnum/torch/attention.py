@@ -10,7 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mxnum import errors
-from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
+from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
+from mxnum.torch.operands import Key
 
 Tensor = Any
 #: Makes the seed of the second product differ from that of the first.
@@ -87,14 +88,17 @@ def attend(
     probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(dtype)
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
-    return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities
+    return matmul_how(probabilities, value, how, Key(drawn.seed ^ _SECOND, *drawn[1:])), probabilities
 
 
 _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax") else torch.softmax
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Return the softmax along the last axis. A row without any key is zero, as in torch from 2.5 on."""
+    """Return the softmax along the last axis, zero for a row without any key.
+
+    torch does the same from 2.5 on.
+    """
     return _safe(scores, -1)
 
 

@@ -14,7 +14,9 @@ _ROWS = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
 
 
 def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None, tied: bool = False) -> None:
-    """Subtract its mean row from the weight of the layer that makes the logits, in place. Call it after each step.
+    """Subtract its mean row from the weight of the layer that makes the logits, in place.
+
+    Call it after each step::
 
         optimizer.step()
         mxt.center_output_weights(model, "lm_head")

@@ -23,7 +23,7 @@ Tensor = Any
 
 
 class Coverage:
-    """The products of one forward pass, by module, with their shares of the floating-point operations."""
+    """The products of one forward pass, by module, with their shares of the FLOPs."""
 
     def __init__(self, counts: Counter[tuple[str, str, bool]]):
         self._counts = counts
@@ -37,8 +37,9 @@ class Coverage:
             The operation of torch: "matmul" and "convolution" where emulated, else "addmm", "bmm",
             "scaled_dot_product_attention", ...
         flops, share
-            Two for each multiplication and addition, in all calls; and divided by those of all products. Both products
-            of the backward pass take as many each, so shares are the same there.
+            Two for each multiplication and addition, in all calls; and divided by those of all
+            products. Both products of the backward pass take as many each, so shares are the same
+            there.
         emulated
             True if the operands are rounded.
         """
@@ -75,7 +76,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return the text for each name: with ``*`` for its numbers if another name differs only in these."""
+    """Return each name with ``*`` for numbers, if other names differ only in these."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -112,15 +113,18 @@ class _Products(TorchDispatchMode):
         self.counts: Counter[tuple[str, str, bool]] = Counter()
 
     def enter(self, name: str, *_: Any) -> None:
-        """Record that the forward pass of a module begins. (A hook.)"""
+        """Record that the forward pass of a module begins (a hook)."""
         self.names.append(name)
 
     def leave(self, *_: Any) -> None:
-        """Record that the forward pass of a module ends. (A hook.)"""
+        """Record that the forward pass of a module ends (a hook)."""
         self.names.pop()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute an operation and count its products. Each operation of `emulate` counts as one product."""
+        """Compute an operation and count its products.
+
+        Each operation of `emulate` counts as one product.
+        """
         made = function(*args, **(kwargs or {}))
         space, _, rest = str(function).partition(".")
         kind = "scaled_dot_product_attention" if "_scaled_dot_product" in rest else rest.partition(".")[0] or space
@@ -131,7 +135,10 @@ class _Products(TorchDispatchMode):
         return made
 
     def _is_rounded(self, args: tuple[Any, ...]) -> bool:
-        """Return True if a product of `mxnum.torch` rounds an operand. `set_recipe` may have turned rounding off."""
+        """Return True if a product of `mxnum.torch` rounds an operand.
+
+        `set_recipe` may have turned rounding off.
+        """
         (text,) = (each for each in args if isinstance(each, str))
         site = self.sites.get(self.names[-1])
         return site is None or site.how.bf16 or any(operand != FLOAT32 for operand in product(text)[:6])
@@ -174,7 +181,7 @@ _FLOPS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def _without_shortcuts() -> Iterator[None]:
-    """Make torch call modules and operations one by one, without compiled code and fused encoders."""
+    """Make torch call modules one by one, without compiled code and fused encoders."""
     before = torch.backends.mha.get_fastpath_enabled()
     set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
     torch.backends.mha.set_fastpath_enabled(False)
@@ -187,7 +194,10 @@ def _without_shortcuts() -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
-    """Restore what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
+    """Restore what a forward pass changes, when the context ends.
+
+    It changes attributes, buffers, renormalized weights, random numbers and steps.
+    """
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]
     renormalized = [module.weight for module in modules if getattr(module, "max_norm", None) is not None]

@@ -46,7 +46,7 @@ _FAST_PATHS = (
 
 
 class Emulation:
-    """An emulated model: the emulated modules, the others, and the step that random bits depend on."""
+    """An emulated model: its modules, and the step that random bits depend on."""
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
@@ -58,7 +58,7 @@ class Emulation:
         #: reason.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` of `emulate`.
-        self._told: tuple[str | None, str] = (None, "straight")
+        self._sums: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
@@ -68,11 +68,11 @@ class Emulation:
         return int(self._steps.position[0])
 
     def advance_step(self) -> None:
-        """Begin a step by hand, if training calls methods or parts of the model and not the model itself."""
+        """Begin a step, if training calls parts of the model and not the model itself."""
         self._steps.advance()
 
     def set_samples(self, first: int, count: int) -> None:
-        """Set which samples of the whole batch this process holds: `count` samples, starting at number `first`.
+        """Set which samples of the whole batch this process holds: `count` from `first` on.
 
         By default each process holds the same number of samples, in the order of the process
         numbers.
@@ -81,7 +81,7 @@ class Emulation:
         self._steps.position = position_of(self.step, first, count)
 
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
-        """Run the model once and return its products with their shares of the FLOPs, emulated or not.
+        """Run the model once and return its products with their shares of the FLOPs.
 
         The model does not change: buffers, steps and random numbers are restored. Products are
         found if torch computes them, but not in kernels of other packages.
@@ -91,7 +91,7 @@ class Emulation:
         return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
-        """Return what random bits depend on besides module names, to be saved beside the model's own state."""
+        """Return the seed and the step, to be saved beside the model's own state."""
         return {"seed": self.seed, "step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -104,7 +104,7 @@ class Emulation:
             site.seed = module_seed(self.seed, name)
 
     def __str__(self) -> str:
-        """Return how many modules of each class are emulated, and what was left alone for which reason."""
+        """Return the count of emulated modules by class, and what was left alone and why."""
         classes = (type(module) for module in self.modules.values())
         counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -133,7 +133,9 @@ def emulate(
     seed: Any = 0,
     worker: int | None = None,
 ) -> Emulation:
-    """Make the model compute as a low-precision machine would, in place. Parameters and `state_dict` do not change.
+    """Make the model compute as a low-precision machine would, in place.
+
+    Parameters and `state_dict` do not change.
 
     Parameters
     ----------
@@ -153,10 +155,11 @@ def emulate(
         that does not call it raises.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        give defined sums (see `mxnum.Accumulate`); convolutions are then left alone. "amx" is like
-        None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two operands that
-        are rounded to formats with power-of-two scales. These products are as exact and several
-        times as fast, but summed in another order.
+        give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
+        `mxnum.units`); convolutions are then left alone. A recipe may name a unit of its own. "amx"
+        is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two
+        operands that are rounded to formats with power-of-two scales. These products are as exact
+        and several times as fast, but summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": they are zero where an
         operand was clamped, as the glossary defines it.
@@ -172,7 +175,7 @@ def emulate(
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
     emulation = Emulation(seed_of(seed), worker_of(worker))
-    emulation._model, emulation._told = model, (accumulate, gradient)
+    emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # prefixes of the names of parts of emulated MultiheadAttention modules
@@ -202,7 +205,7 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = why or (_PART if is_part else why_not(module, kind, accumulate))
+        reason = why or (_PART if is_part else why_not(module, kind, accumulate or Recipe.of(wanted).unit))
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
@@ -260,8 +263,8 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
-    told = emulation._told
-    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *told) for name, value in wanted.items()}
+    sums = emulation._sums
+    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *sums) for name, value in wanted.items()}
     for name, site in sites_of(emulation.modules).items():
         site.how = hows[name]
 
@@ -283,12 +286,15 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has parameters of its own, or the packed ones of torch's quantized modules."""
+    """Return True if a module has own parameters, or torch's packed ones.
+
+    torch's quantized modules have packed parameters.
+    """
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if one of the module's own parameters has two axes or more and is not an embedding table."""
+    """Return True if a module has an own weight with two axes that is no embedding table."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -330,7 +336,7 @@ def _check_model(model: Any) -> None:
 
 
 class _Patterns:
-    """Values by patterns of names. The value of a name is that of the first pattern that matches."""
+    """Values by patterns of names; the first pattern that matches decides."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values, self.used = dict(values), set[str]()
@@ -368,7 +374,10 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Disable the fast paths of torch's encoders with emulated modules: in evaluation they skip the modules."""
+    """Disable the fast paths of torch's encoders, which skip emulated modules.
+
+    torch takes these paths in evaluation.
+    """
     for module in model.modules():
         attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)
         if attribute is not None and any(isinstance(part, Emulated) for part in module.modules()):

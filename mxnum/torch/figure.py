@@ -10,7 +10,7 @@ from mxnum import errors
 
 
 def layers_by_steps(rows: list[dict[str, Any]], quantity: str, operand: str) -> Any:
-    """Return a figure with a line for each module and a column for each step. Missing values are white."""
+    """Return a figure of modules (lines) by steps (columns); missing values are white."""
     errors.package("matplotlib", "plots")
     from matplotlib.figure import Figure
 

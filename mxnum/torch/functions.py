@@ -16,22 +16,19 @@ from typing import Any
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import errors, units
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
-from mxnum.recipe import Operand, Recipe
+from mxnum.recipe import OPERANDS, Operand, Recipe
 from mxnum.torch import amx
 from mxnum.torch import library as library
-from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, is_stochastic, operand_text
-from mxnum.torch.operands import Key as OperandKey
+from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Key, is_stochastic, operand_text, product_text
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
 Tensor = Any
 GRADIENTS = ("straight", "clipped")
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-#: The arguments (seed, stream, position, watch) of the operations.
-Key = tuple[int, int, Any, int]
 _ops = torch.ops.mxnum
 
 
@@ -41,7 +38,7 @@ class How:
 
     recipe: Recipe
     #: None: torch sums; "block", "exact", "sequential" or "blas": `mxnum.Accumulate` defines the
-    #: sums.
+    #: sums; or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
     #: The operands of products with weights, and of products of activations alone, as texts.
@@ -62,28 +59,26 @@ class How:
     takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        r, backward_unit = self.recipe, None
+        if self.accumulate is None and r.unit is not None:
+            object.__setattr__(self, "accumulate", r.unit)
+            backward_unit = r.unit_backward
         if self.accumulate is not None:
-            mode = errors.choose("accumulate", self.accumulate, (*(str(mode.value) for mode in Accumulate), AMX))
-            object.__setattr__(self, "accumulate", str(mode))
+            mode = _accumulation(self.accumulate)
+            object.__setattr__(self, "accumulate", mode)
             if mode == AMX:
                 amx.check()
         errors.choose("gradient", self.gradient, GRADIENTS)
-        r = self.recipe
-        used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
-        for_weights, is_bf16 = r.gradients_for_weights or r.gradients, r.vector == "bfloat16"
-        operands = (*used, for_weights, r.gamma, r.beta)
+        operands, is_bf16 = [getattr(r, name) or r.gradients for name in OPERANDS], r.vector == "bfloat16"
         for operand in operands:
             _refuse_studies("recipe", operand)
-        rest: Any = (self.accumulate, self.gradient == "clipped")
-        of_samples: Any = (*rest, True)
-        backward = (r.activations_backward, r.weights_backward, r.gradients, for_weights)
-        partner = replace(r.activations_backward, transform=r.gradients.transform)  # it is multiplied with gradients
-        both = (r.activations_backward, partner, r.gradients, for_weights)
+        summed = r.but(unit=None, unit_backward=backward_unit)
+        product = summed, self.accumulate, self.gradient == "clipped"
         table = replace(r.weights, transform=None)  # a lookup has no summed axis to transform
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
-            "linear": Product(r.activations, r.weights, *backward, *rest).text,
-            "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
+            "linear": product_text(*product, False),
+            "matmul": product_text(*product, True),
             "weights": operand_text(table),
             "takes_rows": not (is_stochastic(table) or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
@@ -97,6 +92,16 @@ class How:
         }
         for name, value in ready.items():
             object.__setattr__(self, name, value)
+
+
+def _accumulation(value: Any) -> str:
+    """Return the name of an accumulation or of a registered matrix unit."""
+    unit = units.find(value)
+    if unit is None:
+        return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
+    accepted = "a matrix unit that mxnum.units.register knows"
+    errors.require(units.find(unit.name) == unit, "accumulate", accepted, unit.name)
+    return unit.name
 
 
 @lru_cache(maxsize=1024)
@@ -135,7 +140,7 @@ def fake_quantize(
 
     Other keywords are those of `mxnum.Operand`. With ``rounding="sr"``, `seed` is needed: an
     integer or a `torch.Generator`. `stream` numbers the draws with one seed. Its random bits are
-    those of stream 8 `stream` in `mxnum.fake_quantize`.
+    those of stream 8 * `stream` in `mxnum.fake_quantize`.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -145,7 +150,10 @@ def fake_quantize(
 
 
 def _from_the_end(axis: int, x: Tensor) -> int:
-    """Return the axis counted from the end. For operations, an axis counted from the front is a convolution's."""
+    """Return the axis counted from the end.
+
+    For operations, an axis counted from the front is a convolution's.
+    """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
     return axis - x.ndim if axis >= 0 else axis
@@ -163,7 +171,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = replace(how, **errors.known_fields(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
     axis = _from_the_end(axis, x)
-    drawn = OperandKey(*_key(is_stochastic(how), seed, stream)[:3]).keywords(how, 0, x.numel())
+    drawn = _key(is_stochastic(how), seed, stream).keywords(how, 0, x.numel())
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
 
@@ -184,12 +192,13 @@ def linear(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """Compute x W^T + bias with each operand quantized along the summed axis, also in the two backward products.
+    """Compute x W^T + bias with quantized operands, also in both backward products.
 
-    With a `mxnum.Accumulate`, the bits are those of `mxnum.linear_forward` and `linear_backward`,
-    whose operands have the streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4
-    `stream` + 2 (gradients) of the seed. "amx" is like None, but with the processor's AMX units if
-    both operands are rounded: see `emulate`.
+    Operands are quantized along the summed axis. With a `mxnum.Accumulate`, the bits are those of
+    `mxnum.linear_forward` and `linear_backward`, whose operands have the streams 4 `stream`
+    (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. A matrix
+    unit, or its name, sums all three products. "amx" is like None, but with the processor's AMX
+    units if both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -271,7 +280,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
         x, weight = _vector(x, how), _vector(weight, how)
     rows = x.reshape(math.prod(x.shape[:-1]), features)
     late = bias is not None and how.bf16
-    y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key)
+    y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key[:4])
     y = y.view(*x.shape[:-1], weight.shape[0])
     if how.bf16:
         y = _vector(y, how)
@@ -280,7 +289,10 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
 
 
 def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
-    """Compute `matmul` with a prepared recipe and key. If `transposed`, the last two axes of b are swapped."""
+    """Compute `matmul` with a prepared recipe and key.
+
+    If `transposed`, the last two axes of b are swapped.
+    """
     a, b = _autocast(a, b)
     errors.require(a.ndim >= 2, "a", "of at least two axes", tuple(a.shape))
     errors.require(b.ndim >= 2, "b", "of at least two axes", tuple(b.shape))
@@ -291,7 +303,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
     a, b = (x if x.shape[:-2] == leading else x.expand(*leading, *x.shape[-2:]) for x in (a, b))
     if how.bf16:
         a, b = _vector(a, how), _vector(b, how)
-    y = library.matmul(a, b, None, transposed, how.matmul, *key)
+    y = library.matmul(a, b, None, transposed, how.matmul, *key[:4])
     return _vector(y, how) if how.bf16 else y
 
 
@@ -317,13 +329,13 @@ def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How
     return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
 
 
-def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
+def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:
     """Return a weight as a lookup reads it, quantized along the features."""
     if how.bf16:
         weight = _vector(weight, how)
     if how.keeps_weights:
         return weight
-    return _fake_quantize(weight, how.weights, axis, RIGHT, how.clipped, key)
+    return _fake_quantize(weight, how.weights, -1, RIGHT, how.clipped, key)
 
 
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
@@ -331,7 +343,7 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
     x, weight, bias = _autocast(x, weight, bias)
     if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
-    y = _ops.convolution(x, weight, *geometry, how.linear, *key)
+    y = _ops.convolution(x, weight, *geometry, how.linear, *key[:4])
     y = _vector(y, how) if how.bf16 else y
     if bias is None:
         return y
@@ -341,11 +353,14 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
 
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
     _refuse_function_transforms()
-    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key)
+    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key[:4])
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
-    """Return gamma or beta rounded for a norm. Its gradient is rounded as the gradients of all parameters are."""
+    """Return gamma or beta rounded for a norm.
+
+    Its gradient is rounded as the gradients of all parameters are.
+    """
     if parameter is None:
         return None
     if how.bf16:
@@ -357,7 +372,10 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 
 
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
-    """Return x rounded to bfloat16 as vector operations are; with `backward`, its gradient is rounded too."""
+    """Return x rounded to bfloat16 for vector operations.
+
+    With `backward`, its gradient is rounded too.
+    """
     if x.dtype == torch.bfloat16:
         return x
     return library.bfloat16(x, how.rounding, True, backward)
@@ -377,8 +395,8 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
     if seed is None:
         if is_stochastic:
             raise ValueError("Argument 'seed' must be given with rounding='sr'.")
-        return 0, 0, None, 0
-    return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+        return Key(0, 0, None)
+    return Key(signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None)
 
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
@@ -403,7 +421,8 @@ def _refuse_function_transforms() -> None:
     interpreters = torch._C._functorch.get_interpreter_stack() or ()
     if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
         raise RuntimeError(
-            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad is not supported."
+            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad, vjp and jvp are not "
+            "supported."
         )
     if not library.HAS_VMAP:
         raise RuntimeError(

@@ -1,7 +1,7 @@
-"""The operations registered with torch: ``torch.ops.mxnum``, with shapes, gradients and batching rules.
+"""The operations in ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-An operation is opaque to torch. A text says what it rounds (`Product.text`). Its random bits depend
-on a seed, a stream and a position, so computing it again gives the same result.
+An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random
+bits depend on a seed, a stream and a position, so computing it again gives the same result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
-    """Return a decorator that registers a function as the operation, on CPU and CUDA, outside autocast."""
+    """Return a decorator that registers an operation for CPU and CUDA, without autocast."""
 
     def decorate(function: Any) -> Any:
         def outside_autocast(*arguments: Any) -> Any:
@@ -54,8 +54,8 @@ def _implementation(name: str) -> Any:
             with torch.autocast(kind, enabled=False):
                 return function(*arguments)
 
-        for place in ("CPU", "CUDA"):
-            _library.impl(name, outside_autocast, place)
+        for dispatch_key in ("CPU", "CUDA"):
+            _library.impl(name, outside_autocast, dispatch_key)
         _IMPLEMENTED[name] = outside_autocast
         return function
 
@@ -66,10 +66,8 @@ def _implementation(name: str) -> Any:
 
 
 @_implementation("fake_quantize")
-def _fake_quantize(
-    x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, position: Any, watch: int
-) -> Tensor:
-    value = rounded(x, operand_of(operand), axis, Key(seed, stream, position), slot, watch)
+def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, *key: Any) -> Tensor:
+    value = rounded(x, operand_of(operand), axis, Key(*key), slot)
     return value.clone() if value is x else value  # torch forbids an operation to return its argument
 
 
@@ -107,43 +105,39 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 # linear layer.
 
 
-def _operation(how: Product) -> Any:
-    return rounded if how.by_floats else quantized
+def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
+    """Return the product that a text describes, and its key."""
+    how = product(text)
+    return how, Key(*arguments)._replace(of_samples=how.of_samples)
 
 
 @_implementation("matmul")
-def _matmul(
-    a: Tensor, b: Tensor, bias: Any, transposed: bool, text: str, seed: int, stream: int, position: Any, watch: int
-) -> Tensor:
-    how = product(text)
-    key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
-    make = _operation(how)
-    left = make(a, how.left, -1, key, LEFT, watch, **places[0])
-    right = make(b, how.right, -1 if transposed else -2, key, RIGHT, watch, **places[1])
+def _matmul(a: Tensor, b: Tensor, bias: Any, transposed: bool, text: str, *arguments: Any) -> Tensor:
+    how, key = _read(text, arguments)
+    make = rounded if how.by_floats else quantized
+    left = make(a, how.left, -1, key, LEFT, "left")
+    right = make(b, how.right, -1 if transposed else -2, key, RIGHT, "right")
     return multiply(left, _turned(right) if transposed else right, how, (how.left, how.right), a.dtype, bias)
 
 
 @_implementation("matmul_backward")
 def _matmul_backward(
-    grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], transposed: bool, text: str,
-    seed: int, stream: int, position: Any, watch: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    how = product(text)
-    key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
-    make, empty = _operation(how), grad.new_empty(0)
-    grad_a = grad_b = grad_bias = empty
+    grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], transposed: bool, text: str, *arguments: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    how, key = _read(text, arguments)
+    how = how._replace(accumulate=how.backward) if how.backward else how
+    make = rounded if how.by_floats else quantized
+    grad_a = grad_b = grad_bias = grad.new_empty(0)
     if wanted[0]:
-        along = make(grad, how.gradient_left, -1, key, GRADIENT, watch, **places[0])
-        right = make(b, how.right_backward, -2 if transposed else -1, key, RIGHT + 1, watch, **places[1])
+        along = make(grad, how.gradient_left, -1, key, GRADIENT, "left")
+        right = make(b, how.right_backward, -2 if transposed else -1, key, RIGHT + 1, "right")
         operands = how.gradient_left, how.right_backward
         grad_a = multiply(along, right if transposed else _turned(right), how, operands, a.dtype)
         if how.clipped:
             grad_a = cut(grad_a, a, how.left, -1)
     if wanted[1]:
-        across = make(grad, how.gradient_right, -2, key, GRADIENT + 1, watch, **places[0])
-        left = make(a, how.left_backward, -2, key, LEFT + 1, watch, **places[1])
+        across = make(grad, how.gradient_right, -2, key, GRADIENT + 1, "left")
+        left = make(a, how.left_backward, -2, key, LEFT + 1, "right")
         pair = (_turned(across), left) if transposed else (_turned(left), across)
         grad_b = multiply(*pair, how, (how.gradient_right, how.left_backward), b.dtype)
         if how.clipped:
@@ -171,7 +165,10 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Matmul(torch.autograd.Function):
-    """The operation as autograd needs it. It saves the overhead of torch's library, most of a small product's time."""
+    """The operation `matmul` for autograd alone, which is faster for small products.
+
+    The overhead of torch's library takes most of a small product's time.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -195,7 +192,10 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
-    """Compute the operation `bfloat16`, by torch's casts if these give the same and no compiler removes them."""
+    """Compute the operation `bfloat16`, by torch's casts where they give the same.
+
+    Compilers may remove casts, so compiled code does not use them.
+    """
     by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
     if by_casts and not torch.compiler.is_compiling():
         return x.to(torch.bfloat16).to(x.dtype)
@@ -209,46 +209,37 @@ def _matmul_gradient(ctx: Any, grad: Tensor, backward: Any = torch.ops.mxnum.mat
     a, b, position = ctx.saved_tensors
     needed = ctx.needs_input_grad
     wanted = [needed[0], needed[1], ctx.has_bias and needed[2]]
-    how = ctx.transposed, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
-    made = backward(grad, a, b, wanted, *how)
+    rest = ctx.transposed, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
+    made = backward(grad, a, b, wanted, *rest)
     return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
 
 
-# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's gradient.
+# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's
+# gradient.
 
 
 @_implementation("convolution")
 def _convolution(
-    x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
-    seed: int, stream: int, position: Any, watch: int,
-) -> Tensor:  # fmt: skip
-    how = product(text)
-    key = Key(seed, stream, position, how.of_samples)
-    left = rounded(x, how.left, 1, key, LEFT, watch)
-    right = rounded(weight, how.right, 1, key, RIGHT, watch)
+    x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str, *arguments: Any
+) -> Tensor:
+    how, key = _read(text, arguments)
+    left, right = rounded(x, how.left, 1, key, LEFT), rounded(weight, how.right, 1, key, RIGHT)
     return torch.convolution(left, right, None, stride, padding, dilation, False, [0] * len(stride), 1)
 
 
 @_implementation("convolution_backward")
-def _convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
-    seed: int, stream: int, position: Any, watch: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    how = product(text)
-    key = Key(seed, stream, position, how.of_samples)
+def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    *geometry, text = rest[:4]
+    how, key = _read(text, rest[4:])
 
     def backward(grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
-        mask = [which == 0, which == 1, False]
-        none = [0] * len(stride)
-        made = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, stride, padding, dilation, False, none, 1, mask
-        )
-        return made[which]
+        mask, none = [which == 0, which == 1, False], [0] * len(geometry[0])
+        return torch.ops.aten.convolution_backward(grad, x, weight, None, *geometry, False, none, 1, mask)[which]
 
-    along = rounded(grad, how.gradient_left, 1, key, GRADIENT, watch)
-    grad_x = backward(along, x, rounded(weight, how.right_backward, 0, key, RIGHT + 1, watch), 0)
-    across = rounded(grad, how.gradient_right, 0, key, GRADIENT + 1, watch)
-    grad_weight = backward(across, rounded(x, how.left_backward, 0, key, LEFT + 1, watch), weight, 1)
+    along = rounded(grad, how.gradient_left, 1, key, GRADIENT)
+    grad_x = backward(along, x, rounded(weight, how.right_backward, 0, key, RIGHT + 1), 0)
+    across = rounded(grad, how.gradient_right, 0, key, GRADIENT + 1)
+    grad_weight = backward(across, rounded(x, how.left_backward, 0, key, LEFT + 1), weight, 1)
     if how.clipped:
         grad_x, grad_weight = cut(grad_x, x, how.left, 1), cut(grad_weight, weight, how.right, 1)
     return grad_x, grad_weight
@@ -261,8 +252,8 @@ def _keep_convolution(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None
 
 def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight, position = ctx.saved_tensors
-    how = *ctx.geometry, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
-    return *torch.ops.mxnum.convolution_backward(grad, x, weight, *how), *[None] * 8
+    rest = *ctx.geometry, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
+    return *torch.ops.mxnum.convolution_backward(grad, x, weight, *rest), *[None] * 8
 
 
 # Shapes, for the compiler. Results have the same strides as those of the operations.

@@ -1,4 +1,4 @@
-"""The forward pass of each kind of emulated module. A module's class is exchanged; all its attributes stay.
+"""The forward pass of each emulated module, whose class is exchanged in place.
 
 Parameters, hooks, optimizers and `state_dict` are therefore unaffected. `restore` gives the module
 its class back.
@@ -20,14 +20,13 @@ from mxnum.torch import multihead
 from mxnum.torch.attention import COMPILED_TOO, Intercepted, attention_functions
 from mxnum.torch.functions import (
     How,
-    Key,
     convolution_how,
     layer_norm_how,
     linear_how,
     rms_norm_how,
     weights_how,
 )
-from mxnum.torch.operands import AMX, watching
+from mxnum.torch.operands import AMX, Key, watching
 from mxnum.torch.randomness import Steps
 
 Tensor = Any
@@ -35,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """The settings of an emulated module: its name, its recipe, and what its random bits depend on."""
+    """The settings of an emulated module: name, recipe, and what random bits depend on."""
 
     def __init__(self, name: str, how: How, seed: int, steps: Steps):
         self.name, self.how, self.seed, self.steps = name, how, seed, steps
@@ -44,10 +43,13 @@ class Site:
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and the number by which they find who watches."""
-        return self.seed, 0, self.steps.current, self.number
+        return Key(self.seed, 0, self.steps.current, self.number)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the state of a copy, with a new number, by which `watch` distinguishes it from the original."""
+        """Set the state of a copy, with a new number.
+
+        By the number, `watch` distinguishes the copy from the original.
+        """
         self.__dict__.update(state, number=next(_numbers))
 
 

@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention` with all products quantized: projections, scores and sums of values."""
+"""`torch.nn.MultiheadAttention` with quantized projections, scores and sums of values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional
 
 from mxnum.torch.attention import attend
-from mxnum.torch.functions import How, Key, linear_how
+from mxnum.torch.functions import How, linear_how
+from mxnum.torch.operands import Key
 
 Tensor = Any
 #: Makes the seeds of the projections differ from each other.
@@ -60,13 +61,16 @@ def _batch_first(x: Tensor, is_batch: bool, is_first: bool) -> Tensor:
 
 
 def _another(drawn: Key, index: int) -> Key:
-    return drawn[0] ^ index * _STEP, *drawn[1:]
+    return Key(drawn.seed ^ index * _STEP, *drawn[1:])
 
 
 def _projected(
     self: Any, query: Tensor, key: Tensor, value: Tensor, is_self: bool, how: How, drawn: Key
 ) -> tuple[Tensor, ...]:
-    """Return queries, keys and values: by one product for self-attention, as in torch; otherwise by three."""
+    """Return queries, keys and values, by one product for self-attention, else by three.
+
+    torch does the same.
+    """
     bias = self.in_proj_bias
     if self._qkv_same_embed_dim and is_self:
         made = linear_how(query, self.in_proj_weight, bias, how, _another(drawn, 1)).chunk(3, -1)
@@ -81,7 +85,10 @@ def _projected(
 
 
 def _merged(attn_mask: Any, padding: Any, q: Tensor, length: int, heads: int) -> Any:
-    """Return both masks as one addend for the scores. In this module, True in a mask means: left out."""
+    """Return both masks as one addend for the scores.
+
+    In this module, True in a mask means: left out.
+    """
     added = None
     if attn_mask is not None:
         added = _added(attn_mask, q)

@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -19,11 +20,10 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.formats import ElementFormat
 from mxnum.memory.tensors import host_array
-from mxnum.modes import Rounding
-from mxnum.recipe import Operand
-from mxnum.recipe.definition import plain
+from mxnum.modes import Accumulate, Rounding
+from mxnum.recipe import FLOAT32, Operand, Recipe, plain
 from mxnum.torch import amx
-from mxnum.torch.transform import hadamard
+from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
 #: A value of `accumulate` that is not a member of `mxnum.Accumulate`.
@@ -57,30 +57,35 @@ class Product(NamedTuple):
     gradient_left: Operand
     gradient_right: Operand
     #: None: torch sums; "amx": like None, but AMX units multiply rounded operands; or a
-    #: `mxnum.Accumulate`.
+    #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     #: True if gradients are zero where the operand was clamped.
     clipped: bool = False
     #: True if the right operand belongs to samples, like the left one, and is not a parameter.
     of_samples: bool = False
+    #: The matrix unit of the products of gradients, if it is another one than `accumulate`.
+    backward: str | None = None
 
     @property
     def by_floats(self) -> bool:
         """True if operands are floats that torch multiplies."""
         return self.accumulate in (None, AMX)
 
-    @property
-    def text(self) -> str:
-        """The product as text, which `product` reads."""
-        return _text(self)
-
 
 class Key(NamedTuple):
-    """What random bits depend on: the module's seed, a stream, and the position from `randomness.position_of`."""
+    """What the random bits of an operation depend on, and who watches it.
 
+    The first four fields are arguments of the operations.
+    """
+
+    #: The seed of the module.
     seed: int
     stream: int
+    #: The position from `randomness.position_of`.
     position: Tensor | None
+    #: The number of the site, by which `watching` has the function that watches it; 0 for nobody.
+    watch: int = 0
+    #: True if the right operand belongs to samples (`Product.of_samples`).
     of_samples: bool = False
 
     @property
@@ -88,7 +93,7 @@ class Key(NamedTuple):
         return 0 if self.position is None else int(self.position[0])
 
     def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
-        """Return the keywords of `mxnum.quantize` that set the random bits of an operand with `size` elements."""
+        """Return `mxnum.quantize`'s keywords for the random bits of `size` elements."""
         if not is_stochastic(operand):
             return {}
         step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
@@ -105,17 +110,23 @@ def is_stochastic(operand: Operand) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _text(product: Product) -> str:
-    operands = [plain(operand) for operand in product[:6]]
-    return json.dumps([*operands, *product[6:]], separators=(",", ":"))
+def product_text(recipe: Recipe, accumulate: str | None, clipped: bool, of_samples: bool) -> str:
+    """Return the product of a recipe as the text that operations take; `product` reads it."""
+    products = recipe.but(gamma=FLOAT32, beta=FLOAT32, vector="float32").to_dict()
+    return json.dumps([products, accumulate, clipped, of_samples], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def product(text: str) -> Product:
-    """Return the product that `Product.text` describes."""
-    parts = json.loads(text)
-    made: Any = [*map(Operand.of, parts[:6]), *parts[6:]]
-    return Product(*made)
+    """Return the product of the recipe in a text of `product_text`."""
+    table, accumulate, clipped, of_samples = json.loads(text)
+    r = Recipe.from_dict(table)
+    right, right_backward = r.weights, r.weights_backward
+    if of_samples:  # both operands are activations; the right one meets the gradients, so it has their transform
+        right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
+    operands = r.activations, right, r.activations_backward, right_backward, r.gradients
+    for_weights = r.gradients_for_weights or r.gradients
+    return Product(*operands, for_weights, accumulate, clipped, of_samples, r.unit_backward)
 
 
 @lru_cache(maxsize=4096)
@@ -143,12 +154,10 @@ def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any
     return operand.mx_format, keywords
 
 
-def rounded(
-    x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0, place: str | None = None
-) -> Tensor:
+def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Tensor:
     """Return x rounded for a product; x itself if nothing is rounded.
 
-    `place` names a buffer that this thread reuses, because fresh memory costs more than rounding.
+    `buffer` names memory that this thread reuses, because fresh memory costs more than rounding.
     The result is then valid until the next call with the same name.
     """
     if operand.transform:
@@ -167,13 +176,13 @@ def rounded(
             errors.require(
                 fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and {x.dtype}", got
             )
-        elif place is None or not x.is_cpu:
+        elif buffer is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
-            value, out = _buffer(place, x)
+            value, out = _buffered(buffer, x)
             mx.fake_quantize(host_array("x", x), fmt, out=out, **keywords, **drawn)
-    if watch in watching:
-        watching[watch](slot, operand, axis, x, value, key)
+    if key.watch in watching:
+        watching[key.watch](slot, operand, axis, x, value, key)
     return value
 
 
@@ -193,24 +202,27 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
         _others.remove(kernel)
 
 
-def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0) -> Any:
-    """Return x as an MX array, for products with a defined sum; as a tensor if its format is not MX."""
+def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
+    """Return x as an MX array for defined sums, or as a tensor if its format is not MX.
+
+    The result is new memory, whatever `buffer` is.
+    """
     if not operand.is_mx:
-        return rounded(x, operand, axis, key, slot, watch)
+        return rounded(x, operand, axis, key, slot)
     errors.require(not _others, "accumulate", "None within rounding_by()", "a defined sum")
     if operand.transform:
         x = hadamard(x, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
     made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot, x.numel()))
-    if watch in watching:
-        watching[watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
+    if key.watch in watching:
+        watching[key.watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
     return made
 
 
 def multiply(
     a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any, bias: Tensor | None = None
 ) -> Tensor:
-    """Return the product of two operands from `rounded` or `quantized`, plus a bias for its columns."""
+    """Return the product of two operands from `rounded` or `quantized`, plus a bias."""
     if how.by_floats:
         are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
         y = amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
@@ -220,28 +232,39 @@ def multiply(
         raise ValueError("Argument 'recipe' must quantize both operands of each product when accumulate='block'.")
     if dtype == torch.float64:
         raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
+    if how.accumulate not in list(Accumulate):
+        a, b = (_for_unit(x, mx.units.get(cast(str, how.accumulate))) for x in (a, b))
     if bias is None:
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
-    y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate)))
+    y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
     if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
-        from mxnum.engine.products.by_definition import add_to_rows
+        from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
     else:
         y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # makes NaNs canonical
-    return y if dtype == torch.float32 else _narrowed(y, dtype)
+    return y if dtype == torch.float32 else narrowed(y, dtype)
 
 
-def _narrowed(x: Tensor, dtype: Any, rounding: str = "rne") -> Tensor:
-    """Return x in bfloat16 or float16, rounded once.
+def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
+    """Return an operand in the type that a unit takes, or as it is.
 
-    A magnitude beyond the type becomes infinite, a NaN canonical.
+    Rounded operands are in the type of the model. Units read the type of an array.
     """
-    return mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee").view(dtype)
+    if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
+        return x
+    narrow = x.to(getattr(torch, unit.operands[0]))
+    is_held = torch.isnan(x) | (narrow.to(x.dtype) == x)
+    accepted = f"one that rounds operands to {unit.operands[0]} for unit {unit.name!r}"
+    errors.require(bool(is_held.all()), "recipe", accepted, "one that keeps other numbers")
+    return narrow
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Return True if all values of the operand are bfloat16 numbers: at most eight bits times a power of two."""
+    """Return True if bfloat16 holds all values of the operand.
+
+    An MX value has at most eight bits, times a power of two if its scale is one.
+    """
     return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
@@ -252,11 +275,11 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
         # torch's cast writes NaNs with other bits, which nan_to_num_ makes canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
-    return _narrowed(x, torch.bfloat16, rounding).to(x.dtype)
+    return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
-    """Return the gradient of x with zeros where elements of x are clamped, as the glossary defines it."""
+    """Return the gradient of x with zeros where elements of x are clamped."""
     if not operand.is_mx:
         return grad
     if operand.transform:
@@ -274,9 +297,10 @@ def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
 
 
 def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
-    """Return which elements of x an unbounded exponent rounds beyond the largest value of their block.
+    """Return which elements of x lie beyond their block's largest value after rounding.
 
-    Stochastic rounding counts as rounding to nearest. A block whose scale is zero clamps all but zeros.
+    They are rounded with an unbounded exponent. Stochastic rounding counts as rounding to nearest.
+    A block whose scale is zero clamps all but zeros.
     """
     e = q.format.element
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -309,19 +333,19 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
-def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:
+def _buffered(name: str, x: Tensor) -> tuple[Tensor, Any]:
     """Return a tensor like x in memory that this thread keeps under that name, and its array."""
-    rooms: dict[Any, Any] = _memory.__dict__
-    like = (place, x.dtype, x.shape, x.stride())
-    found: tuple[Tensor, Any] | None = rooms.get(like)  # faster than a new view from torch
+    kept: dict[Any, Any] = _memory.__dict__
+    like = (name, x.dtype, x.shape, x.stride())
+    found: tuple[Tensor, Any] | None = kept.get(like)  # faster than a new view from torch
     if found is not None:
         return found
-    room = rooms.get(like[:2])
-    if room is None or room.numel() < x.numel() or len(rooms) > _MOST_VIEWS:
-        for key in [key for key in rooms if key[:2] == like[:2]]:
-            del rooms[key]
-        rooms[like[:2]] = room = torch.empty(x.numel(), dtype=x.dtype)
+    memory = kept.get(like[:2])
+    if memory is None or memory.numel() < x.numel() or len(kept) > _MOST_VIEWS:
+        for key in [key for key in kept if key[:2] == like[:2]]:
+            del kept[key]
+        kept[like[:2]] = memory = torch.empty(x.numel(), dtype=x.dtype)
     is_dense = x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)
-    value = torch.as_strided(room, x.shape, x.stride()) if is_dense else room[: x.numel()].view(x.shape)
-    rooms[like] = value, host_array("out", value)
-    return value, rooms[like][1]
+    value = torch.as_strided(memory, x.shape, x.stride()) if is_dense else memory[: x.numel()].view(x.shape)
+    kept[like] = value, host_array("out", value)
+    return value, kept[like][1]

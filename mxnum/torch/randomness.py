@@ -1,4 +1,4 @@
-"""What random bits depend on: the module's seed, the operand, the step, and the element's index in the batch.
+"""What random bits depend on: seed, operand, step, and index in the batch.
 
 Philox is counter-based, so these numbers determine the bits of an element. The bits are the same
 after a restart, when a checkpointed part is recomputed, and on any number of workers.
@@ -29,7 +29,7 @@ def seed_of(seed: Any) -> int:
 
 
 def module_seed(seed: int, name: str) -> int:
-    """Return the seed of the module of that name: 64 bits that look unrelated to those of other modules."""
+    """Return the 64-bit seed of a module, which looks unrelated to those of others."""
     digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest()
     return signed(int.from_bytes(digest, "little"))
 
@@ -54,7 +54,7 @@ def moved(position: Any, by: Any) -> Any:
 
 
 def worker_of(worker: Any) -> int:
-    """Return the number of this process: `worker`, or else the rank in `torch.distributed`, or else 0."""
+    """Return the number of this process: `worker`, else its `torch.distributed` rank, else 0."""
     if worker is not None:
         return errors.integer("worker", worker, 0, (1 << 31) - 1)
     is_set_up = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -80,7 +80,7 @@ def recomputing() -> bool:
 
 
 class Steps:
-    """The training step that random bits depend on, and the samples of the batch that this process holds."""
+    """The step that random bits depend on, and the samples that this process holds."""
 
     def __init__(self, worker: int):
         #: The step, the number of the first sample held here, and their count. Every change makes a
@@ -94,7 +94,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position from which operations draw. A recomputed part has the position of its own step."""
+        """The position from which operations draw; recomputed parts use their own step's."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -102,7 +102,7 @@ class Steps:
         self.position, self._counted = moved(self.position, self._next), True
 
     def count(self, module: Any, _: Any) -> None:
-        """Begin a step, unless the model is exported or recomputed for the backward pass. (A hook of the model.)"""
+        """Begin a step, except for exports and recomputed passes (a hook of the model)."""
         if module.training and not recomputing() and not exporting():
             self.advance()
 
@@ -118,7 +118,10 @@ class Steps:
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Record the step of the output for its backward pass: another step may begin before. (A hook of the model.)"""
+        """Record the step of the output for its backward pass (a hook of the model).
+
+        Another step may begin before that pass.
+        """
         if not module.training or recomputing() or exporting():
             return
         self._counted = False

@@ -43,14 +43,17 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
         return None
     matrix = _matrix().to(x.device)
     sums = wide @ (matrix.T if inverse else matrix) + 0.0  # makes every zero +0, as `mxnum.hadamard` does
-    return _narrowed(sums, x.dtype).reshape(rows.shape).movedim(-1, axis)
+    return narrowed(sums, x.dtype).reshape(rows.shape).movedim(-1, axis)
 
 
-def _narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return float64 numbers in another type, rounded once. torch would round twice, first to float32."""
+def narrowed(x: Tensor, dtype: torch.dtype, rounding: str = "rne") -> Tensor:
+    """Return x in another type, rounded once. torch would round float64 twice, first to float32.
+
+    A magnitude beyond a type of 16 bits becomes infinite, a NaN canonical.
+    """
     if dtype in (torch.float64, torch.float32):
         return x.to(dtype)
-    codes = mx.encode(x, str(dtype).removeprefix("torch."), overflow="ieee")
+    codes: Any = mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee")
     return codes.view(dtype)
 
 

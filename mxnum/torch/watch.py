@@ -1,4 +1,4 @@
-"""Watch an emulated model: record what rounding does to each operand of each layer, at chosen steps.
+"""Watch an emulated model: record what rounding does to each operand of each layer.
 
 Operations pass their rounded operands to whoever watches their module. So watching computes no
 rounding twice, and a compiled model is watched like any other.
@@ -69,8 +69,8 @@ class Watch:
         flips
             For a parameter: the share of its codes that changed since the step watched before.
         zeta, cosine
-            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's gradient g~ and
-            float32's g.
+            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's
+            gradient g~ and float32's g.
         """
         return [dict(row) for row in self._rows]
 
@@ -91,7 +91,7 @@ class Watch:
         return "\n\n".join([f"Step {wanted}", *filter(None, tables)])
 
     def write(self, writer: Any, tag: str = "mxnum") -> None:
-        """Write what is new since the last call to a TensorBoard writer's `add_scalars`, one tag for each quantity."""
+        """Write all new records to a TensorBoard writer, with one tag for each quantity."""
         new, self._written = self._rows[self._written :], len(self._rows)
         for step in dict.fromkeys(row["step"] for row in new):
             of_step = [row for row in new if row["step"] == step]
@@ -101,7 +101,7 @@ class Watch:
                     writer.add_scalars(f"{tag}/{name}", values, step)
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
-        """Return a figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as colour."""
+        """Return a matplotlib figure (extra ``plots``) of a quantity by module and step."""
         from mxnum.torch.figure import layers_by_steps
 
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
@@ -111,7 +111,7 @@ class Watch:
         return layers_by_steps(chosen, quantity, operand)
 
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
-        """Compare the gradients of the emulated model with those of float32, by the same loss on the same batch.
+        """Compare the gradients of the emulated model with those of float32, on one batch.
 
         `loss` runs the model and returns the loss. It is called twice. The gradients that
         parameters hold, buffers (as of batch norm), the step and torch's random numbers do not
@@ -187,12 +187,13 @@ class Watch:
 
 
 def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
-    """Watch all operands of an emulated model in training, at each step divisible by `every`, or at `steps`.
+    """Watch all operands of an emulated model in training, at chosen steps.
 
-    Watching a step takes about as long as its rounding; other steps take no extra time. Operands of
-    a module that occur several times in a step are numbered: "activations", "activations 2".
-    Attention has "queries", "keys", "probabilities" and "values". The last projection of a
-    MultiheadAttention has "weights of out_proj".
+    The steps are those divisible by `every`, or `steps`. Watching a step takes about as long as its
+    rounding; other steps take no extra time. Operands of a module that occur several times in a
+    step are numbered: "activations", "activations 2". Attention has "queries", "keys",
+    "probabilities" and "values". The last projection of a MultiheadAttention has "weights of
+    out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -209,7 +210,10 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
 
 
 def _called(slot: int, key: Key, seed: int) -> str:
-    """Return the name of an operand in a module with that seed. The key's seed tells the products apart."""
+    """Return the name of an operand in the module of a seed.
+
+    The key's seed distinguishes the products of the module.
+    """
     which = key.seed ^ seed
     if not key.of_samples:
         return NAMES[slot] + (f" of {PROJECTIONS[which]}" if which in PROJECTIONS else "")
@@ -220,7 +224,10 @@ def _called(slot: int, key: Key, seed: int) -> str:
 
 
 def _gradients(model: nn.Module, loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
-    """Return the gradients of the loss, zero if there are none. torch's random numbers and buffers are restored."""
+    """Return the gradients of the loss, zero if there are none.
+
+    torch's random numbers and buffers are restored.
+    """
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         with torch.random.fork_rng(), torch.enable_grad():

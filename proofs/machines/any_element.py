@@ -1,7 +1,8 @@
 """An element format of which only the mantissa bits, and whether it is an integer, are known.
 
-Everything else about it is a symbolic word, so that a theorem about it is one about every format of at most eight bits
-with that many mantissa bits: whatever its exponent bits, its bias and what its last codes mean.
+Everything else about it is a symbolic word, so that a theorem about it is one about every format of
+at most eight bits with that many mantissa bits: whatever its exponent bits, its bias and what its
+last codes mean.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import z3
 
 from mxnum.formats import ElementFormat
-from proofs.machines.sym import Sym
+from mxnum.prove.sym import Sym
 
 #: The most bits of codes that loops store in a byte.
 MOST_BITS = 8
@@ -21,7 +22,7 @@ _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word known to be at most `MOST_BITS`: comparing it with a machine's word needs no solver."""
+    """A word whose value is at most `MOST_BITS`: comparisons with large numbers need no solver."""
 
     __slots__ = ()
     __hash__ = None

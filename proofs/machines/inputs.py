@@ -1,7 +1,8 @@
 """Symbolic arguments of a kernel, in the widths that its inputs really have.
 
-A theorem then needs no range hypotheses: "scale" has eight bits, so every scale code is meant. Patterns narrower than
-the kernel's word arrive either sign- or zero-extended, as the dialect promises to accept both.
+A theorem then needs no range hypotheses: "scale" has eight bits, so every scale code is meant.
+Patterns narrower than the kernel's word arrive either sign- or zero-extended, as the dialect
+promises to accept both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Translation validation of the CPU: the LLVM IR that numba hands to code generation, proved equal to its source.
+"""Translation validation of the CPU: numba's final LLVM IR, proved equal to its source.
 
-The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its inlining and LLVM's
-middle end. What the back end makes of the IR is believed, not proved; the array loops are tested, not proved: they
-inline the same kernels with the same argument types, but LLVM optimises each inlined copy anew.
+The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its
+inlining and LLVM's middle end. What the back end makes of the IR is believed, not proved; the array
+loops are tested, not proved: they inline the same kernels with the same argument types, but LLVM
+optimises each inlined copy anew.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import z3
 
-from proofs.machines.ir import execute, parse
-from proofs.machines.translation import Execution, UnsupportedCode, families, plain_families, theorem
+from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.ir import execute, parse
+from proofs.machines.translation import families, plain_families, theorem
 from proofs.theorem import Theorem
 
 STATEMENT = (
@@ -28,7 +30,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about the kernels as loops call them, and about float32 ones on Python ints."""
+    """Return theorems about kernels as loops call them, and on Python ints for float32."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
@@ -39,7 +41,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Return a dialect function, or one that calls some, compiled by itself for these numba types."""
+    """Compile a dialect function, or one that calls some, by itself for these numba types."""
     import numba
 
     from mxnum.engine.machine.jit import register

@@ -1,9 +1,9 @@
 """The long-division machine: it runs dialect functions on integers of any size.
 
-After so many digits of a quotient a solver would have to follow as many choices. Here each
-remainder gets a new name as soon as it is made. That it lies in [0, divisor) is proved from the one
-before alone, and a linear equation keeps the relation between both. A digit carries digit * divisor
-along, so that the product of quotient and divisor stays linear.
+A solver would have to follow a choice for each digit of a quotient. Here each remainder gets a new
+name as soon as it is made. That it lies in [0, divisor) is proved from the one before alone, and a
+linear equation keeps the relation between both. A digit carries digit * divisor along, so that the
+product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Division:
         return self.known[-6:]
 
     def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:
+        """Record a problem unless the known facts imply the goal."""
         solver = z3.Solver()
         solver.set("timeout", 1000 * LIMIT)
         solver.add(*known, z3.Not(goal))
@@ -126,7 +127,7 @@ def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], di
 
     The leading bits of the numbers are at `widths`. `function` takes the dividend and the divisor
     and returns (exponent, significand): the greatest integer q with q * divisor <= dividend, where
-    the dividend is shifted by so many digits and one more where the quotient is below 1; and as a
+    the dividend is shifted by `digits` digits, and one more where the quotient is below 1; and as a
     last bit whether they differ.
     """
     a, d = z3.Ints("dividend divisor")

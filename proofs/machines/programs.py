@@ -1,4 +1,7 @@
-"""Random programs in the dialect, to test the executors of compiled code against the compiled code itself."""
+"""Random programs in the dialect, to test the executors of compiled code.
+
+The compiled code itself gives the expected results.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import z3
 
 from mxnum.definition.word import dialect, select
-from proofs.machines.translation import Execution
+from mxnum.prove.execution import Execution
 
 #: numba types of the arguments a, b and c of every program: the mixture that the array loops use.
 TYPES = ("int32", "int64", "uint8")
@@ -42,7 +45,7 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # makes all int64, as numba mixes signs badly
+        "    a, b, c = a + 0, b + 0, c + 0",  # makes all int64, because numba mixes signs badly
         "    zero = a & 0",  # lest Python fold constants into integers that fit no word
     ]
     names = ["a", "b", "c"]
@@ -57,7 +60,7 @@ def program(seed: int) -> Callable[..., Any]:
 
 
 class _Word(int):
-    """A signed 64-bit integer for which, as for numba's, + and - must not overflow, while << may lose bits."""
+    """A signed 64-bit integer as in numba: + and - must not overflow, but << may lose bits."""
 
 
 def _checked(name: str) -> Callable[[_Word, int], _Word]:
@@ -91,11 +94,12 @@ def inputs(seed: int, count: int) -> list[tuple[int, ...]]:
 
 
 def symbols() -> list[z3.BitVecRef]:
+    """Return symbols for the arguments of a program."""
     return [z3.BitVec(name, _BITS[type_]) for name, type_ in zip("abc", TYPES, strict=True)]
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result of an execution for these values; None if an obligation is violated."""
+    """Return the signed result for these values, or None if they violate an obligation."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

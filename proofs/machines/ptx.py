@@ -1,11 +1,8 @@
 """Translation validation of CUDA, without a GPU: the PTX of a kernel, executed on bit-vectors.
 
-PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so
-that equality of the results is all there is to prove. The executor knows straight-line integer
-code, which is all that the dialect compiles to, and raises UnsupportedCode for everything else. Of
-the float operations that `mxnum.engine.cuda.scaled` uses it knows only that equal operands give
-equal results. So the PTX has to have the same operations as the function, each with its rounding
-named, lest a tool contract it. What ptxas and the device make of the PTX is believed, not proved.
+`mxnum.prove.ptx` executes it. Of the float operations that `mxnum.engine.cuda.scaled` uses it knows
+only that equal operands give equal results, so that the PTX has to have the same operations as the
+function. What ptxas and the device make of the PTX is believed, not proved.
 
 numba-cuda is an optional dependency: it is imported only when something is compiled.
 """
@@ -13,12 +10,10 @@ numba-cuda is an optional dependency: it is imported only when something is comp
 from __future__ import annotations
 
 import importlib.util
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import z3
@@ -27,10 +22,12 @@ from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
+from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.ptx import Floats, execute
+from mxnum.prove.sym import Sym, run
 from proofs.machines.offline import offline
 from proofs.machines.solve import prove
-from proofs.machines.sym import Sym, run
-from proofs.machines.translation import Execution, Family, Kernel, UnsupportedCode, families, theorem
+from proofs.machines.translation import Family, Kernel, families, theorem
 from proofs.theorem import Outcome, Theorem
 
 STATEMENT = (
@@ -57,7 +54,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """Return the kernels with the argument types of the functions in `mxnum.engine.cuda.functions`."""
+    """Return the kernels with the argument types of `mxnum.engine.cuda.functions`."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 
@@ -88,7 +85,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.
+    # numba-cuda finds the overloads of `select` and of nested dialect functions where numba
+    # registered them.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)
@@ -172,250 +170,3 @@ def _check_scaled(function: Callable[..., Any], arguments: tuple[str, ...]) -> O
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     return prove(floats.congruent, compiled.result == expected, engines=("bitwuzla",), show=symbols)
-
-
-class Floats:
-    """The float operations met in an execution.
-
-    Nothing is known of them but that they are functions.
-    """
-
-    def __init__(self) -> None:
-        self.met: list[tuple[str, z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]] = []
-
-    def of_function(self, operation: str, a: Any, b: Any) -> Sym:
-        word = a if isinstance(a, Sym) else b
-        return Sym(self.apply(operation, word.lift(a), word.lift(b)), word.obligations)
-
-    def apply(self, operation: str, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
-        result = z3.FreshConst(z3.BitVecSort(32), operation)
-        self.met.append((operation, a, b, result))
-        return result
-
-    @property
-    def congruent(self) -> list[z3.BoolRef]:
-        """The premises that an operation gives equal results for equal numbers.
-
-        The numbers may come in either order if the operation commutes.
-        """
-        found = []
-        for (f, a, b, first), (g, c, d, second) in combinations(self.met, 2):
-            if f == g:
-                same = z3.And(a == c, b == d)
-                if f != "subtract":
-                    same = z3.Or(same, z3.And(a == d, b == c))
-                found.append(z3.Implies(same, first == second))
-        return found
-
-
-# --- A whole function
-
-_FUNCTION = re.compile(
-    r"\.func\s+\(\.param \.b(?P<bits>\d+) (?P<slot>\w+)\)\s*"
-    r"\w+\((?P<parameters>[^)]*)\)\s*\{(?P<body>.*?)\n\}",
-    re.S,
-)
-
-
-def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None = None) -> Execution:
-    """Return the result of the only function of a module.
-
-    Float operations raise UnsupportedCode unless `floats` is given, which collects them.
-    """
-    functions = list(_FUNCTION.finditer(text))
-    if len(functions) != 1:
-        raise UnsupportedCode(f"{len(functions)} functions with a result in the module")
-    (function,) = functions
-    parameters = re.findall(r"\.param \.b\d+ (\w+)", function["parameters"])
-    machine = _Machine(dict(zip(parameters, arguments, strict=True)), function["slot"], int(function["bits"]), floats)
-    *statements, rest = re.sub(r"//[^\n]*", "", function["body"]).split(";")
-    lines = [" ".join(statement.split()) for statement in statements]
-    if rest.strip() or lines[-1:] != ["ret"]:
-        raise UnsupportedCode("the function does not end by returning")
-    for line in lines[:-1]:
-        try:
-            machine.step(line)
-        except (UnsupportedCode, KeyError, z3.Z3Exception) as problem:
-            raise UnsupportedCode(f"{line!r}: {problem}") from problem
-    if machine.result is None:
-        raise UnsupportedCode("the function returns without a result")
-    return Execution(machine.result)
-
-
-# --- The meaning of instructions
-
-#: Widths of registers by the prefix NVVM gives them, and how they are declared.
-_WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
-_DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
-#: Operations that name their rounding, so that no tool contracts them.
-_FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
-
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "mov": lambda a: a,
-    "not": lambda a: ~a,
-    "neg": lambda a: -a,
-    "abs": lambda a: z3.If(a < 0, -a, a),
-}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul.lo": lambda a, b: a * b,
-}
-#: The kinds of types an operation comes with: "b" for bits, "s" signed, "u" unsigned.
-_KINDS = {"and": "b", "or": "b", "xor": "b", "not": "b", "neg": "s", "abs": "s", "mov": "bsu"}
-_COMPARE: dict[str, Callable[[Any, Any, Callable[[Any, Any], Any]], z3.BoolRef]] = {
-    "eq": lambda a, b, less: a == b,
-    "ne": lambda a, b, less: a != b,
-    "lt": lambda a, b, less: less(a, b),
-    "le": lambda a, b, less: z3.Not(less(b, a)),
-    "gt": lambda a, b, less: less(b, a),
-    "ge": lambda a, b, less: z3.Not(less(a, b)),
-}
-
-
-def _type(name: str, kinds: str) -> tuple[str, int]:
-    """Return kind and width of an instruction type."""
-    if name == "pred" and "b" in kinds:
-        return "b", 1
-    found = re.fullmatch(rf"([{kinds}])(8|16|32|64)", name)
-    if found is None:
-        raise UnsupportedCode(f"type {name}")
-    return found[1], int(found[2])
-
-
-def _less(kind: str) -> Callable[[Any, Any], z3.BoolRef]:
-    less: Callable[[Any, Any], z3.BoolRef] = (lambda a, b: a < b) if kind == "s" else z3.ULT
-    return less
-
-
-def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return `bits` in `width` bits: extended as the kind says, or cut off."""
-    change = width - bits.size()
-    if change < 0:
-        return z3.Extract(width - 1, 0, bits)
-    return z3.SignExt(change, bits) if kind == "s" else z3.ZeroExt(change, bits)
-
-
-def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef) -> z3.BitVecRef:
-    """Return a shifted value; amounts have 32 bits, and those beyond the width act as the width."""
-    width = value.size()
-    by = _extend("u", z3.If(z3.UGT(amount, width), z3.BitVecVal(width, 32), amount), width)
-    if direction == "shl":
-        return value << by
-    return value >> by if kind == "s" else z3.LShR(value, by)
-
-
-def _insert(a: z3.BitVecRef, b: z3.BitVecRef, position: z3.BitVecRef, length: z3.BitVecRef) -> z3.BitVecRef:
-    """Return b with its `length` bits from `position` on replaced by those of a.
-
-    Only the low byte of position and length counts.
-    """
-    at, count = (_extend("u", number & 0xFF, a.size()) for number in (position, length))
-    replaced = ~(z3.BitVecVal(-1, a.size()) << count) << at
-    return (b & ~replaced) | ((a << at) & replaced)
-
-
-@dataclass
-class _Machine:
-    """The state of the execution of a function."""
-
-    parameters: dict[str, z3.BitVecRef]
-    slot: str
-    result_bits: int
-    floats: Floats | None = None
-    env: dict[str, z3.BitVecRef] = field(default_factory=dict)
-    result: z3.BitVecRef | None = None
-
-    def operand(self, text: str, width: int) -> z3.BitVecRef:
-        """Return a register of that width, or an immediate."""
-        if found := re.fullmatch(r"0f([0-9A-F]{8})", text):
-            return z3.BitVecVal(int(found[1], 16), width)
-        if not text.startswith("%"):
-            if not re.fullmatch(r"-?\d+", text):
-                raise UnsupportedCode(f"operand {text}")
-            return z3.BitVecVal(int(text), width)
-        if self.env[text].size() != width:
-            raise UnsupportedCode(f"{text} is not {width} bits wide")
-        return self.env[text]
-
-    def step(self, line: str) -> None:
-        if found := re.fullmatch(r"\.reg \.(\w+) (%\w+)<\d+>", line):
-            if found.groups() not in _DECLARATIONS:
-                raise UnsupportedCode("unexpected names of registers")
-        elif found := re.fullmatch(r"st\.param\.b(\d+) \[(\w+)(?:\+0)?\], (\S+)", line):
-            if (int(found[1]), found[2]) != (self.result_bits, self.slot):
-                raise UnsupportedCode("not the whole result")
-            self.result = self.operand(found[3], self.result_bits)
-        elif found := re.fullmatch(r"([a-z][\w.]*) ((%[a-z]+)\d+), (.*)", line):
-            opcode, register, prefix, operands = found.groups()
-            name, _, type_ = opcode.rpartition(".")
-            bits = self.value(name, type_, operands.split(", "), _WIDTHS[prefix])
-            if bits.size() != _WIDTHS[prefix]:
-                raise UnsupportedCode(f"{bits.size()} bits for {register}")
-            self.env[register] = bits
-        else:
-            raise UnsupportedCode("no such instruction")
-
-    def float_value(self, name: str, operands: list[str]) -> z3.BitVecRef:
-        """Return the result of a float operation on bit patterns, or of a move of them."""
-        match name, operands:
-            case "mov", [a]:
-                return self.operand(a, 32)
-            case "ld.param", [address] if self.parameters[address.strip("[]")].size() == 32:
-                return self.parameters[address.strip("[]")]
-            case "selp", [a, b, p]:
-                return z3.If(self.operand(p, 1) == 1, self.operand(a, 32), self.operand(b, 32))
-            case _, [a, b] if name in _FLOAT and self.floats is not None:
-                return self.floats.apply(_FLOAT[name], self.operand(a, 32), self.operand(b, 32))
-        raise UnsupportedCode("no such operation on floats")
-
-    def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
-        """Return what an instruction writes to its destination of `width` bits."""
-        if type_ == "f32":
-            return self.float_value(name, operands)
-        match name.split("."), operands:
-            case ["ld", "param"], [address]:
-                kind, size = _type(type_, "bsu")
-                value = self.parameters[address.strip("[]")]
-                if size > value.size():
-                    raise UnsupportedCode(f"the argument has {value.size()} bits")
-                # Little-endian, so that a narrower load takes the low bits.
-                return _extend(kind, z3.Extract(size - 1, 0, value), width)
-            case ["cvt", to], [a]:
-                (to_kind, to_size), (from_kind, from_size) = _type(to, "su"), _type(type_, "su")
-                # Operands may be wider than the source type, and destinations than the result's.
-                chopped = z3.Extract(from_size - 1, 0, self.env[a])
-                return _extend(to_kind, _extend(from_kind, chopped, to_size), width)
-            case ["setp", relation], [a, b]:
-                kind, size = _type(type_, "bsu" if relation in ("eq", "ne") else "su")
-                holds = _COMPARE[relation](self.operand(a, size), self.operand(b, size), _less(kind))
-                return z3.If(holds, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
-            case ["selp"], [a, b, p]:
-                _, size = _type(type_, "bsu")
-                return z3.If(self.operand(p, 1) == 1, self.operand(a, size), self.operand(b, size))
-            case [("shl" | "shr") as direction], [a, amount]:
-                kind, size = _type(type_, "b" if direction == "shl" else "bsu")
-                return _shift(direction, kind, self.operand(a, size), self.operand(amount, 32))
-            case ["bfi"], [a, b, position, length]:
-                _, size = _type(type_, "b")
-                field_of = self.operand(position, 32), self.operand(length, 32)
-                return _insert(self.operand(a, size), self.operand(b, size), *field_of)
-            case [("min" | "max") as which], [a, b]:
-                kind, size = _type(type_, "su")
-                left, right = self.operand(a, size), self.operand(b, size)
-                less = _less(kind)(left, right)
-                return z3.If(less, left, right) if which == "min" else z3.If(less, right, left)
-            case ["mul", "wide"], [a, b]:
-                kind, size = _type(type_, "su")
-                left, right = (_extend(kind, self.operand(factor, size), 2 * size) for factor in (a, b))
-                return left * right
-            case _, [a] if name in _UNARY:
-                _, size = _type(type_, _KINDS[name])
-                return _UNARY[name](self.operand(a, size))
-            case _, [a, b] if name in _BINARY:
-                _, size = _type(type_, _KINDS.get(name, "su"))
-                return _BINARY[name](self.operand(a, size), self.operand(b, size))
-        raise UnsupportedCode("no such instruction")

@@ -24,7 +24,7 @@ DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
 class Hidden(Exception):
-    """Raised by a comparison whose outcome depends on more than what is known."""
+    """Raised by a comparison whose outcome is not determined by the known facts."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Ratios:
     high: Fraction
 
     def times(self, factor: Fraction) -> Ratios:
+        """Return the ratios multiplied by a factor."""
         return Ratios(self.low * factor, self.high * factor)
 
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
@@ -62,6 +63,7 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
+        """Begin the next execution that is left, for numbers of these widths."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
@@ -98,7 +100,7 @@ class _Explorer:
 
 
 class Form:
-    """A number a X + b D, where X and D have so many bits, the first of them set."""
+    """A number a X + b D, for unknown X and D of known bit lengths."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -151,7 +153,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (the ratios X / D of a path, the result), for all ratios that lie between low and high."""
+    """Yield (the ratios X / D of a path, the result) for all ratios between `low` and `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)

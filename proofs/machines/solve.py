@@ -11,14 +11,13 @@ is therefore in the trusted base.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import z3
 
+from mxnum.prove.solvers import ask_bit_vectors, bit_vectors
 from proofs.theorem import Outcome
 
 #: Seconds a solver may take on one question.
@@ -29,7 +28,7 @@ BOTH = ("z3", "bitwuzla")
 
 def ask(assertions: Sequence[z3.BoolRef], engine: str, timeout: int = TIMEOUT) -> str:
     """Return "sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
-    return _ask_bit_vectors(_bit_vectors(assertions), engine, timeout)
+    return ask_bit_vectors(bit_vectors(assertions), engine, timeout)
 
 
 def prove(
@@ -54,8 +53,8 @@ def prove(
 
     if ask([*hypotheses, *(name == value for name, value in example)], engines[0], timeout) != "sat":
         return outcome("error", "the premises are not shown to be satisfiable")
-    question = _bit_vectors([*hypotheses, z3.Not(goal)])
-    answers = {engine: _ask_bit_vectors(question, engine, timeout) for engine in engines}
+    question = bit_vectors([*hypotheses, z3.Not(goal)])
+    answers = {engine: ask_bit_vectors(question, engine, timeout) for engine in engines}
     if set(answers.values()) == {"unsat"}:
         return outcome("proved")
     if {"sat", "unsat"} <= set(answers.values()):
@@ -106,43 +105,3 @@ def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeou
         return "no model within the time limit"
     model = solver.model()
     return ", ".join(f"{name} = {model.eval(name, model_completion=True).as_long():#x}" for name in show)
-
-
-def _bit_vectors(assertions: Iterable[z3.BoolRef]) -> z3.Goal:
-    """Return the same question without floating-point terms."""
-    goal = z3.Goal()
-    goal.add(*assertions)
-    (translated,) = z3.Then("simplify", "propagate-values", "fpa2bv", "simplify", "propagate-values")(goal)
-    return translated
-
-
-def _ask_bit_vectors(question: z3.Goal, engine: str, timeout: int) -> str:
-    return {"z3": _ask_z3, "bitwuzla": _ask_bitwuzla}[engine](question, timeout)
-
-
-def _ask_z3(question: z3.Goal, timeout: int) -> str:
-    solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
-    solver.set("timeout", timeout * 1000)
-    solver.add(question.as_expr())
-    return str(solver.check())
-
-
-def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
-    import bitwuzla
-
-    solver = z3.Solver()
-    solver.add(question.as_expr())
-    lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
-    text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")  # z3's names for nonzero divisors
-    terms, options = bitwuzla.TermManager(), bitwuzla.Options()
-    options.set(bitwuzla.Option.TIME_LIMIT_PER, timeout * 1000)
-    with tempfile.NamedTemporaryFile("w", suffix=".smt2", delete=False) as file:
-        file.write(text)
-    try:
-        parser = bitwuzla.Parser(terms, options)
-        parser.parse(file.name, True, True)
-        answer = str(parser.bitwuzla().check_sat())
-    finally:
-        os.unlink(file.name)
-    return answer.split(".")[-1].lower()

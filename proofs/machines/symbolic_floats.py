@@ -16,7 +16,7 @@ import z3
 
 from mxnum.definition import word
 from mxnum.engine.machine import lanes
-from proofs.machines.sym import Sym, SymBool
+from mxnum.prove.sym import Sym, SymBool
 
 SORTS = {"float32": z3.Float32(), "float16": z3.Float16(), "bfloat16": z3.FPSort(8, 8)}
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
@@ -31,12 +31,15 @@ class Machine:
         self.obligations: list[z3.BoolRef] = []
 
     def number(self, value: z3.FPRef) -> Number:
+        """Return a number of this machine."""
         return Number(self, value)
 
     def word(self, name: str) -> Word:
+        """Return a symbolic word."""
         return Word(self, z3.BitVec(name, 32))
 
     def constant(self, value: int) -> Word:
+        """Return a constant word."""
         return Word(self, z3.BitVecVal(value, 32))
 
     def of_number(self, value: z3.FPRef, name: str = "bits") -> Word:
@@ -72,6 +75,7 @@ class Number:
         return next(DTYPES[name] for name, sort in SORTS.items() if sort == self.value.sort())
 
     def astype(self, dtype: Any) -> Number:
+        """Return the number converted to a type, to nearest even."""
         sort = SORTS[np.dtype(dtype).name]
         same = sort == self.value.sort()
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))

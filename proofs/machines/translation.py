@@ -41,8 +41,10 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import dialect, word_bits
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
-from proofs.machines.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
-from proofs.machines.sym import run
+from mxnum.prove.execution import Execution, UnsupportedCode
+from mxnum.prove.solvers import ask_bit_vectors
+from mxnum.prove.sym import run
+from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
@@ -50,13 +52,9 @@ Tier = Literal["fast", "full"]
 QUICK = ("bitwuzla",)
 
 
-class UnsupportedCode(Exception):
-    """Raised where compiled code holds something that the executor has no meaning for."""
-
-
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a kernel: its domain, and the integer type that the array loops pass it in."""
+    """One argument of a kernel: its domain, and the integer type in which array loops pass it."""
 
     name: str
     #: The domain is every integer of this many bits.
@@ -121,18 +119,8 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-@dataclass(frozen=True)
-class Execution:
-    """The result of an execution: the value returned, and obligations.
-
-    The code is undefined where an obligation does not hold.
-    """
-
-    result: z3.BitVecRef
-    obligations: Sequence[z3.BoolRef] = ()
-
-
-#: Compiles a function object for the named types and executes the code on arguments of exactly those widths.
+#: Compiles a function object for the named types and executes the code on arguments of exactly
+#: those widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
@@ -163,7 +151,7 @@ def check(family: Family, machine: Machine) -> Outcome:
 
 
 def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome:
-    """Prove that the compiled kernel returns what the function object does, and is never undefined."""
+    """Prove that the compiled kernel is defined and returns what the function object returns."""
     started = time.perf_counter()
     function = kernel.make()
     arguments = kernel.arguments
@@ -172,8 +160,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # A theorem of its own says that the function is int-safe: its word and every wider one then hold
-    # the same integer.
+    # A theorem of its own says that the function is int-safe: its word and every wider one then
+    # hold the same integer.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -193,7 +181,7 @@ def _decide(
     question = z3.Goal()
     question.add(*hypotheses, z3.Not(goal))
     if ask(hypotheses, "z3") == "sat" and all(
-        _ask_bit_vectors(question, engine, TIMEOUT) == "unsat" for engine in engines
+        ask_bit_vectors(question, engine, TIMEOUT) == "unsat" for engine in engines
     ):
         return Outcome("proved", "+".join(engines), time.perf_counter() - started)
     return prove(hypotheses, goal, engines=engines, show=[argument.symbol for argument in arguments])
@@ -347,8 +335,8 @@ def _words() -> list[Family]:
 
 
 _SOME = (Rounding.RNE, Rounding.SR)
-#: Elements, floats that are their scales, and the source types and roundings that are checked: all of
-#: them for NVFP4.
+#: Elements, floats that are their scales, and the source types and roundings that are checked: all
+#: of them for NVFP4.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),

@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from proofs.machines.sym import Sym, SymBool
+from mxnum.prove.sym import Sym, SymBool
 
 
 class Factor(Sym):
@@ -26,7 +26,7 @@ class Factor(Sym):
 
 
 class Lane(Sym):
-    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 remain forbidden."""
+    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 are forbidden."""
 
     def _new(self, value: z3.BitVecRef) -> Lane:
         return Lane(value, self.obligations)
@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Choose as `proofs.machines.sym` does, for words of either class."""
+    """Choose as `mxnum.prove.sym` does, for words of either class."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

@@ -1,4 +1,4 @@
-"""Mistakes planted in a module by changing its text, which a theorem about what the module defines must refute."""
+"""Mistakes planted in a module by changing its text, each with a theorem that must refute it."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def variant(module: ModuleType, old: str, new: str) -> ModuleType:
 
 
 def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
-    """Return the functions that a module defines: a mutant of it is tried again after one changes."""
+    """Return the functions that a module defines; a change to one makes a mutant's record stale."""
     found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
     return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)

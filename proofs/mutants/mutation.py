@@ -19,8 +19,8 @@ from typing import Any, Literal
 import z3
 
 import mxnum.definition
+from mxnum.prove.sym import run
 from proofs.machines.solve import BOTH, TIMEOUT, prove
-from proofs.machines.sym import run
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
@@ -35,8 +35,9 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    Its fate is pinned: "refuted" has an input with a wrong result; "unsafe" computes right results in a machine word,
-    but breaks the promise that Python ints, int32 and int64 agree; "equivalent" is the same function.
+    Its fate is pinned: "refuted" has an input with a wrong result; "unsafe" computes right results
+    in a machine word, but breaks the promise that Python ints, int32 and int64 agree; "equivalent"
+    is the same function.
     """
 
     module: str
@@ -154,7 +155,8 @@ def _load(texts: dict[str, str]) -> Modules:
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # The imports among these modules are made by hand, so that a change reaches those that depend on it.
+        # The imports among these modules are made by hand, so that a change reaches those that
+        # depend on it.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

@@ -1,4 +1,7 @@
-"""Small mistakes planted in the real kernels, each of which must be found, and harmless changes declared as such."""
+"""Small mistakes planted in the real kernels, each with its declared fate.
+
+Theorems must find each mistake, unless it is declared harmless.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Input:
 
     name: str
     bits: int
-    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise it
-    #: is a natural number.
+    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise
+    #: it is a natural number.
     signed: bool = False
     #: The exclusive end of the values that the kernel is given; None if it is given all.
     end: int | None = None
@@ -48,7 +48,7 @@ class Probe:
         return [z3.BitVec(entry.name, entry.bits) for entry in self.inputs]
 
     def assumptions(self, variables: list[z3.BitVecRef]) -> list[z3.BoolRef]:
-        """Return the premises on inputs: floats are finite where the kernel only gets finite ones."""
+        """Return the premises on inputs: floats are finite if the kernel only gets finite ones."""
         return [
             z3.ULT(variable & ((1 << (entry.bits - 1)) - 1) if entry.signed else variable, entry.end)
             for entry, variable in zip(self.inputs, variables, strict=True)

@@ -1,1 +1,1 @@
-"""Specifications: standards' tables, conversions over the reals, exact rationals, stacks' sources."""
+"""Specifications: the standards' tables, conversions over the reals, rationals, stacks' sources."""

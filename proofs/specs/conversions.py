@@ -30,6 +30,7 @@ Definitions = list[z3.BoolRef]
 
 
 def sort_of(float_type: Float) -> z3.FPSortRef:
+    """Return the solver's sort of a float type."""
     return z3.FPSort(float_type.exponent_bits, float_type.precision)
 
 
@@ -68,7 +69,7 @@ class Exact:
 
     @property
     def exponent(self) -> z3.BitVecRef:
-        """floor(log2(|number|)), for a number that is not zero; normal in this sort by the choice of the sort."""
+        """floor(log2(|number|)) of a nonzero number, which is normal in this sort."""
         return self.field - ((1 << (self.exponent_bits - 1)) - 1)
 
     @property
@@ -112,7 +113,10 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 
 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
-    """Return the condition that the code is negative, and its magnitude code (as wide as the code)."""
+    """Return the condition that the code is negative, and its magnitude code.
+
+    Both codes have the same width.
+    """
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
     if element.twos_complement:
@@ -156,7 +160,7 @@ def rounded(
 def _away_or_not(
     quotient: z3.FPRef, step: z3.BitVecRef, mantissa: int, rounding: str, random: z3.BitVecRef, definitions: Definitions
 ) -> z3.FPRef:
-    """Return one of the two integers around the quotient, chosen by parity of a code or by chance."""
+    """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
     # The unbounded code is step * 2**mantissa + below.
@@ -205,11 +209,13 @@ def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> in
 
 
 def with_sign(target: Element | Float, negative: z3.BoolRef, magnitude: int) -> z3.BitVecRef:
+    """Return the code of a magnitude with a symbolic sign."""
     codes = (z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits) for below_zero in (True, False))
     return z3.If(negative, *codes)
 
 
 def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
+    """Return the condition that the sign bit of a pattern is set."""
     return z3.Extract(pattern.size() - 1, pattern.size() - 1, pattern) == 1
 
 
@@ -231,7 +237,7 @@ class Rounding:
             self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
 
     def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is right for a finite number under this overflow mode."""
+        """Return the condition that `code` is right for a finite number in this overflow mode."""
         if isinstance(self.target, Element):
             return self._finite_element(self.target, overflow, code)
         return self._finite_float(self.target, overflow, code)
@@ -269,7 +275,7 @@ class Rounding:
 
 
 class Conversion(Rounding):
-    """The conversion of x / 2**(scale - 127) to a type: finite, infinite and NaN x, and scale 0xFF."""
+    """The conversion of any x / 2**(scale - 127) to a type, for every x and every scale code."""
 
     def __init__(
         self,
@@ -287,7 +293,7 @@ class Conversion(Rounding):
         super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
 
     def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is the right one under this overflow mode."""
+        """Return the condition that `code` is the right one in this overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self.finite(overflow, code), element_special(self.target)
             nan = (

@@ -1,4 +1,4 @@
-"""Exact references for the kernels of asymmetric scaling, which add two numbers before they round."""
+"""Exact references for the kernels of asymmetric scaling, which add numbers before they round."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The exact reference of sweeps and mutants: the standard's tables as literals, and arithmetic on fractions.
+"""The exact reference of sweeps and mutants: literal tables, and arithmetic on fractions.
 
-Nothing here comes from `mxnum.formats` or `mxnum.definition`, and nothing is a floating-point operation, so an error
-in a format description or a kernel cannot repeat itself in what the kernel is compared with. A rounding is stated the
-long way: find the two neighbours in the table, look at where the number lies between them, choose.
+Nothing here comes from `mxnum.formats` or `mxnum.definition`, and nothing is a floating-point
+operation, so an error in a format description or a kernel cannot repeat itself in the reference. A
+rounding is computed the long way: find the two neighbours in the table, find where the number lies
+between them, choose.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ FLOATS = {
 
 
 def power_of_two(exponent: int) -> Fraction:
+    """Return 2**exponent."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
@@ -165,8 +167,9 @@ def magnitude_value(source: Float, magnitude: int) -> Fraction:
 
 
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
-    """Return the largest finite magnitude pattern with a value at most a number, and if it is
-    equal.
+    """Return the largest finite magnitude pattern whose value is at most a number.
+
+    The second result is True if the value equals the number.
 
     The number is numerator / denominator * 2**exponent. In units of the quantum a float is an
     integer with at most `fraction_bits` + 1 significant bits. Dropping the others leaves the
@@ -197,7 +200,8 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    else:  # the next value if the exponent had no upper end: as far above as the one before is below
+    # With an exponent without upper end, the next value would be as far above as the one below.
+    else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
     up = twice > value + above or (twice == value + above and below % 2 == 1)
@@ -232,7 +236,10 @@ def encode(
 def rounded_position(
     element: Element, rounding: str, negative: bool, number: Fraction, random: int, random_bits: int
 ) -> int:
-    """Return the rounded index in the table of magnitudes; `largest` + 1 for all numbers beyond it."""
+    """Return the rounded index in the table of magnitudes.
+
+    It is `largest` + 1 for all numbers beyond the table.
+    """
     if number >= element.beyond:
         return element.largest + 1
     table = (*element.magnitudes, element.beyond)
@@ -271,6 +278,7 @@ def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -
 
 
 def with_sign(element: Element, magnitude_code: int, negative: bool) -> int:
+    """Return the code of a magnitude code with a sign."""
     if not element.integer:
         return magnitude_code + (negative << (element.bits - 1))
     return -magnitude_code % (1 << element.bits) if negative else magnitude_code
@@ -288,7 +296,7 @@ def element_value(element: Element, code: int) -> tuple[bool, Fraction | str]:
 
 
 def decode(element: Element, target: Float, code: int, scale: int) -> int:
-    """Return the unsigned bit pattern of a code under a scale code, rounded once to nearest even."""
+    """Return the unsigned bit pattern of a code under a scale code, rounded to nearest even."""
     negative, magnitude = element_value(element, code)
     if scale == SCALE_NAN or magnitude == "nan":
         return target.nan

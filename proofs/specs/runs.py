@@ -70,7 +70,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return an array [scale, k] of least magnitude patterns with a rounded index of k + 1 or more."""
+    """Return for each scale and k the least magnitude pattern whose rounded index exceeds k."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -137,7 +137,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from (start, value) in order; drop a piece that the next one covers entirely."""
+        """Make runs from (start, value) in order; drop pieces that the next one covers."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -147,7 +147,7 @@ class Runs:
 def encode_runs(
     source: str, element: str, rounding: str, overflow: str, scale: int, random: Random | None = None
 ) -> Runs:
-    """Return the codes of every bit pattern of `source`: both signs, infinities and NaNs included."""
+    """Return the codes of every bit pattern of `source`, infinities and NaNs included."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     end = 2 * float_type.sign_bit
     if scale == SCALE_NAN:
@@ -164,7 +164,10 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale codes of all largest magnitudes: finite non-negative patterns of `source`."""
+    """Return the scale codes of all largest magnitudes.
+
+    These are the finite non-negative patterns of `source`.
+    """
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):
@@ -175,7 +178,7 @@ def scale_runs(source: str, element: str, rule: str) -> Runs:
 
 
 def decode_table(element: str, target: str) -> Array:
-    """Return an array [scale, code] of bit patterns, of every code under all scale codes with 0xFF."""
+    """Return the bit patterns of every code under all scale codes, as an array [scale, code]."""
     rows = [
         [decode(ELEMENTS[element], FLOATS[target], code, scale) for code in range(1 << ELEMENTS[element].bits)]
         for scale in range(256)

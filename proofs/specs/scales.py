@@ -1,4 +1,7 @@
-"""The specification of the shared scale: what each rule makes of A = f * 2**E exactly, 1 <= f < 2."""
+"""The specification of the shared scale: the exact result of each rule for A = f * 2**E.
+
+The significand f satisfies 1 <= f < 2.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
 
 
 def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
+    """Return the condition that A has a larger significand than the largest value."""
     return z3.UGT(amax.fraction, significand(LARGEST_SIGNIFICAND[element.name], amax))
 
 
@@ -51,6 +55,7 @@ def unclamped(amax: Exact, element: Element, rule: str) -> z3.BitVecRef:
 
 
 def clamped(exponent: z3.BitVecRef) -> z3.BitVecRef:
+    """Return the exponent limited to the range of scale codes."""
     low, high = z3.BitVecVal(0, exponent.size()), z3.BitVecVal(LAST, exponent.size())
     return z3.If(exponent < 0, low, z3.If(exponent > LAST, high, exponent))
 

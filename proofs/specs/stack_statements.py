@@ -26,26 +26,29 @@ def bits(pattern: int) -> z3.FPRef:
 ZERO, ONE, SIX = bits(0), bits(0x3F800000), bits(0x40C00000)
 LARGEST = bits(0x7F7FFFFF)
 SIXTH = bits(0x3E2AAAAB)  # the float32 number nearest to 1/6
-LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)  # 448, 2^-9, 2^-6
-BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)  # 448 * 6, and the float32 number nearest to its inverse
+# These are 448, 2^-9 and 2^-6.
+LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
+# These are 448 * 6, and the float32 number nearest to its inverse.
+BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
 HUNDRED_MILLION = bits(0x4CBEBC20)
 
 mul, div = partial(z3.fpMul, RNE), partial(z3.fpDiv, RNE)
 
 
 def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
+    """Return torch.clamp of a number: a NaN stays."""
     return z3.If(z3.fpIsNaN(x), x, z3.fpMin(z3.fpMax(x, least), most))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One stack: the number kept for a tensor, block scales before E4M3, factors, decoded values."""
+    """The formulas of one stack: for the tensor, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of the
-    #: argument where `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of
+    #: the argument where `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where `in_type` it
-    #: also takes `narrow`, which rounds to the tensor's type.
+    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where
+    #: `in_type` it also takes `narrow`, which rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
     #: `factor(scale, kept number)`: the number that elements are multiplied with, or divided by.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
@@ -132,8 +135,8 @@ def _over_reads(element: z3.FPRef, scale: z3.FPRef, S: z3.FPRef, amax: z3.FPRef)
     return mul(element, div(scale, S))
 
 
-# vllm-project/compressed-tensors, quantization/utils/helpers.py. A number over a tensor is, in torch, the reciprocal
-# of the tensor times the number.
+# vllm-project/compressed-tensors, quantization/utils/helpers.py. A number over a tensor is, in
+# torch, the reciprocal of the tensor times the number.
 
 
 def _ct_tensor(amax: z3.FPRef) -> z3.FPRef:

@@ -1,7 +1,8 @@
 """What the standards say, typed in as literals.
 
-OCP Microscaling v1.0 section 5 and OFP8 v1.0 for the elements (e3m0 and int4 are extensions), IEEE 754 for the float
-types. Nothing here is computed from `mxnum.formats`, so that a wrong field there cannot hide in a theorem.
+OCP Microscaling v1.0 section 5 and OFP8 v1.0 for the elements (e3m0 and int4 are extensions), IEEE
+754 for the float types. Nothing here is computed from `mxnum.formats`, so that a wrong field there
+cannot hide in a theorem.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ class Element:
 
     name: str
     bits: int
-    #: Explicit fraction bits, and the exponent of the smallest normal number (of the only binade of an integer).
+    #: Explicit fraction bits, and the exponent of the smallest normal number (of the only binade of
+    #: an integer).
     mantissa: int
     emin: int
     #: Exponent of the largest value.
@@ -34,6 +36,7 @@ class Element:
         return len(self.magnitudes) - 1
 
     def value(self, magnitude_code: int) -> Fraction:
+        """Return the value of a magnitude code."""
         return self.magnitudes[magnitude_code] * Fraction(2) ** self.unit
 
 
@@ -161,7 +164,8 @@ SCALE_NAN = 0xFF
 #: Stochastic rounding compares this many random bits.
 RANDOM_BITS = 30
 
-#: floor scale rule: amax = f * 2**E leaves an element beyond the largest value iff f exceeds this (OCP section 6.3).
+#: floor scale rule: amax = f * 2**E leaves an element beyond the largest value iff f exceeds this
+#: (OCP section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
     "e5m2": Fraction(7, 4),

@@ -21,9 +21,9 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.any_element import MOST_BITS, AnyElement, any_element, kinds
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 from proofs.theorems.narrowing import low_word
@@ -73,6 +73,7 @@ def _value(word: Any) -> Any:
 
 
 def check_code(mantissa_bits: int, rounding: Rounding, overflow: Overflow) -> Outcome:
+    """Prove `CODE` for all kinds of elements with `mantissa_bits` mantissa bits."""
     return together(
         (kind, partial(_check_code, element, rounding, overflow))
         for kind, element in _elements(mantissa_bits, overflow)
@@ -112,8 +113,9 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, its float32, premises, and an element in words as wide as x and of 32
-    bits.
+    """Return a finite x, its float32, the premises, and two stand-ins for an element.
+
+    The words of the first stand-in are as wide as x; those of the second have 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
@@ -140,6 +142,7 @@ def _widening(source: Any) -> Callable[..., Any]:
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
+    """Prove `SCALE` for all rules and kinds of elements with `mantissa_bits` mantissa bits."""
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
         for rule in RULES
@@ -162,6 +165,7 @@ def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) ->
 
 
 def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
+    """Prove `DECODING` for all kinds of elements with `mantissa_bits` mantissa bits."""
     found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
     return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
 
@@ -198,7 +202,8 @@ def check_safety(mantissa_bits: int) -> Outcome:
     An operation whose left operand is a word of the element adds its obligation to the list of that
     word.
     """
-    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)  # by domain
+    # The roundings are grouped by their domain.
+    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
     cases = [
         (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
         for overflow, some in product(Overflow, drawn)

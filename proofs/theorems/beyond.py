@@ -20,8 +20,8 @@ from mxnum.engine.rounding import any_scale, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import swept
 from proofs.theorems.scaled import Floats
@@ -36,6 +36,7 @@ ENVIRONMENT = "float32 products round to nearest even and keep subnormals"
 
 
 def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
+    """Prove `CODE` for an element, a rounding and an overflow mode."""
     element = ELEMENTS[name]
     domain = float_additions.domain(element, rounding)
     x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)

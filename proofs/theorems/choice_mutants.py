@@ -1,4 +1,4 @@
-"""Small mistakes planted in stochastic rounding under float scales, in four over six, and in long division."""
+"""Mistakes planted in stochastic rounding under float scales, four over six and long division."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def decided(bits: int) -> Callable[..., Outcome]:
+    """Return the theorem `check_decided` in words of `bits` bits, as a function of the module."""
     return lambda changed: stochastic_over.check_decided(E2M1, bits, changed)
 
 

@@ -6,9 +6,9 @@ from functools import partial
 
 from mxnum.definition.convert import make_decode
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
@@ -19,6 +19,7 @@ DECODE = (
 
 
 def check(element: str, target: str) -> Outcome:
+    """Prove `DECODE` for an element and a float type."""
     source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
     code, scale = inputs.pattern("code", source.bits), inputs.scale()

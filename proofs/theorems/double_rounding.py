@@ -11,9 +11,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove
-from proofs.machines.sym import run
 from proofs.specs import conversions
 from proofs.theorem import Outcome, Theorem
 
@@ -47,11 +47,13 @@ DETERMINISTIC = tuple(rounding for rounding in conversions.ROUNDINGS if rounding
 
 
 def encoder(source: str, target: str, rounding: str, overflow: str = "saturate") -> Callable[..., Any]:
+    """Return the function object of an encoder between named formats."""
     formats = {**FLOATS, **ELEMENTS}
     return make_encode(formats[source], formats[target], Rounding(rounding), Overflow(overflow))
 
 
 def innocuous(element: str, rounding: str) -> Outcome:
+    """Prove `INNOCUOUS` for an element and a later rounding."""
     x, scale, unread = inputs.pattern("x", 32), inputs.scale(), z3.BitVecVal(0, 32)
     wide_scale = inputs.natural(scale, 32)
     narrow, _ = run(encoder("float32", "bfloat16", "rto"), x, z3.BitVecVal(ONE, 32), unread)

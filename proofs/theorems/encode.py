@@ -1,6 +1,7 @@
 """Total correctness: every encoder gives what the standard says, for every input.
 
-Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random integers at once.
+Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random
+integers at once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import z3
 from mxnum import formats
 from mxnum.definition.convert import make_encode
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
@@ -42,12 +43,14 @@ def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]
 
 
 def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `ENCODE`, or `NARROW` for a float type, in both overflow modes."""
     width = inputs.conversion_word(FORMATS[source], FORMATS[target])
     source_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    goals: dict[int, z3.BoolRef] = {}  # by id: without special codes both overflow modes give the same goals
+    # The key is the id: without special codes both overflow modes give the same goals.
+    goals: dict[int, z3.BoolRef] = {}
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
         code, clean = inputs.code_of(result, target_type.bits)
@@ -59,6 +62,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
 
 
 def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], prefix: str, tier: Tier) -> Theorem:
+    """Return the theorem on an encoder, in both overflow modes."""
     functions = tuple(kernels(source, target, rounding))
     return Theorem(
         name=f"{prefix}/{source}/{target}/{rounding}",

@@ -20,10 +20,10 @@ from mxnum.definition import float_scale
 from mxnum.definition.unpack import FINITE
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import outcome_of, patched
 from proofs.machines.ratios import EXPONENTS, Form, paths
 from proofs.machines.solve import follows, prove, together
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import FLOAT32, SCALES, unpacking
 from proofs.theorem import Outcome, Theorem
 
@@ -53,6 +53,7 @@ LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
+    """Prove `FIRST` for "at or above", or for "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
@@ -102,6 +103,7 @@ def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef
 
 
 def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    """Return the bits of a value after `make_narrow` of `fast`, in words of 32 bits."""
     with patched(fast, **_conversions(results, word.obligations)):
         return inspect.unwrap(fast.make_narrow)(target)(word).value
 
@@ -136,11 +138,14 @@ def _factor_bits(scale: Any) -> int:
 
 
 def check_gap(fast: Any = by_factors) -> Outcome:
+    """Prove `GAP` for all scales."""
+
     def problems() -> Iterator[str]:
         for scale in SCALES:
             tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
             products = [m + 3 + _factor_bits(scale) for m in range(7)]
-            products.append(scale.number.mantissa_bits + 3 + tensor + 7)  # largest elements have at most 7 bits
+            # Largest elements have at most 7 bits.
+            products.append(scale.number.mantissa_bits + 3 + tensor + 7)
             if max(products) >= LEADING:
                 yield f"{scale.name}: products of {max(products)} bits"
         x, p = z3.Ints("x p")
@@ -171,13 +176,15 @@ def check_gap(fast: Any = by_factors) -> Outcome:
 
 
 def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Check `EXACT` for every scale code, and for the extremes of tensor scales."""
     number = scale.number
 
     def problems() -> Iterator[str]:
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # the range of tensor scales, if any
+        # The range of tensor scales, or 1 if there is none.
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
             yield "factors, or quotients by them, are no normal float64 numbers"
@@ -216,7 +223,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `EXACT` for scales without a tensor scale by a solver: the codes are too many to list."""
+    """Prove `EXACT` by a solver for scales without a tensor scale: they have too many codes."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

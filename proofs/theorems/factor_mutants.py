@@ -1,4 +1,7 @@
-"""Small mistakes planted in the fast formulations of scales that are floats and in their definition; all are found."""
+"""Mistakes planted in the fast formulations of float scales and in their definition.
+
+The theorems refute each.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,17 @@ FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
 
 
 def places(element: str, rounding: str) -> Callable[..., Outcome]:
+    """Return the theorem `PLACES` as a function of the changed module."""
     return partial(factor_places.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
 
 
 def rounded(element: str, rounding: str) -> Callable[..., Outcome]:
+    """Return the theorem `ROUNDED` as a function of the changed module."""
     return partial(factor_quotients.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
 
 
 def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
+    """Return the theorem `FOUND` as a function of the changed module."""
     return partial(factor_scales.check_found, E4M3, rule)
 
 

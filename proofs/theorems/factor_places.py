@@ -1,7 +1,7 @@
 """Scales that are floats, elements of four bits: codes from comparisons of |x| with thresholds.
 
-A threshold is a place times the factor. `factor_arithmetic` says that such products are exact, and
-that thresholds are right in float32.
+A threshold is a boundary between two codes (`place` in names) times the factor. `factor_arithmetic`
+says that such products are exact, and that thresholds are right in float32.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import outcome_of, patched
 from proofs.machines.ratios import EXPONENTS, covers
 from proofs.machines.solve import prove
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import (
     FACTOR,
     FLOAT32,
@@ -53,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` for every scale, and all elements with so many mantissa bits."""
+    """Prove `DIVIDED` for every scale, and all elements with `mantissa_bits` mantissa bits."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 

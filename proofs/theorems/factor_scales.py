@@ -20,10 +20,10 @@ from mxnum.definition import float_scale
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import FloatScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import outcome_of, patched
 from proofs.machines.ratios import EXPONENTS
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import (
     FLOAT32,
     MOST_DIGITS,
@@ -47,6 +47,7 @@ FOUND_BY: Any = fast_paths.FOUND.rules
 
 
 def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Prove `FOUND` for a scale and a rule."""
     (q, finite), obligations, results = any_quotient(), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def arithmetic(operation: Any) -> Any:
@@ -82,6 +83,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 
 
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    """Prove `DIVIDED` for a source and a scale, by all sequences of digits."""
     count, digits = [0], scale.number.mantissa_bits + 2
 
     def problems() -> Iterator[str]:
@@ -124,7 +126,8 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa.
+    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal *
+    # 2**mantissa.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

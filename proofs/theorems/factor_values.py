@@ -19,10 +19,10 @@ from mxnum.definition.pack import make_pack
 from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.engine.rounding import by_factors
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.machines.ratios import DOUBLED, Form, Place, Ratios, Size, paths
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.specs.float_scales import FLOAT32, SCALES
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.factor_arithmetic import bits_of_value
@@ -83,7 +83,10 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield a code times any factor: (leading bit's position, sign, exponent, significand, kind)."""
+    """Yield a code times any factor, before it is packed.
+
+    Each product is (position of the leading bit, sign, exponent, significand, kind).
+    """
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
 
@@ -122,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value of a size beyond as many thresholds as the code says, chosen by comparisons."""
+    """Return the value of a size beyond as many thresholds as the code says, by comparisons."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -159,7 +162,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast` so that its functions make products of a nonzero factor, stored in dictionaries."""
+    """Patch `fast` so that its functions store products of a nonzero factor in dictionaries."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),

@@ -1,4 +1,4 @@
-"""Asymmetric scaling by float32 additions equals the definition: what is taken away, and what is added back."""
+"""Asymmetric scaling by float32 additions equals the definition, in both directions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import z3
 from mxnum.definition.offset import OFFSET, make_decode_offset, make_difference
 from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.prove.sym import run
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 
@@ -23,6 +23,7 @@ TIMEOUT = 3600
 
 
 def difference(source: str) -> Outcome:
+    """Prove `DIFFERENCE` for a source."""
     float_type = FLOATS[source]
     x, offset = z3.BitVec("x", float_type.bits), z3.BitVec("offset", 16)
     wide_x = z3.SignExt(32 - float_type.bits, x) if float_type.bits < 32 else x
@@ -43,6 +44,7 @@ def difference(source: str) -> Outcome:
 
 
 def total(name: str) -> Outcome:
+    """Prove `SUM` for an element."""
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
     constants, widen = float_additions.constants(element), as_float32.make_widen(OFFSET)

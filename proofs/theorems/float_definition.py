@@ -21,11 +21,11 @@ from mxnum.definition import float_scale
 from mxnum.definition.pack import SR_BITS, make_pack
 from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.checks import patched
 from proofs.machines.long_division import divide
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.specs.float_scales import FLOAT32, SCALES
 from proofs.theorem import Outcome, Theorem
@@ -47,7 +47,7 @@ NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
-    """Prove `PACKED` for numbers with so many digits behind the leading one.
+    """Prove `PACKED` for numbers with `digits` digits behind the leading one.
 
     `pack_of` makes the packing, or a mutant of it.
     """

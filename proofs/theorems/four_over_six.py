@@ -1,8 +1,8 @@
 """Four over six: the lemmas on which the choice between two scales depends.
 
 The loop adds errors in float32 and decides where the sums are far apart. Otherwise it adds pairs of
-float64 numbers and decides where no doubt is left; the remaining blocks are added in rational
-numbers. Here are the proofs for the first two.
+float64 numbers and decides where their error bound allows. It adds the remaining blocks in rational
+numbers. This module proves the first two steps.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ UNDERFLOW = Fraction(1, 2**150)
 
 
 def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    """Prove `AIM` for a source and a scale."""
     count, number = [0], tables.ELEMENTS["e2m1"].value(four_over_six.FOUR)
 
     def problems() -> Iterator[str]:
@@ -90,6 +91,7 @@ class _Size:
 
 
 def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
+    """Prove `NEAREST` for every magnitude, by the thresholds of E2M1."""
     table = tables.ELEMENTS["e2m1"]
     values = [table.value(code) for code in range(table.last + 1)]
     ends = sorted({*values, *((a + b) / 2 for a, b in pairwise(values)), Fraction(1 << 20)})
@@ -120,6 +122,7 @@ def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
 
 
 def check_exact() -> Outcome:
+    """Prove `EXACT` by a solver."""
     (a_bits, a), (b_bits, b) = _float64("a"), _float64("b")
     twice = partial(z3.fpMul, z3.RNE(), z3.FPVal(2.0, z3.Float64()))
     below = (1023 + 900) << 52
@@ -231,11 +234,13 @@ def check_added(loop: Any = four_over_six) -> Outcome:
 
 
 def check_lost(loop: Any = four_over_six) -> Outcome:
+    """Prove `LOST` in real numbers."""
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`, is at most k * unit,
-        # and what adding to it loses is `unit` of that. One step; then all, twice as many as there are terms.
+        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`,
+        # is at most k * unit, and what adding to it loses is `unit` of that. One step; then all,
+        # twice as many as there are terms.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

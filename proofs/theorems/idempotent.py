@@ -1,4 +1,4 @@
-"""Quantizing twice is quantizing once: where the docs say so.
+"""Quantizing twice is quantizing once: a theorem for the cases that the docs name.
 
 Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude
 among its values. As rounding is monotone (structure/monotone), T is one of the two values that A is
@@ -21,9 +21,9 @@ from mxnum.definition.convert import make_decode, make_encode
 from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import run
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.scales import HYPOTHESES
@@ -38,8 +38,9 @@ ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
 INFINITY = "infinity"
 
 
-#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element of a
-#: block can be rounded up to where the scale doubles, which leaves fewer digits for small elements.
+#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
+#: of a block can be rounded up to where the scale doubles, which leaves fewer digits for small
+#: elements.
 RULES = ("floor", "ceil", "even", "rceil")
 #: The pairs in the fast tier: an element with NaN, and one without.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
@@ -56,7 +57,7 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the scale, the first quantization, its value, and the second quantization both ways."""
+    """Return the kernels: scale, first quantization, decoding, both second quantizations."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),

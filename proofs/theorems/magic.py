@@ -19,8 +19,8 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem, Verdict
 
 FLOAT32 = formats.FLOATS["float32"]
@@ -39,7 +39,8 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Defining equations of the float results met while a function runs; floats have no bit-vector term of their own.
+#: Defining equations of the float results met while a function runs; floats have no bit-vector term
+#: of their own.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
@@ -64,7 +65,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32; that it is below 2**31 in size becomes an obligation."""
+    """Return the integer part of a float32; add the obligation that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -75,6 +76,7 @@ def _truncate(a: Sym) -> Sym:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:
+    """Prove `CODE`, or `VALUE` if `value` is True."""
     element = formats.ELEMENTS[name]
     domain = float_additions.domain(element, rounding)
     constants = float_additions.constants(element, rounding, overflow)
@@ -94,6 +96,7 @@ def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Out
 
 
 def check_scale(rule: ScaleRule, names: tuple[str, ...]) -> Outcome:
+    """Prove `SCALE` for a rule and the named elements."""
     return together((name, partial(_check_scale, name, rule)) for name in names)
 
 
@@ -109,6 +112,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
+    """Prove `DECODING` for an element."""
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
     constants = float_additions.constants(element)
@@ -159,6 +163,7 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
+    """Return the outcome of comparing two arrays of patterns in their low bits."""
     if not want.size or got.shape != want.shape:
         return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1

@@ -1,4 +1,4 @@
-"""Fast loops narrow float64 to float32 first: that changes no code and no scale inside their domain."""
+"""Narrowing float64 to float32 changes no code and no scale inside the domain of fast loops."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 
@@ -37,7 +37,7 @@ HYPOTHESES = (
 
 
 def low_word(word: Sym) -> Sym:
-    """Return the low 32 bits; that they are the whole number becomes an obligation."""
+    """Return the low 32 bits, with the obligation that they are the whole number."""
     low = z3.Extract(31, 0, word.value)
     word.obligations.append(z3.SignExt(32, low) == word.value)
     return Sym(low, word.obligations)
@@ -49,6 +49,7 @@ def _finite() -> tuple[z3.BitVecRef, z3.BoolRef]:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
+    """Prove `ROUNDED`, or `STOCHASTIC` for stochastic rounding."""
     lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
     domain, (x, finite) = float_additions.domain(element, rounding), _finite()
@@ -86,6 +87,7 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
 
 
 def check_conversion() -> Outcome:
+    """Prove `CONVERSION` for every finite float64 number."""
     lanes.LOW_WORD[Sym] = low_word
     x, finite = _finite()
     want, _ = run(as_float32.to_odd, x)
@@ -94,6 +96,7 @@ def check_conversion() -> Outcome:
 
 
 def check_scale(rule: ScaleRule) -> Outcome:
+    """Prove `SCALE` for a rule and all elements."""
     return together((name, partial(_check_scale, name, rule)) for name in formats.ELEMENTS)
 
 

@@ -15,9 +15,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.specs.tables import Element
 from proofs.theorem import Outcome, Theorem
@@ -88,6 +88,7 @@ def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element
 
 
 def check(source: str, element: str, rounding: str) -> Outcome:
+    """Prove that the code of every number stands for it, by values and midpoints alone."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale = inputs.pattern("x", float_type.bits), inputs.scale()

@@ -1,9 +1,10 @@
-"""Asymmetric scaling: midpoint, difference, half range and decoding with an offset, against exact sums.
+"""Asymmetric scaling: midpoint, difference, half range and decoding, against exact sums.
 
-Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O in one type) it is
-used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of two more bits than any type involved:
-such a sum lies on the same side of, or on, every number and midpoint of the type it is rounded to next, so that the
-second rounding is as if the first had not been (Boldo and Melquiond, 2008).
+Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O
+in one type) it is used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of
+two more bits than any type involved: such a sum lies on the same side of, or on, every number and
+midpoint of the type it is rounded to next, so that the second rounding is as if the first had not
+been (Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import z3
 from mxnum.definition import offset as kernels
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
@@ -50,6 +51,7 @@ ORDER = "to_ordered orders as the numbers do (both zeros equal), and from_ordere
 
 
 def word_of(float_type: tables.Float) -> int:
+    """Return the width of the word in which kernels read a float type."""
     return 64 if float_type.bits == 64 else 32
 
 
@@ -61,12 +63,14 @@ def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definition
 
 
 def is_finite(x: z3.BitVecRef, float_type: tables.Float) -> z3.BoolRef:
+    """Return the condition that a pattern is a finite number."""
     sort = conversions.sort_of(float_type)
     value = z3.fpBVToFP(x, sort)
     return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
 
 
 def midpoint(source: str) -> Outcome:
+    """Prove `MIDPOINT` for a source."""
     float_type = tables.FLOATS[source]
     width = word_of(float_type)
     ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
@@ -87,6 +91,7 @@ def midpoint(source: str) -> Outcome:
 
 
 def difference(source: str) -> Outcome:
+    """Prove `DIFFERENCE` for a source."""
     float_type = tables.FLOATS[source]
     result_type = tables.FLOATS["float64" if source == "float64" else "float32"]
     width = word_of(float_type)
@@ -103,6 +108,7 @@ def difference(source: str) -> Outcome:
 
 
 def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
+    """Return the half-range kernels of a source, for all elements and rules."""
     pairs = [(element, rule) for element in ELEMENTS.values() for rule in ScaleRule]
     return tuple(kernels.make_half_range_scale(FLOATS[source], element, rule) for element, rule in pairs)
 
@@ -133,6 +139,7 @@ def half_range(source: str) -> Outcome:
 
 
 def decode(element: str, target: str) -> Outcome:
+    """Prove `DECODE` for an element and a float type."""
     source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
     code, scale, offset = inputs.pattern("code", source.bits), inputs.scale(), inputs.pattern("offset", 16)
@@ -164,6 +171,7 @@ def decode(element: str, target: str) -> Outcome:
 
 
 def order(source: str) -> Outcome:
+    """Prove `ORDER` for a source."""
     float_type = tables.FLOATS[source]
     sort, width = conversions.sort_of(float_type), word_of(float_type)
     to_ordered, from_ordered = kernels.make_to_ordered(FLOATS[source]), kernels.make_from_ordered(FLOATS[source])

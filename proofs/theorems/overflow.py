@@ -11,9 +11,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
@@ -45,11 +45,12 @@ TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    """Return the function object of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 
 class Given:
-    """Symbolic inputs, the exact x / 2**scale, and codes of any encoder of one source and element."""
+    """Symbolic inputs for one source and element, the exact x / 2**scale, and the codes."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
@@ -67,20 +68,24 @@ class Given:
         return conversions.unscaled(wide, self.scale, self.definitions).value
 
     def code(self, rounding: str, overflow: str) -> z3.BitVecRef:
+        """Return the code of x in these modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
         result, _ = run(kernel, inputs.word(self.x, self.width), scale, random)
         return inputs.code_of(result, self.element.bits)[0]
 
     def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
+        """Return the magnitude code of x in these modes."""
         return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
+        """Prove a goal for every x that is no NaN, under every scale code but 0xFF."""
         show, example = (self.x, self.scale, self.random), ((self.x, 0), (self.scale, 127))
         return prove([*self.premises, *self.definitions], goal, engines=engines, show=show, example=example)
 
 
 def saturates(source: str, element: str) -> Outcome:
+    """Prove `SATURATES` for a source and an element."""
     given = Given(source, element)
     goals = []
     for rounding in conversions.ROUNDINGS:
@@ -90,6 +95,7 @@ def saturates(source: str, element: str) -> Outcome:
 
 
 def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
+    """Prove `SMTLIB` for a source and a rounding."""
     given = Given(source, "e5m2")
     sort = z3.FPSort(5, 3)
     infinity = z3.If(given.negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
@@ -98,6 +104,7 @@ def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
 
 
 def boundary(source: str, element: str, rounding: str) -> Outcome:
+    """Prove `BOUNDARY` for a source, an element and a rounding."""
     given = Given(source, element)
     number = given.number()
     size = z3.fpAbs(number)

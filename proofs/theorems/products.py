@@ -1,9 +1,14 @@
-"""Fast products by blocks: why float hardware computes them exactly.
+"""Fast products by blocks: why the hardware computes them exactly.
 
-In units of the smallest steps elements are integers, and a float adds integers exactly, in any order and with fused or
-separate multiplication, as long as no partial sum can leave its significand. That is a bound on largest magnitudes,
-checked here from the literal tables for the plan that the library makes of every pair of elements. Where the bound is
-on the elements of a block instead, it is checked for every least and greatest magnitude that a block can have.
+In units of the smallest steps elements are integers, and a float adds integers exactly, in any
+order and with fused or separate multiplication, as long as no partial sum can leave its
+significand. That is a bound on largest magnitudes, checked here from the literal tables for the
+plan that the library makes of every pair of elements. Where the bound is on the elements of a block
+instead, it is checked for every least and greatest magnitude that a block can have.
+
+Instructions for integers add modulo 2**32, so only the sum itself has to fit in 32 bits. The same
+bound of 2**24 units holds for it, since the sum becomes a float32 number. What they read and add in
+16 bits is checked besides.
 """
 
 from __future__ import annotations
@@ -11,27 +16,41 @@ from __future__ import annotations
 import inspect
 import time
 from functools import partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from mxnum.engine.products import exactness, panels
+from mxnum.engine.products import exactness, integers, panels
 from mxnum.formats import ELEMENTS
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
 
+Array = np.ndarray[Any, Any]
+
 STATEMENT = (
     "In the plan for products of two elements every element value is a whole number of units, and no sum of products "
     "over a block can exceed 2**24 units in float32 or 2**53 in float64, so that hardware holds every partial sum "
-    "exactly. Where the formats allow larger sums, this holds for blocks that are not marked as wide, since the least "
+    "exactly. Sums of integers of 8 or 16 bits have the bound of float32, and so 32 bits hold them; each element and "
+    "each biased element fits its byte or half word, and without VNNI 16 bits hold half of a biased sum. "
+    "Where the formats allow larger sums, this holds for blocks that are not marked as wide, since the least "
     "magnitude bounds the steps of all elements from below and the greatest their size; and where the plan splits one "
-    "operand in the others, it holds for both parts. Codes are unpacked to the values of the tables."
+    "operand in the others, it holds for both parts. Codes are unpacked to the values of the tables, as floats and as "
+    "integers. Where scales are floats, the type of the sum holds the product of any two significands of scales, and "
+    "float64 its product with a sum."
 )
 #: Significand bits: integers up to 2**bits are exact.
-EXACT = {"float32": 24, "float64": 53}
+EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
+INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
+#: Significand bits of scales that are floats, by format, and the longest blocks for which they are
+#: checked.
+SCALE_BITS = {"e4m3": 4, "ue5m3": 4, "bfloat16": 8, "float16": 11, "float32": 24}
+LONGEST_WITH_FLOATS = 1 << 8
 
 
 def check(a: str, b: str) -> Outcome:
+    """Check the plan for two elements, for blocks of every length."""
     started = time.perf_counter()
 
     def outcome(verdict: Verdict, detail: str) -> Outcome:
@@ -42,8 +61,8 @@ def check(a: str, b: str) -> Outcome:
         if not unpacks(element):
             return outcome("refuted", f"{element.name}: a code is unpacked to something else")
     planned = 0
-    for run in range(1, LONGEST + 1):
-        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run)
+    for run, instructions in product(range(1, LONGEST + 1), INSTRUCTIONS):
+        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run, instructions)
         if how is None:
             continue
         planned += 1
@@ -59,22 +78,77 @@ def check(a: str, b: str) -> Outcome:
             pieces = [largest[0] >> exactness.SPLIT, (1 << exactness.SPLIT) - 1]
         if max(pieces, default=0) * largest[1] * run > 1 << EXACT[how.word]:
             return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[how.word]} units")
+        if how.word in integers.IN_WORD and not adds_integers(first, second, run, how.word, instructions):
+            return outcome("refuted", f"blocks of {run}: {how.word} does not hold what is added")
         if not how.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
             return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
+        most = largest[0] * largest[1]
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
+    for run in range(1, LONGEST_WITH_FLOATS + 1):
+        broken = wrong_extra(a, b, run, most * run)
+        if broken:
+            return outcome("refuted", f"blocks of {run}: {broken}")
     for element in (first, second):
         if not bounds_widths(element):
             return outcome("refuted", f"{element.name}: a block can be wider than it is said to be")
-    return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} with a plan")
+    return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} plans")
+
+
+def wrong_extra(a: str, b: str, run: int, total: int) -> str:
+    """Return what is wrong with the plans for float scales; "" if nothing is.
+
+    One scale or both may be floats.
+    """
+    for bits_a, bits_b in product((1, *SCALE_BITS.values()), repeat=2):
+        if bits_a == bits_b == 1:
+            continue
+        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run, "vnni", bits_a + bits_b - 2)
+        if how is None:
+            continue
+        if how.if_split and not how.always:
+            return "an operand is split under scales that are floats"
+        if how.word == "float64" and total << (bits_a + bits_b) > 1 << EXACT["float64"]:
+            return f"float64 does not hold sums times scales of {bits_a} and {bits_b} bits"
+        if how.word != "float64" and (bits_a + bits_b > EXACT["float32"] or total > 1 << EXACT[how.word]):
+            return f"float32 does not hold scales of {bits_a} and {bits_b} bits, or a sum"
+    return ""
+
+
+def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
+    """Return True if words hold the elements, and 16 bits their sums without VNNI."""
+    least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
+    if not instructions or run % integers.IN_WORD[word]:
+        return False
+    if word == "int16":
+        return all(-(1 << 15) <= low <= high < 1 << 15 for low, high in zip(least, most, strict=True))
+    biases = [of(x).bias for x in (a, b)]
+    for low, high, bias in zip(least, most, biases, strict=True):
+        if low < -128 or high > 127 or not 0 <= low + bias <= high + bias <= 255:
+            return False
+    sums = [(most[i] + biases[i]) * max(most[1 - i], -least[1 - i]) * (run // 2) for i in (0, 1)]
+    return instructions == "vnni" or all(total < 1 << 15 for total in sums)
+
+
+def extremes(element: tables.Element) -> tuple[int, int]:
+    """Return the least and the greatest number of units of an element."""
+    largest = element.magnitudes[-1]
+    return (-largest - 1 if element.twos_complement else -largest), largest
+
+
+def of(element: tables.Element) -> integers.Integers:
+    """Return the elements of a format as integers; the plan says that there are such."""
+    found = integers.integers_of(ELEMENTS[element.name])
+    assert found is not None
+    return found
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Return True if, for every pair of codes, `bits_between` bounds all magnitudes between them."""
+    """Return True if `bits_between` bounds all magnitudes between the codes of every pair."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
-        # The largest power of two that divides what this code and all after it stand for.
+        # The largest power of two that divides the magnitudes of this code and all after it.
         step = min(m & -m for m in element.magnitudes[least:])
         greatest = np.arange(least, len(element.magnitudes))
         bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
@@ -84,7 +158,7 @@ def bounds_widths(element: tables.Element) -> bool:
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Return True if every code, packed for a product, is the value of the table; zeros keep signs."""
+    """Return True if each packed code has the table's value; zeros keep their signs."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
     decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
@@ -94,6 +168,27 @@ def unpacks(element: tables.Element) -> bool:
             for line in (*got[0].T.tolist(), *got[1].T.tolist(), decoder.table.tolist()):
                 if any(not same(x, value(element, code)) for code, x in enumerate(line)):
                     return False
+    return unpacks_integers(element, codes)
+
+
+def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
+    """Return True if every code, packed as an integer, is its value in units, for both operands."""
+    found = integers.integers_of(ELEMENTS[element.name])
+    if found is None:
+        return True
+    want = [value(element, code) / 2.0**found.unit for code in range(codes.size)]
+    if found.values.tolist() != want:
+        return False
+    words = [word for word in integers.IN_WORD if word == "int16" or max(map(abs, want)) <= 128]
+    for word, is_turned, is_left in product(words if integers.instructions() else (), (False, True), (False, True)):
+        rows = np.tile(codes, (64, 1))
+        panels_ = integers.new_panels(64, codes.size, 64, word)
+        starts = None if is_left else np.empty((1, codes.size // 4, 64), np.int32)
+        integers.pack(np.asfortranarray(rows) if is_turned else rows, found, panels_, found.bias, starts)
+        got = panels_.transpose(0, 2, 1, 3).reshape(64, -1).view(np.uint8 if is_left and word == "int8" else word)
+        shift = found.bias if is_left and word == "int8" else 0
+        if (got != np.array(want) + shift).any():
+            return False
     return True
 
 
@@ -109,6 +204,7 @@ def value(element: tables.Element, code: int) -> float:
 
 
 def same(x: float, y: float) -> bool:
+    """Return True if two floats are equal with their signs, or both are NaN."""
     return (np.isnan(x) and np.isnan(y)) or (x == y and bool(np.signbit(x) == np.signbit(y)))
 
 
@@ -119,10 +215,16 @@ def theorems() -> list[Theorem]:
             statement=STATEMENT,
             kernels=("exactness_of", "panels.pack"),
             check=partial(check, a, b),
-            hypotheses=(f"blocks of 1 to {LONGEST} elements",),
+            hypotheses=(
+                f"blocks of 1 to {LONGEST} elements, {LONGEST_WITH_FLOATS} where scales are floats",
+                "the product of two scales that are floats is in the range of float32 (tested)",
+            ),
             functions=(
                 inspect.unwrap(exactness.exactness_of),
                 exactness.held,
+                integers.word_for,
+                inspect.unwrap(integers.integers_of),
+                integers.pack,
                 exactness.bits_to_spare,
                 exactness.widths,
                 exactness.bits_between,

@@ -1,7 +1,8 @@
-"""Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
+"""Int-safety: a theorem about words holds for Python ints, int32, int64 and the GPU alike.
 
-`proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are
-discharged together, for every kernel of the eight elements under E8M0 scales, in the word that its compiled form uses.
+`mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
+amount; here they are discharged together, for every kernel of the eight elements under E8M0 scales,
+in the word that its compiled form uses.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Tier
 
@@ -54,6 +55,7 @@ NATURALS = ("scale", "random")
 
 
 def arguments(*names_and_bits: tuple[str, int]) -> tuple[z3.BitVecRef, ...]:
+    """Return symbols for patterns of these names and widths."""
     return tuple(inputs.pattern(name, bits) for name, bits in names_and_bits)
 
 

@@ -1,4 +1,4 @@
-"""The formulation of the CUDA kernels equals the definition, for every finite input and every scale."""
+"""The formulation of CUDA kernels equals the definition for finite inputs and every scale."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.prove.sym import Sym, run
 from proofs.machines.solve import prove, together
-from proofs.machines.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import OPERATIONS
 
@@ -47,6 +47,7 @@ class Floats:
         lanes.FLOAT_ARITHMETIC[Sym] = self.compute
 
     def compute(self, operation: str, a: Any, b: Any) -> Sym:
+        """Return the result of an operation, and add its equation."""
         word = a if isinstance(a, Sym) else b
         x, y = (z3.fpBVToFP(word.lift(bits), z3.Float32()) for bits in (a, b))
         result = z3.FreshConst(z3.BitVecSort(32), operation)
@@ -62,6 +63,7 @@ def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
 
 
 def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
+    """Prove `CODE` for a source and an element."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     code = scaled.make_code(source, element)
@@ -72,6 +74,7 @@ def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
 
 
 def check_value(element: ElementFormat) -> Outcome:
+    """Prove `VALUE` for an element."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     value = scaled.make_value(element)
@@ -83,6 +86,7 @@ def check_value(element: ElementFormat) -> Outcome:
 
 
 def check_decoding(element: ElementFormat) -> Outcome:
+    """Prove `DECODING` for an element."""
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
     floats = Floats()
     decoded = scaled.make_decoded(element)
@@ -93,6 +97,7 @@ def check_decoding(element: ElementFormat) -> Outcome:
 
 
 def check_scale(source: ElementFormat, element: ElementFormat) -> Outcome:
+    """Prove `SCALE` for all rules."""
     return together((rule, partial(_check_rule, source, element, rule)) for rule in ScaleRule)
 
 

@@ -1,4 +1,4 @@
-"""Small mistakes planted in the arithmetic of stacks and in the functions around it; all are found."""
+"""Mistakes planted in the arithmetic of stacks and the functions around it, all refuted."""
 
 from __future__ import annotations
 
@@ -19,29 +19,34 @@ FLOAT32, BFLOAT16 = FLOATS["float32"], FLOATS["bfloat16"]
 
 
 def tensor(stack: str, *at: int, dtype: str = "float32") -> Callable[..., Outcome]:
+    """Return the theorem `TENSOR` as a function of the changed module."""
     return partial(stacks.check_tensor, stack, dtype, at=at)
 
 
 def scale(stack: str, *at: int, source: Any = FLOAT32) -> Callable[..., Outcome]:
+    """Return the theorem `SCALE` as a function of the changed module."""
     return partial(stacks.check_scale, stack, source, at=at)
 
 
 def factor(stack: str, *at: int) -> Callable[..., Outcome]:
+    """Return the theorem `FACTOR` as a function of the changed module."""
     return partial(stacks.check_factor, stack, at=at)
 
 
 def element(stack: str) -> Callable[..., Outcome]:
+    """Return the theorem `ELEMENT` as a function of the changed module."""
     return partial(stacks.check_element, stack)
 
 
 def reads(stack: str, *at: int) -> Callable[..., Outcome]:
+    """Return the theorem `READS` as a function of the changed module."""
     return partial(stacks.check_reads, stack, at=at)
 
 
 TE = "transformer_engine"
 
-#: (name, "arithmetic" or "fast", text, its replacement, the theorem that must refute it). Some theorems
-#: are given numbers, because solvers search long for two roundings that differ.
+#: (name, "arithmetic" or "fast", text, its replacement, the theorem that must refute it). Some
+#: theorems are given numbers, because solvers search long for two roundings that differ.
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("sixth-last", "arithmetic", "block_largest * (S * _SIXTH)", "(block_largest * S) * _SIXTH",
      scale(TE, 0x41100000, 0x43600000)),

@@ -70,7 +70,7 @@ def _stack(name: str, arithmetic: Any = stack_arithmetic) -> Any:
 
 
 def _on_numbers(fast: Any, **names: Any) -> Any:
-    """Patch `fast` so that its functions compute with numbers of the solver, in words of 32 bits."""
+    """Patch `fast` so that its functions compute with solver floats in words of 32 bits."""
     return patched(fast, number_of=number_of, bits_of=bits_of, wide=_same, **names)
 
 
@@ -86,6 +86,7 @@ def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words
 
 
 def check_tensor(name: str, dtype: str, arithmetic: Any = stack_arithmetic, at: Numbers = ()) -> Outcome:
+    """Prove `TENSOR` for a stack and the type of a tensor."""
     sort, machine = SORTS[dtype], Machine()
     largest = z3.BitVec("largest", sort.ebits() + sort.sbits())
     number = z3.fpBVToFP(largest, sort)
@@ -101,6 +102,7 @@ def check_tensor(name: str, dtype: str, arithmetic: Any = stack_arithmetic, at: 
 def check_scale(
     name: str, source: Any, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()
 ) -> Outcome:
+    """Prove `SCALE` for a stack and the type of a tensor."""
     machine, statement = Machine(), STATEMENTS[name]
     largest, kept = machine.word("largest"), machine.word("kept")
     narrow = partial(z3.fpFPToFP, z3.RNE())
@@ -134,6 +136,7 @@ def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]
 
 
 def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
+    """Prove `FACTOR` for a stack."""
     machine = Machine()
     scale, kept, code = (machine.word(word) for word in ("scale", "kept", "code"))
     with _on_numbers(fast, **_tables(scale)):
@@ -177,6 +180,7 @@ def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_
 
 
 def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
+    """Prove `READS` for a stack."""
     machine, goals = Machine(), list[z3.BoolRef]()
     scale, kept, largest, code = (machine.word(word) for word in ("scale", "kept", "largest", "code"))
     with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=lambda table, index: table[index]):
@@ -210,6 +214,7 @@ def check_number(fast: Any = by_stack) -> Outcome:
 
 
 def check_narrowed(source: Any, fast: Any = by_stack) -> Outcome:
+    """Prove `NARROWED` for the type of a tensor."""
     machine, sort = Machine(), SORTS[source.name]
     x = machine.word("x")
     with _on_numbers(fast):

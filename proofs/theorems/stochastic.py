@@ -1,8 +1,8 @@
 """Stochastic rounding against exact integers: no floating-point theory, no rounding operator.
 
-|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step, in words of 128
-bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every gap is a multiple of the
-step.
+|x| / 2**scale and the table's values are counted in units of 2**-30 of the element's smallest step,
+in words of 128 bits. Digits below that unit are dropped; they cannot change floor(delta * 2**30),
+as every gap is a multiple of the step.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mxnum.definition.convert import make_encode
 from mxnum.definition.random import make_align_random
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.specs.tables import RANDOM_BITS, Element, Float
 from proofs.theorem import Outcome, Theorem
@@ -79,6 +79,7 @@ class Gap:
 
 
 def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `THRESHOLD` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -88,8 +89,8 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     _, magnitude = conversions.sign_and_magnitude(code, target)
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
-    # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) * gap; here both
-    # sides are divided by 2**30, of which the gap is a multiple.
+    # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
+    # gap; here both sides are divided by 2**30, of which the gap is a multiple.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step
@@ -107,6 +108,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
 
 
 def monotone(source: str, element: str) -> Outcome:
+    """Prove `MONOTONE` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()

@@ -23,10 +23,10 @@ from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
 from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import Sym, run
 from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.machines.long_division import divide
 from proofs.machines.solve import follows, prove, together
-from proofs.machines.sym import Sym, run
 from proofs.machines.words import Factor, Lane, select
 from proofs.specs import tables
 from proofs.specs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking
@@ -69,6 +69,7 @@ LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
 def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
+    """Prove `DIGITS` for a source, and all elements with `mantissa_bits` mantissa bits."""
     digits = mantissa_bits + RANDOM_BITS + 1
     element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
 
@@ -88,6 +89,7 @@ def _divided(encode: Any, x: Any, factor: Any) -> Any:
 
 
 def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
+    """Prove `THRESHOLD` for an element."""
     table = tables.ELEMENTS[element.name]
     pack = packing(over, "make_encode_over", FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
     leading = element.mantissa_bits + RANDOM_BITS + 2
@@ -96,8 +98,9 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
-    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are left does not
-    # count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e - mantissa).
+    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are
+    # left does not count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e -
+    # mantissa).
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -131,12 +134,15 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
 
 
 def check_compared() -> Outcome:
+    """Prove `COMPARED` in integers."""
+
     def problems() -> Iterator[str]:
         whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # The sign of a product of two numbers of known sign, in both cases. Nothing else is nonlinear.
+        # The sign of a product of two numbers of known sign, in both cases. Nothing else is
+        # nonlinear.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -178,7 +184,7 @@ def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
 
 
 def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
-    """Prove `DECIDED` for each code of an element, in words of so many bits."""
+    """Prove `DECIDED` for each code of an element, in words of `bits` bits."""
     last = tables.ELEMENTS[element.name].last
     return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
 
@@ -204,8 +210,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field - 150), where
-    # field is not zero.
+    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field -
+    # 150), where field is not zero.
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))
@@ -240,6 +246,7 @@ class _Anything:
 
 
 def check_constants(fast: Any = stochastic_over) -> Outcome:
+    """Prove `CONSTANTS` on a symbolic factor."""
     factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
     real = inspect.unwrap(by_factors.by_seven_places)
 

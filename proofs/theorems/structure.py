@@ -1,4 +1,4 @@
-"""Properties of rounding for every element: monotone, symmetric, idempotent, inverse to decoding."""
+"""Properties of every element's rounding: monotone, symmetric, idempotent, inverse to decoding."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import z3
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import BOTH, prove, together
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.specs.tables import Element, Float
 from proofs.theorem import Outcome, Theorem
@@ -39,6 +39,7 @@ ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code",
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    """Return the function object of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 
@@ -62,6 +63,7 @@ class Encoding:
         self.example = (self.x, 0), (self.scale, 127)
 
     def code(self, x: z3.BitVecRef, rounding: str, overflow: str) -> z3.BitVecRef:
+        """Return the code of x in these modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         extended = z3.SignExt(self.width - x.size(), x) if x.size() < self.width else x
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
@@ -74,22 +76,26 @@ class Encoding:
         return z3.If(negative, -magnitude, magnitude)
 
     def negated(self, code: z3.BitVecRef) -> z3.BitVecRef:
+        """Return the code of the number with the other sign."""
         return -code if self.element.twos_complement else code ^ (1 << (self.element.bits - 1))
 
 
 def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    """Prove `MONOTONE` for a source, an element and a rounding."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        for zero in (0, 1 << (given.x.size() - 1)):  # where the negative chain meets the positive one
+        # The negative chain of numbers meets the positive one here.
+        for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
     return prove(premises, z3.And(*goals), engines=engines, show=given.show, example=given.example)
 
 
 def symmetric(source: str, element: str) -> Outcome:
+    """Prove `SYMMETRIC` for a source and an element."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
@@ -101,6 +107,7 @@ def symmetric(source: str, element: str) -> Outcome:
 
 
 def inverse(source: str, element: str) -> Outcome:
+    """Prove `INVERSE` for a source and an element."""
     given = Encoding(source, element)
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[source])
     code = inputs.pattern("code", given.element.bits)
@@ -109,7 +116,8 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    value = conversions.element_value(code, given.element, sort)  # NaN for no value, and -2 in integers
+    # The value is NaN if the code has none, and -2 for the lowest integer.
+    value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [
         given.code(x, rounding, overflow) == code

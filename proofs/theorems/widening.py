@@ -9,9 +9,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
+from mxnum.prove.sym import run
 from proofs.machines import inputs
 from proofs.machines.solve import prove
-from proofs.machines.sym import run
 from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
@@ -25,6 +25,7 @@ FLOAT32 = tables.FLOATS["float32"]
 
 
 def check(source: str, element: str) -> Outcome:
+    """Prove that the encoders of a 16-bit type and of float32 agree on an element."""
     float_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
     wide = z3.FreshConst(z3.BitVecSort(FLOAT32.bits), "wide")

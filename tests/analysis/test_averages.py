@@ -1,4 +1,4 @@
-"""Sawtooth averages: against mpmath quadrature of the reference, the kernels, and the figures of claims B1 and I2."""
+"""Tests of sawtooth averages: against quadrature, the kernels, and claims B1 and I2."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_teeth_are_what_the_kernel_does(name, rule):
 
 
 def reference_ratio(f, name, rule):
-    """Q(f)/f of a block of one number, by exact rationals."""
+    """Return Q(f)/f of a block of one number, by exact rationals."""
     x, element = float(f), mx.formats.get(name).element
     scale = reference.shared_scale([x], element, scale_rule=rule)
     code = reference.encode(x, element, scale=scale)
@@ -50,7 +50,7 @@ def test_equals_mpmath_quadrature_of_the_reference(name, rule):
 @pytest.mark.parametrize("density", ["log_uniform", "uniform"])
 @pytest.mark.parametrize(("name", "rule"), PAIRS)
 def test_equals_the_kernel_on_a_fine_grid(name, rule, density):
-    """The midpoint rule errs by at most one step for each jump of Q, and by the square of a step elsewhere."""
+    """The midpoint rule errs by at most one step per jump of Q, elsewhere by a step's square."""
     steps = 1 << 16
     u = (np.arange(steps) + 0.5) / steps
     f = np.exp2(u) if density == "log_uniform" else 1 + u
@@ -102,7 +102,7 @@ def test_stochastic_rounding_leaves_the_clamp_term_alone():
 
 
 def test_uniform_stochastic_variance_against_the_definition():
-    """One gap of E2M1 under ceil: f in [1, 1.5) and [1.5, 2), Var(Q|f) = (f - below)(above - f)."""
+    """Integrate Var(Q|f) = (f - below)(above - f) over the gaps of E2M1 from 1 to 1.5 and to 2."""
     found = binade_average("mxfp4_e2m1", scale_rule="ceil", rounding="sr", density="uniform")
     want = sum(mpmath.quad(lambda f, a=a: (f - a) * (a + 0.5 - f) / f**2, [a, a + 0.5]) for a in (1.0, 1.5))
     assert abs(found.mse.evalf(20) - want) < 1e-14

@@ -1,4 +1,4 @@
-"""One formula on several machines: balls, intervals, symbols and floats agree."""
+"""Tests that one formula gives the same on balls, intervals, symbols and floats."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # A cluster over zero whose blocks of one have scales down to 2**-70: panels near zero once lost their digits, and
-    # no test saw it because none put a mean far from zero beside a reach to zero.
+    # Regression: a cluster over zero whose blocks of one have scales down to 2**-70. Panels near
+    # zero lost their digits if the mean was far from zero.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
 ]
@@ -72,7 +72,7 @@ def test_pieces_cover_the_interval_and_hold_the_moments_of_q():
     x = (found[2].lower + found[2].upper) / 2
     p = found[2]
     assert (p.m0, p.m1) == (0, 1)
-    # Half way between two values, each is taken half of the time.
+    # Half way between two values, each is chosen with probability one half.
     assert p.s0 + p.s1 * x == (p.lower**2 + p.upper**2) / 2
 
 
@@ -134,7 +134,7 @@ def test_the_formula_evaluates_to_the_number(of, distribution):
     [("mxint4", 0.5, "sr", "variance"), ("mxint4", 0.5, "rtp", "bias"), ("mxfp4_e2m1", 0.55, "rto", "variance")],
 )
 def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, rounding, of):
-    """The piece around zero was integrated over as a whole, and refused, though the cluster ends before zero."""
+    """Regression: the piece around zero was integrated as a whole, beyond the cluster's end."""
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
     ball, interval = found.enclosure(of=of), found.enclosure(24, of, backend="iv")
@@ -146,7 +146,7 @@ def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, roun
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-9])
 def test_the_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
-    """x - below was a difference of rounded numbers; the clusters of CASES are too wide to show it."""
+    """Regression: x - below was a difference of rounded numbers; narrow clusters show this."""
     pytest.importorskip("flint")
     found = gamma_bias("mxfp8_e4m3", 1.125, sigma, rounding="sr", distribution="uniform")
     assert found.variance == pytest.approx(found.enclosure(of="variance").midpoint, rel=1e-13)

@@ -1,4 +1,4 @@
-"""The engine: nothing is lost, and limits that are known hold."""
+"""Tests of the conditioned expectations: no probability is lost, and known limits hold."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.covering import covering
 
 
 def model(element="e4m3", rule="floor", rounding="rne", block=32, distribution="normal", prescale=1):
+    """Return the model of an analysis with these settings."""
     return Model(ELEMENTS[element], ScaleRule(rule), Rounding(rounding), block, distribution, Fraction(prescale))
 
 
@@ -45,7 +46,7 @@ def test_scaling_by_a_power_of_two_changes_nothing_relative():
 
 
 def test_the_lowest_scale_serves_all_smaller_blocks():
-    """Numbers around 2**-130: float64 input, E8M0 scale 2**-127."""
+    """Numbers around 2**-130 in float64 have the E8M0 scale 2**-127."""
     mu, sigma = np.array([2.0**-129]), np.array([2.0**-133])
     x = np.random.default_rng(3).normal(mu[0], sigma[0], (50_000, 32))
     q = mx.fake_quantize(x, "mxfp4_e2m1", rounding="rtz")

@@ -1,4 +1,4 @@
-"""The design space: every combination once, measured as `measure` does, ranked, interruptible, written whole."""
+"""Tests of the design space: each combination is measured once, ranked and written whole."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_every_combination_once_and_as_measured():
 def test_by_default_everything_is_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(design_space, "_measured", lambda x, *setting, **_: tried.append(setting))
-    # With and without offsets under powers of two; nvfp4 with three rules, without.
+    # Powers of two come with and without offsets; nvfp4 has three rules and no offsets.
     assert explore(X).total == len(tried) == (8 * 4 * 2 + 3) * 7 * 2 * 3
 
 
 def test_the_block_of_a_format_is_tried():
-    """No test saw that it was not: formats that have a name have blocks of 16 or 32."""
+    """Regression: a format's own block size was left out if it is neither 16 nor 32."""
     wide, few = "e4m3:block=128,scale=float32", {"scale_rules": ["rceil"], "roundings": ["rne"], "asymmetric": [False]}
     found = explore(X, formats=["mxint8", wide], organisations=["row"], **few)
     (other, name) = (formats.get(each).name for each in ("mxint8", wide))
@@ -55,7 +55,7 @@ def test_the_block_of_a_format_is_tried():
 
 
 def test_nvfp4_beside_mxfp4():
-    """One table: each format with the rules of its kind; the tensor scale is of the whole tensor, not the sample."""
+    """One table has each format with the rules of its kind, under the tensor scale of all of x."""
     x = X.copy()
     x[1, 0] = 3.0
     few = {"roundings": ["rne"], "organisations": ["row"], "block_sizes": [16], "asymmetric": [False, True]}
@@ -156,7 +156,7 @@ def test_any_rank(shape):
 
 @pytest.mark.parametrize("wrong", [{"block_sizes": 32}, {"formats": "mxfp8_e4m3"}, {"asymmetric": True}])
 def test_a_choice_alone_is_no_list(wrong):
-    """A number had no length, and a name was read letter by letter."""
+    """A single choice raises: a number has no length, and a name would be read letter by letter."""
     with pytest.raises(TypeError, match=f"Argument '{next(iter(wrong))}' must be a list of choices, not"):
         explore(X, **wrong)
 

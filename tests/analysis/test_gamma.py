@@ -1,4 +1,4 @@
-"""Expected errors of blocks: against mpmath quadrature by another route, the kernels, and claims B1, B5, M3, M4."""
+"""Tests of expected errors of blocks: against quadrature, the kernels, and four claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: name, rule, rounding, mu, sigma, block: narrow and wide clusters, on either side of a binade, negative, tiny blocks.
+#: Name, rule, rounding, mu, sigma, block: narrow and wide clusters, on either side of a binade,
+#: negative, tiny blocks.
 CASES = [
     ("mxfp8_e4m3", "floor", "rne", 0.93, 0.01, 32),
     ("mxfp8_e4m3", "floor", "rne", 0.97, 0.015, 32),
@@ -35,6 +36,7 @@ CASES = [
 
 
 def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOCKS, seed=11):
+    """Return random blocks and their quantized values."""
     rng = np.random.default_rng(seed)
     shape = (blocks, block)
     half = np.sqrt(3) * sigma
@@ -44,7 +46,10 @@ def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOC
 
 
 def z_score(values, expected):
-    """How many standard errors the mean of independent blocks is from the prediction; exact agreement is 0."""
+    """Return the distance of the mean of independent blocks from the prediction.
+
+    It is counted in standard errors, and 0 if they agree exactly.
+    """
     means = values.reshape(len(values), -1).mean(axis=1)
     error = means.std(ddof=1) / np.sqrt(len(means))
     return abs(means.mean() - expected) / max(error, 1e-15 * (1 + abs(expected)))
@@ -67,7 +72,7 @@ def test_monte_carlo_through_the_kernels_within_five_standard_errors(case, unifo
     pairs = (zeta - found.bias).mean(axis=1) ** 2
     expected = found.variance / block + found.covariance * (block - 1) / block
     assert z_score(pairs, expected) < 5
-    # The error bar resolves a change of half the root mean square error: the test would notice.
+    # The test has power: its error bar resolves a change of half the root mean square error.
     means = zeta.mean(axis=1)
     assert means.std() / np.sqrt(BLOCKS) < 0.01 * np.sqrt(found.variance + found.bias**2)
 
@@ -88,13 +93,14 @@ def test_occupancies_through_the_kernels():
 
 
 def test_the_monte_carlo_test_rejects_wrong_models():
-    """Other block sizes, roundings, rules and distributions are many standard errors away on the same sample."""
+    """Other block sizes, roundings, rules and distributions lie many standard errors away."""
     case = ("mxfp8_e4m3", "floor", "rne", 0.975, 0.012, 32)
     x, q = sample(*case)
     zeta = q / x - 1
     right = {"block_size": 32, "scale_rule": "floor", "rounding": "rne"}
     assert z_score(zeta, gamma_bias("mxfp8_e4m3", 0.975, 0.012, **right).bias) < 5
-    # "block_size": 1 is the scale that each number alone would choose: no straddling by the others.
+    # "block_size": 1 is the scale that each number alone would choose: the other numbers of the
+    # block cannot raise it.
     for wrong in (
         {"block_size": 1},
         {"block_size": 30},
@@ -108,7 +114,7 @@ def test_the_monte_carlo_test_rejects_wrong_models():
 
 
 def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
-    """E[function(x, Q)] by another route: the density of the block maximum, then the others below it, by mpmath."""
+    """Return E[function(x, Q)] by another route: mpmath integrates over the block maximum."""
     quantizer = PiecewiseQuantizer.of(mx.formats.get(name).element, "rne")
     threshold = float(scale_threshold(name, rule))
 
@@ -149,6 +155,7 @@ def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
 
 
 def integral(function, q, s, mu, sigma, a, b):
+    """Return the integral of function(x, Q) times the normal density, where Q is constant."""
     if b <= a:
         return mpmath.mpf(0)
     level = q((a + b) / 2, s)
@@ -193,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Within two units of the last digit. DIFFERS lists where rounding to the digits given does not give the claim."""
+    """Values agree within two units of the last digit; `DIFFERS` has those that round otherwise."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)
@@ -201,7 +208,8 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: The values to more digits; each lies in its enclosure (`test_numbers_agree_with_rigorous_enclosures` and below).
+#: The values of `DIFFERS` to more digits. Each lies in its enclosure
+#: (`test_numbers_agree_with_rigorous_enclosures` and below).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,
     ("mxfp6_e2m3", "even"): 0.0007965,
@@ -310,7 +318,8 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
         ({"mu": np.nan}, "Argument 'mu' must be finite"),
         ({"sigma": -1.0}, "Argument 'sigma' must be at least 0, not -1.0."),
         ({"mu": 0.0, "sigma": 0.0}, "Argument 'sigma' must be positive where mu is 0"),
-        ({"mu": 0.0, "sigma": 1e-170}, "above 2\\*\\*-400 where mu is not, not 1e-170"),  # its gain was NaN
+        # Regression: the gain was NaN.
+        ({"mu": 0.0, "sigma": 1e-170}, "above 2\\*\\*-400 where mu is not, not 1e-170"),
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),
         ({"prescale": 2}, "Argument 'prescale' must be above 0 and at most 1"),
@@ -326,7 +335,7 @@ def test_arguments_are_checked(arguments, message):
 
 
 def test_numbers_of_numpy_are_numbers():
-    """A float32, as tensor scales are, was no "Rational instance"; tests had written them as floats."""
+    """Regression: numbers of numpy, such as the float32 of a tensor scale, raised TypeError."""
     options = {"prescale": np.float32(0.75), "tensor_scale": np.float32(0.25), "headroom": np.array(1)}
     found = gamma_bias("nvfp4", 0.9, 0.01, **options)
     assert found.bias == gamma_bias("nvfp4", 0.9, 0.01, prescale="3/4", tensor_scale=0.25).bias

@@ -1,4 +1,4 @@
-"""Blocks whose scales are floats: against numpy alone, the kernels, enclosures, and the scales of the engine."""
+"""Tests of blocks with float scales: against numpy, the kernels, enclosures and the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UE5M3 = np.array([c * 2.0**-17 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 18) 
 
 
 def nearest(v, table):
-    """The place of the nearest number of a table, of the even one if there are two."""
+    """Return the index of the nearest number of a table, the even index in a tie."""
     middles = (table[1:] + table[:-1]) / 2
     place = np.searchsorted(middles, v)
     tie = middles[np.minimum(place, len(middles) - 1)] == v
@@ -25,7 +25,7 @@ def nearest(v, table):
 
 
 def naive(x, scales, t, headroom=1.0, up=False, random=None):
-    """E2M1 in blocks, a row each, as numpy's float64 has it: three searches in tables."""
+    """Quantize blocks of E2M1, one a row, in numpy's float64 by three searches in tables."""
     q = headroom * abs(x).max(axis=1, keepdims=True) / (6 * t)
     s = scales[np.minimum(np.searchsorted(scales, q) if up else nearest(q, scales), len(scales) - 1)]
     with np.errstate(all="ignore"):
@@ -49,7 +49,7 @@ CASES = [
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "headroom": "17/16"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "scale_rule": "rceil"}),
-    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # numbers beyond the tensor scale
+    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # with numbers beyond the tensor scale
     ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 8, {}),  # subnormal scales, and zeros
     ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 4, {"rounding": "sr", "scale_rule": "rceil"}),
     ("e2m1:scale=ue5m3", UE5M3, 1.0, 0.0, 2.0**-15, 64, {}),
@@ -71,7 +71,7 @@ def test_the_formula_is_what_numpy_finds(case):
     assert z_score((error * x).mean(axis=1), (found.gain - 1) * power) < 5
     squares = (error**2).mean(axis=1)
     assert z_score(squares, found.mse) < 5
-    assert z_score(squares, found.mse * 1.05) > 5  # so much would be seen
+    assert z_score(squares, found.mse * 1.05) > 5  # the test has power: it notices a change of 5 %
     zeros = (error == -x).mean(axis=1)
     assert abs(zeros.mean() - found.zero) < 5 * zeros.std() / np.sqrt(BLOCKS) + 1e-12
 
@@ -133,7 +133,7 @@ def test_equal_numbers_are_what_the_kernel_gives(rounding):
 
 
 def test_scales_of_16_bits_are_nearly_exact_ones():
-    """A scale of 8 bits of significand moves the error by little, one of 11 bits by less."""
+    """Scales with a significand of 8 bits change the error little, those with 11 bits less."""
     e4m3, bfloat16, float16 = (
         float(block_error(f"e2m1:block=16,scale={scale}").mse) for scale in ("e4m3", "bfloat16", "float16")
     )

@@ -1,4 +1,4 @@
-"""The number systems: intervals hold the true value, and are narrow."""
+"""Tests of the number systems: intervals hold the true value and are narrow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
 
 
 def machines():
+    """Return the two interval machines."""
     pytest.importorskip("flint")
     return ArbMachine(120), IntervalMachine(120)
 
 
 def exact(value):
-    """A high-precision number as a rational."""
+    """Return a high-precision number as a rational."""
     return Fraction(*map(int, mpmath.libmp.to_rational(value._mpf_)))
 
 

@@ -1,4 +1,4 @@
-"""The public names of mxnum.analysis: they exist, are documented, and are loaded when used."""
+"""Tests of the public names of mxnum.analysis: they exist, have docstrings and load when used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derived quantizer against the exact reference and, everywhere, against the kernels."""
+"""Tests of the derived quantizer against the exact reference and the kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DETERMINISTIC = [mode for mode in Rounding if mode != "sr"]
 
 
 def probes(quantizer):
-    """Each breakpoint, a point inside each piece, and beyond both ends."""
+    """Yield each breakpoint, a point inside each piece, and points beyond both ends."""
     points = quantizer.breakpoints
     inside = [(a + b) / 2 for a, b in itertools.pairwise(points)]
     return sorted({*points, *inside, points[0] - 1, points[-1] + 1, Fraction(0)})

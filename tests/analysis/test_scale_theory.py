@@ -1,4 +1,4 @@
-"""Thresholds and clamp regions: against the kernels and against the figures of claim I2."""
+"""Tests of thresholds and overflow regions: against the kernels and the figures of claim I2."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mxnum.analysis.scale_theory import overflow_region, scale_threshold
 
 
 def mantissa_sweep(steps=1 << 12):
+    """Return evenly spaced mantissas from 1 to 2."""
     return 1 + np.arange(steps) / steps
 
 

@@ -1,4 +1,4 @@
-"""Every count and sum equals what exact rationals say, whatever the pieces; and what is reported is readable."""
+"""Tests that every count and sum equals exact rationals, whatever the pieces of the array."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ COUNTS = ("size", "nonfinite", "measured", "compared", "beyond_max", "clamped", 
 
 
 def block_of(index, blocks):
+    """Return the index of the block of an element."""
     return tuple(i // b for i, b in zip(index, blocks, strict=True))
 
 
 def naive(x, fmt, blocks, random_bits=None, **options):
-    """The fields of each element by exact rationals: the reference quantizes, a wider element tells who was clamped."""
+    """Return the fields of each element by exact rationals.
+
+    The reference quantizes; an element with one more bit of exponent shows which elements were
+    clamped.
+    """
     fmt = formats.get(fmt)
     element = fmt.element
     bits = 1 if element.integer else element.exponent_bits
@@ -68,6 +73,7 @@ def naive(x, fmt, blocks, random_bits=None, **options):
 
 
 def assert_agrees(got, rows):
+    """Assert that statistics equal the sums over the rows of `naive`."""
     for name in COUNTS:
         assert getattr(got, name) == sum(row[name] for row in rows), name
     e, x = [row["e"] for row in rows], [row["x"] for row in rows]
@@ -84,7 +90,7 @@ def assert_agrees(got, rows):
 
 
 def sample(name, shape=(4, 20)):
-    """Normal numbers of many sizes, zeros, values just around powers of two, NaN and infinities."""
+    """Return normal numbers of many sizes, zeros, near powers of two, NaN and infinities."""
     rng = generator("statistics", name)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-8, 3, shape))
     x[0, :4] = [0.0, -0.0, 7.9999995, -464.0]
@@ -183,7 +189,7 @@ def test_a_tensor_scale_that_is_wrong():
 @pytest.mark.parametrize("rounding", ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"])
 @pytest.mark.parametrize("fmt", formats.names("e8m0"))
 def test_who_is_clamped_beside_the_largest_value(fmt, rounding):
-    """Every quarter of the gap above the largest value, both signs; all random integers of two bits."""
+    """Test every quarter of the gap above the largest value: both signs, all random bits."""
     element = formats.get(fmt).element
     gap = 2.0 ** (element.emax - element.mantissa_bits)
     y = element.max + gap * np.array([-1, 0, 0.25, 0.5, 0.75, 1, 1.25, 2, 8], np.float32)
@@ -239,7 +245,8 @@ def test_the_row_loops_give_the_same(fmt, monkeypatch):
 
 
 def test_differences_are_rounded_to_float32_before_they_are_judged():
-    x = np.array([1.75 + 2.0**-23, -1.75], np.float32)  # offset 2**-24: both differences are 1.75 after rounding
+    # The offset is 2**-24, so both differences are 1.75 after rounding.
+    x = np.array([1.75 + 2.0**-23, -1.75], np.float32)
     got = measure(x, "mxint4", offset="float16", scale_rule="rceil")
     assert (got.beyond_max, got.at_max) == (0, 2)
     rows, _ = naive(x, "mxint4", (2,), offset="float16", scale_rule="rceil")
@@ -336,7 +343,8 @@ def test_small_shapes(shape):
 def test_the_axis_of_a_scalar_is_refused():
     with pytest.raises(ValueError, match="'per' must be 'tensor' or 'block' for an array without axes"):
         measure(np.float32(1), "mxint8", per=0)
-    with pytest.raises(TypeError, match="'per' must be 'tensor', 'block' or an axis, not True"):  # it was axis 1
+    # Regression: True was taken for axis 1.
+    with pytest.raises(TypeError, match="'per' must be 'tensor', 'block' or an axis, not True"):
         measure(np.ones((4, 64)), "mxint8", per=True)
 
 
@@ -349,7 +357,8 @@ def test_derived_figures():
     assert got.sqnr_db == pytest.approx(-20 * math.log10(got.normalized_rmse))
     assert got.bias == pytest.approx(error.mean())
     assert got.gain == pytest.approx(0.875 * x.sum(dtype=float) / np.dot(x.astype(float), x))
-    assert (got.beyond_max_rate, got.max_code_rate, got.clamp_rate) == (1.0, 1.0, 0.0)  # rounding alone gives 448
+    # Rounding without saturation gives 448.
+    assert (got.beyond_max_rate, got.max_code_rate, got.clamp_rate) == (1.0, 1.0, 0.0)
     assert measure(np.float32([0.97]), "mxfp8_e4m3").clamp_rate == 1.0
     assert measure(np.float32([0.5]), "mxfp8_e4m3").sqnr_db == math.inf
 
@@ -393,7 +402,8 @@ def test_memory_is_bounded_and_a_memory_map_stays_on_disk(tmp_path, monkeypatch)
     assert got.mse == pytest.approx(whole.mse, rel=1e-12)
 
 
-#: claims.md M3 and M4: N(0, 1), block 32: element overflow in percent (floor, even), mean squared error by rule.
+#: claims.md M3 and M4: N(0, 1), block 32: element overflow in percent (floor, even), mean squared
+#: error by rule.
 NORMAL = {
     "mxfp8_e4m3": ((0.8574, 0.5482), (0.00086, 0.00076, 0.00070, 0.00070)),
     "mxfp4_e2m1": ((2.3434, 0.6221), (0.01321, 0.01250, 0.02077, 0.01331)),

@@ -1,4 +1,4 @@
-"""What arguments that are arrays must be; test_errors has the sentences."""
+"""Tests of arguments that are arrays; test_errors has the messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_results_go_to_writable_arrays_of_the_right_kind():
 
 
 def test_results_do_not_lie_on_one_another():
-    # No test saw it: numpy's own broadcast arrays cannot be written to; those of torch, and of as_strided, can.
+    # Regression: an output array whose elements share memory was written to. numpy's own broadcast
+    # arrays are read-only, but arrays of torch and `as_strided` are not.
     out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, 2), (0, 0))
     with pytest.raises(ValueError, match=r"'out' must be an array with a place for each element, not 'one of strides"):
         arguments.checked_out(out, (3, 2), out.dtype)

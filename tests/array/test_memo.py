@@ -1,4 +1,4 @@
-"""Results are kept by the types and values of the arguments, and nothing else."""
+"""Tests that results are cached by the types and values of the arguments alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MXArray: parts, packing, views, files, and what it refuses."""
+"""Tests of MXArray: parts, packing, views, files and errors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests import samples
 
 
 def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
+    """Return an MX array of normal numbers."""
     x = samples.generator("array", fmt, shape).standard_normal(shape).astype(dtype)
     return mx.quantize(x, fmt, **options)
 
@@ -186,7 +187,7 @@ def test_files_of_something_else_are_told_in_words(tmp_path):
     np.savez(tmp_path / "few.npz", **(parts | {"scales": parts["scales"][:2]}))
     with pytest.raises(ValueError, match=r"few.npz' must be one .* 'scales' must be of shape \(4, 3\), not \(2, 3\)"):
         mx.MXArray.load(tmp_path / "few.npz")
-    # No test saw it: there is one version, and another was read as if it were that.
+    # Regression: an unknown version was read as version 1.
     later = json.loads(str(parts["description"])) | {"mxnum": 2}
     np.savez(tmp_path / "later.npz", **(parts | {"description": np.array(json.dumps(later))}))
     with pytest.raises(ValueError, match=r"later.npz' must be one .* 'mxnum' must be version 1 of .*, not 2\."):
@@ -194,7 +195,7 @@ def test_files_of_something_else_are_told_in_words(tmp_path):
 
 
 def test_arrays_are_not_compared_with_signs():
-    # == was the identity of the objects: two equal arrays were unequal without a word.
+    # Regression: == compared identities, so two arrays with equal content were unequal.
     x = np.ones(32, np.float32)
     a, b = mx.quantize(x, "mxfp4"), mx.quantize(x, "mxfp4")
     for compare in (lambda: a == b, lambda: a != b, lambda: a == x, lambda: x == a):
@@ -254,7 +255,7 @@ def test_parts_that_are_read_only_are_not_written_to(part):
 
 
 def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
-    """The same held in both ways."""
+    """Return the same array with a byte per code and with packed codes."""
     q = example(fmt, shape, **options)
     packed = example(fmt, shape, packed=True, **options)
     assert packed.is_packed
@@ -339,7 +340,7 @@ def test_packed_bytes_are_held_as_they_are():
     ("name", "length"), [("mxfp4_e2m1", 5), ("mxfp6_e3m2", 5), ("mxfp6_e3m2", 6), ("mxfp6_e3m2", 7)]
 )
 def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp_path):
-    # No test saw that they were kept as they came, so that equal arrays had different bytes: all came from `pack`.
+    # Regression: padding bits kept what the caller gave, so that equal arrays had different bytes.
     q, clean = held(name, (3, length))
     stream = clean.pack()
     dirty = stream.copy()
@@ -355,19 +356,19 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
         clean[part].save(tmp_path / "clean.npz")
         assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "clean.npz").read_bytes()
     rows = mx.MXArray.from_packed(stream[::2], clean.scales[::2], name, length=length)
-    assert np.shares_memory(held_parts(rows)[0], stream)  # clean ones are held as they are
+    assert np.shares_memory(held_parts(rows)[0], stream)  # clean bytes are shared, not copied
     assert mx.MXArray.from_packed(dirty[:0], clean.scales[:0], name, length=length).shape == (0, length)
 
 
 @pytest.mark.parametrize("name", ["mxfp4_e2m1", "mxfp6_e3m2"])
 def test_packed_bytes_come_in_c_order(name):
-    # No test saw that a view's bytes came in its own order: values were compared, and those have no order.
+    # Regression: the bytes of a view came in the order of its memory.
     q, packed = held(name, (4, 6, 64))
     for view in (lambda a: a.transpose(1, 0, 2), lambda a: a[:, ::2, :32], lambda a: a.T, lambda a: a[::-1]):
         bytes_ = view(packed).pack()
         assert bytes_.flags.c_contiguous
         assert np.array_equal(bytes_, view(q).pack())
-    assert packed[2].pack().base is not None  # contiguous as it is: not copied
+    assert packed[2].pack().base is not None  # contiguous already, so not copied
 
 
 @pytest.mark.parametrize("offset", [None, "float16"])
@@ -424,3 +425,12 @@ def test_axes_may_be_a_tuple():
     q = mx.quantize(np.ones((2, 3, 40), np.float32), "mxfp4_e2m1")
     assert q.transpose((2, 0, 1)).equals(q.transpose(2, 0, 1))
     assert q.transpose(()).equals(q.T)
+
+
+def test_the_lowest_bit_of_padding_alone_is_cleared():
+    codes = np.ones((1, 33), np.uint8)
+    clean = mx.MXArray.from_parts(codes, np.full((1, 2), 127, np.uint8), "mxfp4_e2m1").pack()
+    dirty = clean.copy()
+    dirty[0, -1] |= 16
+    again = mx.MXArray.from_packed(dirty, np.full((1, 2), 127, np.uint8), "mxfp4_e2m1", length=33)
+    assert again.pack().tobytes() == clean.tobytes()

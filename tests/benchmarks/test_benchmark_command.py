@@ -1,4 +1,4 @@
-"""The command, with questions made up for the purpose and one real one."""
+"""Tests of the command, with made-up questions and one real one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def _threads():
 
 
 class Asked:
-    """Made-up questions that record when they are asked; `fault` happens after the first measurement of b."""
+    """Made-up questions that record the order in which they are asked.
+
+    `fault` is raised after the first measurement of question b.
+    """
 
     def __init__(self, monkeypatch):
         self.log = []
@@ -354,7 +357,7 @@ def test_every_line_of_the_common_set_can_be_run():
 
 
 def test_nvfp4_is_measured_in_the_arithmetic_of_every_stack():
-    """No test saw that four of seven were not: what the question lists was not looked at."""
+    """Regression: four of seven stacks were not measured."""
     cases = [(case.row, case.column) for case in nvfp4._own(np.ones((2, 32), np.float32))]
     for stack in stacks.STACKS:
         assert [column for row, column in cases if row == f"arithmetic={stack!r}, out="] == [

@@ -1,4 +1,4 @@
-"""Ratios and their spread, with a clock that only the timed functions move."""
+"""Tests of ratios and their spread, with a clock that only the timed functions advance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import timing
 
 
 class FakeClock:
-    """Time in nanoseconds; `drift` makes everything slower as time goes by."""
+    """Time in nanoseconds; `drift` slows everything down as time passes."""
 
     def __init__(self, drift=0.0):
         self.now = 0
@@ -19,6 +19,8 @@ class FakeClock:
         self.calls = []
 
     def function(self, name, cost):
+        """Return a function that costs so much time on this clock."""
+
         def run():
             self.calls.append(name)
             self.now += round(cost * (1 + self.drift * self.now / 1e9))
@@ -64,7 +66,7 @@ def test_a_machine_that_slows_down_does_not_change_the_median(clock):
     separately = clock.now
     for run in [base] * 20 + [case] * 20:
         run()
-    assert clock.now > separately * 1.5  # it did slow down
+    assert clock.now > separately * 1.5  # the clock did slow down
 
 
 def test_the_functions_take_turns_and_each_goes_first_half_of_the_time(clock):

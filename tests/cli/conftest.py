@@ -1,4 +1,4 @@
-"""Running commands in this process."""
+"""Fixtures that run commands in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Runner:
-    """Runs commands and gives what they printed."""
+    """Runs commands and returns their output."""
 
     def __init__(self, capsys):
         self.capsys = capsys
@@ -23,6 +23,7 @@ class Runner:
         return printed.out if status != 2 else printed.err
 
     def json(self, *arguments):
+        """Return the JSON output of a command."""
         command = 2 if arguments[0] == "lab" else 1
         return json.loads(self(*arguments[:command], "--json", *arguments[command:]))
 

@@ -1,4 +1,4 @@
-"""Right answers to cases of one's own."""
+"""Tests of right answers to a user's own cases."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from mxnum.conformance import answer_vectors, make_task, write_vectors
-from mxnum.conformance.task import OPERATIONS
+from mxnum.conformance.operations import OPERATIONS
 
 HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# accumulate: exact\n# dot_blocks: 1\n"
 
 
 def body(text):
+    """Return the lines that are no comments."""
     return [line for line in text.splitlines() if not line.startswith(b"#")]
 
 
@@ -43,15 +44,31 @@ def test_cases_of_ones_own(run, tmp_path):
     assert piped.stdout == golden.read_bytes()
 
 
+def test_a_simulation_receives_each_answer_before_it_sends_the_next_case():
+    command = [sys.executable, "-m", "mxnum", "answer"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(HEAD.encode())
+        for case, answer in ((b"7f 2222 7f 4312\n", b"40A00000"), (b"80 7 0 0 0 7f f 0 0 0\n", b"C2900000")):
+            process.stdin.write(case)
+            process.stdin.flush()
+            line = b"#"
+            while line.startswith(b"#"):
+                line = process.stdout.readline()
+            assert line.split()[-1] == answer
+        process.stdin.close()
+        assert process.stdout.read() == b"# cases: 2\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("", "'# operation: ...'"),
         ("7f 2222 7f 4312\n", "'# operation: ...'"),
-        (HEAD + "7f 2222 7f 4312 40A00000\n", "Line 6 must hold 10 numbers"),
-        (HEAD, "at least one case below the header"),  # as where the program before a pipe failed
+        (HEAD + "7f 2222 7f 4312 40A00000\n", "cases.txt must hold 10 numbers"),
+        # This is left if the program before a pipe fails.
+        (HEAD, "at least one case below the header"),
         (HEAD + "# cases: 2\n7f 2222 7f 4312\n", "There must be 2 cases, as the line '# cases: 2' says, not 1"),
-        (HEAD + "7f 2222 7f 99999\n", "Line 6 must give 'b' as hexadecimal digits of 16 bits"),
+        (HEAD + "7f 2222 7f 99999\n", "cases.txt must give 'b' as hexadecimal digits of 16 bits"),
     ],
 )
 def test_what_cannot_be_read(run, tmp_path, text, says):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from mxnum.conformance import table
+from mxnum.conformance import libraries
 
 
 def test_the_page_is_printed_or_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "rows_of", lambda library, advance: [])
+    monkeypatch.setattr(libraries, "rows_of", lambda library, advance: [])
     assert "## ml_dtypes" in run("conformance", "--library", "ml_dtypes")
     path = tmp_path / "page.md"
     run("conformance", "--library", "ml_dtypes", "--out", path)

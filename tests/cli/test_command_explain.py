@@ -58,7 +58,8 @@ def test_mistakes(run):
 
 
 def test_what_would_be_read_otherwise_or_not_at_all(run):
-    # No test saw 0x3E800001 read as 1048576001, nor random words and bits that nothing draws.
+    # Regression: 0x3E800001 was read as the number 1048576001, and random bits were accepted
+    # without stochastic rounding.
     for typed in ("0x3E800001", "-0x3E800001", "0x1.8"):
         told = run("explain", "--", typed, status=2)
         assert f"must be like bits:3E800001 or 0x1p3 in hexadecimal, not '{typed}'." in told
@@ -72,7 +73,7 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
 
 
 def test_what_is_beyond_the_source_is_not_inf(run):
-    """It was read as inf, as if that had been typed."""
+    """Regression: a number beyond the source type was read as inf."""
     for typed, source in (("1e300", "float32"), ("-1e300", "float32"), ("1e400", "float64"), ("65520", "float16")):
         told = run("explain", "--source", source, "--", typed, status=2)
         assert f"must be numbers in the range of {source}, or inf, not '{typed}'." in told
@@ -90,7 +91,7 @@ def test_what_is_beyond_the_source_is_not_inf(run):
     ],
 )
 def test_what_is_below_the_source_is_not_zero(run, typed, source):
-    """No test saw that a number too small for float64 was explained as 0."""
+    """Regression: a number too small for float64 was explained as 0."""
     told = run("explain", "--source", source, "--", typed, status=2)
     assert f"must be numbers in the range of {source}, or 0, not '{typed}'." in told
 
@@ -104,7 +105,7 @@ def test_zeros_of_any_exponent_are_zero(run, typed):
     "typed", ["1.00000005960464477539062500001", "0x1.000001000000000000001p0", "0x10000010000000000.0001p-64"]
 )
 def test_numbers_are_rounded_once(run, typed):
-    """No test saw a number that rounds to float64 first, to a tie of float32, and then to its other neighbour."""
+    """Regression: a number was rounded twice, first to float64, at a tie of float32."""
     assert run.json("explain", typed)["elements"][0]["bits"] == "0x3F800001"
     assert run.json("explain", "--", f"-{typed}")["elements"][0]["bits"] == "0xBF800001"
 
@@ -124,7 +125,7 @@ def test_what_reads_the_same_is_written_once(run):
 
 
 def test_neighbours_of_a_negative_number(run):
-    # No test saw that "below 384" stood beside -384: what was explained in tests was positive.
+    # Regression: "below 384" stood beside -384.
     printed = run("explain", "-3")
     rows = [line.split()[:2] for line in printed.splitlines() if line.startswith(("  above", "  below"))]
     assert rows == [["above", "-384"], ["below", "-416"]]
@@ -134,7 +135,7 @@ def test_neighbours_of_a_negative_number(run):
 
 
 def test_what_lies_on_the_grid_beyond_the_largest(run):
-    # No test saw "33554432 is representable and stays; 33554432 is beyond the largest": others were not on the grid.
+    # Regression: a number on the grid was both "representable" and "beyond the largest".
     printed = run("explain", "33554432", "--scale", 127)
     assert "rule      is beyond the largest, 448: it saturates" in printed
     assert "representable" not in printed
@@ -172,3 +173,35 @@ def test_scales_that_are_floats(run):
         "explain", "-f", "nvfp4", "--tensor-scale", 0, "1", status=2
     )
     assert "Option --scale must be between 0 and 127" in run("explain", "-f", "nvfp4", "--scale", 128, "1", status=2)
+
+
+def test_a_page(run, tmp_path):
+    """The page begins with what was typed; it never replaces a file by itself."""
+    path = tmp_path / "page.html"
+    assert (
+        run("explain", "0.3", "bits:FFC00001", "-f", "nvfp4", "--rounding", "sr", "--random", "3F", "--html", path)
+        == ""
+    )
+    (start,) = re.findall('const START = "(.*)";', path.read_text())
+    assert "format=nvfp4&rule=nearest&rounding=sr" in start
+    assert "x=3E99999A.FFC00001" in start
+    assert "random=0000003F" in start
+    assert "--force" in run("explain", "1", "--html", path, status=2)
+    run("explain", "7", "--scale", 126, "--html", path, "--force")
+    assert "x=40E00000&scale=126" in path.read_text()
+    run("explain", "7", "-f", "nvfp4", "--tensor-scale", "0x1p-8", "--html", path, "--force")
+    assert "tensor=3B800000" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--source", "float64"], "Option --source must be float32 with --html"),
+        (["--json"], "Option --json must be left out with --html"),
+        (["--rounding", "sr", "--sr-bits", "8"], "Option --sr-bits must be left out with --html"),
+        (["0"] * 32, "'values' must be at most 32 numbers with --html, not 33"),
+    ],
+)
+def test_what_no_page_shows(run, tmp_path, options, told):
+    assert told in run("explain", "1", *options, "--html", tmp_path / "page.html", status=2)
+    assert not list(tmp_path.iterdir())

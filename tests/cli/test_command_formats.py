@@ -10,7 +10,7 @@ def test_list(run):
 
 
 def test_scales(run):
-    """No test saw that nvfp4 was listed without what its scales are: its name was there."""
+    """Regression: the table lacked the scales of nvfp4."""
     rows = {row["format"]: row for row in run.json("formats")}
     assert (rows["nvfp4"]["scale"], rows["nvfp4"]["tensor scale"]) == ("e4m3", "float32")
     assert (rows["mxint8"]["scale"], rows["mxint8"]["tensor scale"]) == ("e8m0", None)

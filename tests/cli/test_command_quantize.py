@@ -28,7 +28,7 @@ def test_codes_and_scales(run, tmp_path, x, axis, piece, monkeypatch):
 
 
 def test_the_index_of_a_nan_is_that_in_the_whole_array(run, tmp_path, monkeypatch):
-    # No test saw it: of arrays that are done in pieces the index was that in its piece.
+    # Regression: for arrays processed in pieces, the index was relative to the piece.
     monkeypatch.setattr(command_quantize, "_PIECE", 100)
     x = np.zeros((40, 70), np.float32)
     x[33, 5] = np.nan
@@ -77,7 +77,7 @@ def test_safetensors(run, tmp_path, x):
 
 
 def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
-    # No test saw it: each wrote to a place where nothing was.
+    # Regression: existing files were overwritten unasked.
     source, target = tmp_path / "x.npy", tmp_path / "q.npz"
     before = source.read_bytes()
     (tmp_path / "again.npy").hardlink_to(source)

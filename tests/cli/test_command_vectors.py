@@ -16,6 +16,15 @@ def test_a_file_that_verifies(run, tmp_path):
     assert "300 right" in run("verify", path)
 
 
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("operation", ["encode", "quantize", "scale"])
+def test_every_source_type_has_cases(run, tmp_path, operation, source):
+    """Cases from 16-bit floats raised KeyError: no test wrote any."""
+    path = tmp_path / "cases.txt"
+    run("vectors", operation, "-f", "mxfp4_e2m1", "--source", source, "-o", path)
+    assert run.json("verify", path)["bugs"] == 0
+
+
 def test_standard_output():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = [sys.executable, "-m", "mxnum", "vectors", "encode", "-f", "e2m1", "--inputs-only"]
@@ -40,12 +49,12 @@ def test_mistakes_leave_no_file(run, tmp_path):
 
 
 def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, monkeypatch):
-    from mxnum.conformance import stream
+    from mxnum.conformance import vectors
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stream, "expected", interrupt)
+    monkeypatch.setattr(vectors, "expected", interrupt)
     run("vectors", "encode", "-o", tmp_path / "cases.txt", status=130)
     assert list(tmp_path.iterdir()) == []
 
@@ -57,7 +66,7 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
         ("dot --scale-rule rceil", "Option --scale-rule must be left out for 'dot'; it is for quantize or scale."),
         (
             "dot --source float16",
-            "--source must be left out for 'dot'; it is for encode, quantize, dequantize or scale.",
+            "--source must be left out for 'dot'; it is for encode, decode, quantize, dequantize or scale.",
         ),
         ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
@@ -71,18 +80,18 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
 
 
 def test_every_setting_decides_answers_of_the_operations_that_have_it():
-    from mxnum.conformance.task import DECIDES, OPERATIONS, make_task
+    from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
 
     for operation in OPERATIONS:
         rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
         header = make_task(operation, "mxfp8_e4m3", **rounding).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
+        for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 
 def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
-    # No test saw it: each wrote to a new file.
+    # Regression: existing files were overwritten unasked.
     path = tmp_path / "cases.txt"
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
     text = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Also: a program in C, from the documentation, checked through a pipe."""
+"""Tests of `mxnum verify`, also with a C program of the documentation behind a pipe."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 @pytest.fixture
 def answers(run, tmp_path):
+    """Return the path of right answers to the cases of an encoder."""
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     return path
@@ -47,8 +48,19 @@ def test_what_cannot_be_read(run, tmp_path, answers):
     assert "must be answers for 5648 cases" in run("verify", answers, status=2)
 
 
+def test_cases_of_ones_own_beside_answers_alone(run, tmp_path):
+    cases, answers = tmp_path / "cases.txt", tmp_path / "answers.txt"
+    cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n# a comment\n40000000\n")
+    answers.write_text("2\n4\n")
+    assert "2 cases" in run("verify", answers, "--vectors", cases)
+    cases.write_text(cases.read_text() + "4040000G\n")
+    answers.write_text("2\n4\n5\n")
+    said = run("verify", answers, "--vectors", cases, status=2)
+    assert f"Line 6 of {cases} must give 'x' as hexadecimal" in said
+
+
 def test_sign_off_needs_the_number_of_cases(run, tmp_path):
-    # No test saw that two answers of four passed.
+    # Regression: two answers to four cases passed.
     cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
     cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n40000000\n40400000\n40800000\n")
     run("answer", cases, "-o", golden)
@@ -61,12 +73,13 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
 
 
 def programs(language="c", page="check-a-program.md"):
+    """Return the programs in a language on a page of the documentation."""
     return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """The first has the mistake that the page shows; the second is right."""
+    """The first program has the mistake that the page shows; the second is right."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -83,7 +96,7 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
 
 @pytest.fixture(params=[False, True], ids=["flushing", "mended"])
 def unit_is_mended(request, tmp_path):
-    """The unit of the documentation and its testbench, in this folder."""
+    """Write the unit of the documentation and its testbench to this folder."""
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")
     unit, testbench, mended = programs("systemverilog", "check-rtl.md")
@@ -114,14 +127,14 @@ def test_the_unit_of_the_documentation_with_cocotb(unit_is_mended, tmp_path):
     assert (FLUSHES in answer.stdout) != unit_is_mended
 
 
-@pytest.mark.parametrize("operation", ["encode", "quantize", "scale", "dequantize", "dot"])
+@pytest.mark.parametrize("operation", ["encode", "decode", "quantize", "scale", "dequantize", "dot"])
 def test_a_format_of_the_users(run, tmp_path, operation):
     path = tmp_path / "answers.txt"
     run("vectors", operation, "-f", "e2m3:bias=-3,specials=nan,block=4", "-o", path)
     assert "\n# format: e2m3:bias=-3,specials=nan,block=4\n" in path.read_text()
     report = run.json("verify", path)
     assert (report["bugs"], report["choices"]) == (0, {})
-    assert report["cases"] > 100
+    assert report["cases"] == 64 if operation == "decode" else report["cases"] > 100
 
 
 def test_the_help_names_every_choice(run):

@@ -30,7 +30,7 @@ sys.exit(main(["formats"]))
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_without_the_extra_one_sentence_names_it(package, monkeypatch, capsys):
-    if package == "rich":  # typer is looked for first
+    if package == "rich":  # the command looks for typer first
         pytest.importorskip("typer", reason="the extra cli is not installed")
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["formats"]) == 2
@@ -48,7 +48,7 @@ def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):
 
 
 def test_closed_streams_are_empty_ones():
-    """As cron and some harnesses close them; no test closed one before."""
+    """Streams can be closed, as cron and some harnesses leave them."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = f"{sys.executable} -m mxnum"
     for redirected, status in (("verify <&-", 2), ("formats e2m1 >&-", 0), ("formats none 2>&-", 2)):
@@ -84,7 +84,7 @@ def test_a_terminal_is_told_once_that_something_is_compiled(is_terminal, monkeyp
 
 
 def unread(call, folder, buffered=True, both=False):
-    """The answer of a command whose reader is gone before anything is written."""
+    """Run a command whose reader has closed the pipe before anything is written."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     environment |= {} if buffered else {"PYTHONUNBUFFERED": "1"}
     source, sink = os.pipe()
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_whoever_reads(call, tmp_path):
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_verdict_is_one_whoever_reads(buffered, tmp_path):
-    # No test saw status 0 where the report filled the buffer: one that fits in it is printed without an error.
+    # Regression: the status was 0 if the report filled the buffer.
     pytest.importorskip("typer", reason="the extra cli is not installed")
     assert main(["vectors", "encode", "-f", "e2m1", "-o", str(tmp_path / "cases.txt")]) == 0
     cases = [line for line in (tmp_path / "cases.txt").read_text().splitlines() if not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""NVFP4 quantizers as their authors might write them in numpy, by the arithmetic of stacks, and with mistakes."""
+"""NVFP4 quantizers in numpy: by the arithmetic of stacks, and with mistakes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX = np.finfo(F).max
 
 
 def e4m3(s):
-    """To nearest even, saturating; a NaN stays."""
+    """Round to E4M3, to nearest even and saturating; a NaN stays."""
     return np.clip(s, F(-448), F(448)).astype(ml_dtypes.float8_e4m3fn)
 
 
 def e2m1(y):
-    """The same, of four bits."""
+    """Round to E2M1, to nearest even and saturating."""
     size = abs(y)
     above = (size > 0.25, size >= 0.75, size > 1.25, size >= 1.75, size > 2.5, size >= 3.5, size > 5)
     return (np.sum(above, axis=0) + 8 * np.signbit(y)).astype(np.uint8)
@@ -54,7 +54,7 @@ def modelopt(x):
 
 
 def vllm(x, largest):
-    """With a scale from its caller."""
+    """Quantize as vLLM with the largest magnitude from the caller."""
     S = F(1) if largest == 0 else (F(1) / largest) * F(2688)
 
     def reciprocal(a):
@@ -74,7 +74,7 @@ STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, mo
 
 
 def exact(x, scales=None, tensor_scale=None):
-    """By numpy, so that nothing is compiled."""
+    """Quantize exactly by numpy, so that nothing is compiled."""
     tensor = tensor_scale_of(x) if tensor_scale is None else np.array(tensor_scale, F)
     asked = by_numpy.Settings(scale_rule=FloatScaleRule.NEAREST)
     q = by_numpy.quantize(x, NVFP4, (1, 16), asked, scales, None, tensor)
@@ -86,7 +86,10 @@ def tensor_scale_of(x):
 
 
 def with_scales(x, found):
-    """The elements for scales that are found otherwise, as float32; NaN where there is a NaN or an infinity."""
+    """Return the codes and scales for given float32 scales.
+
+    A block with a NaN or an infinity has a NaN scale.
+    """
     scales = np.where(np.isfinite(x).all(axis=1), e4m3(found).view(np.uint8), 0x7F).astype(np.uint8)
     return exact(x, scales=scales[:, None], tensor_scale=tensor_scale_of(x))
 
@@ -132,7 +135,7 @@ def tensor_scale_without_the_largest_element(x):
 
 
 def nibbles_swapped(x):
-    """Packed, the second code in the lower half of each byte."""
+    """Quantize, and pack the second code into the lower half of each byte."""
     codes, scales = exact(x)
     return codes[:, 1::2] | codes[:, 0::2] << 4, scales
 
@@ -150,7 +153,7 @@ def torchao_with_ties_away(x):
 
 
 def element_divided_twice(x):
-    """By the block scale, then by the tensor scale, each in float32."""
+    """Divide by the block scale, then by the tensor scale, each in float32."""
     _, scales = exact(x)
     number = scales.view(ml_dtypes.float8_e4m3fn).astype(F)[:, None]
     scaled = np.where(number > 0, x / np.where(number > 0, number, F(1)) / tensor_scale_of(x), x * F(0))
@@ -159,7 +162,7 @@ def element_divided_twice(x):
 
 SWAPPED = "the right codes with the two nibbles of each byte swapped"
 
-#: The mistake, and the field and the words that name it.
+#: The mistakes, each with its field and the words that name it.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
     divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),

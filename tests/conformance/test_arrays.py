@@ -1,4 +1,4 @@
-"""Whole arrays. Not seen before: kernels were given whole blocks alone, in contiguous rows."""
+"""Tests of whole arrays: short blocks, other layouts, and kernels for whole arrays."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ def without_tails(x):
     return codes, scales
 
 
+def padded_with_ones(x):
+    padded = np.pad(x, [(0, 0), (0, -x.shape[1] % 32)], constant_values=1e6)
+    codes, scales = quantize(padded)
+    return codes[:, : x.shape[1]], scales
+
+
+def one_block_late(x):
+    scales = quantize(x)[1]
+    previous = np.concatenate([scales.ravel()[:1], scales.ravel()[:-1]]).reshape(scales.shape)
+    numbers = np.where(np.isnan(x), np.inf, x).astype(np.float32)
+    return mx.quantize(numbers, "mxfp4_e2m1", scales=previous, nonfinite="element").codes, scales
+
+
 def whole_blocks_only(x):
     assert x.shape[1] % 32 == 0, "rows of whole blocks, please"
     return quantize(x)
@@ -63,6 +76,8 @@ WRONG = [
     ),
     (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
+    (padded_with_ones, r"All answers are right if short last blocks are left out"),
+    (one_block_late, r"All answers are right if codes are those at the scale of the previous block"),
     (whole_blocks_only, r"shape \(5, 31\), contiguous, .*: AssertionError: rows of whole blocks, please"),
     (swapped, "the right codes with the two nibbles of each byte swapped"),
     (one_row_short, r"(?!.*\(7, 96\)).*shape \(128, 128\), .*block \(1\d\d, \d\)"),
@@ -145,7 +160,7 @@ def test_dequantize():
     ],
 )
 def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
-    # No test saw that nothing was said: orders were tried on the codes of quantizers alone.
+    # The order of values must be named too, not only the order of codes.
     def values(packed, scales):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
@@ -215,7 +230,7 @@ def nvfp4(x, **options):
 
 
 def of_blocks_of_rows(x):
-    """A tensor scale for each row, though the format has one for the tensor."""
+    """Return a tensor scale for each row, though the format has one for the tensor."""
     done = [nvfp4(row[None]) for row in x]
     return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
@@ -285,7 +300,8 @@ def test_what_float_scales_have_not():
 
 
 def test_a_short_block_is_shown_as_long_as_it_is():
-    # No test saw "x = [1 0 x31]" for one element: the numbers that fill a short block were shown with it.
+    # Regression: the report showed "x = [1 0 x31]" for one element, with the numbers that fill a
+    # short block.
     def kernel(x):
         codes, scales = quantize(x)
         return codes ^ 1, scales
@@ -307,7 +323,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
-    """No test saw that these had no name: of values only the order of codes was looked for."""
+    """Values must be explained too, not only the order of codes."""
 
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()

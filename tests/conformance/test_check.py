@@ -40,7 +40,7 @@ def test_the_library_itself(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
 def test_dot_products_under_float_scales(fmt):
-    """A kernel of numpy that adds in float64, and one that takes the first scale of a row for all."""
+    """One kernel of numpy is right; the other takes the first scale of a row for all blocks."""
     blocks = mx.formats.get(fmt)
 
     def dot(a, a_scales, b, b_scales, of=slice(None)):
@@ -95,7 +95,7 @@ def test_ties_away_are_shrunk_to_a_tie():
 
 
 def test_without_hypothesis_the_report_says_that_nothing_smaller_was_looked_for(monkeypatch):
-    # No test saw that the line was missing without a word: hypothesis was always there.
+    # Regression: without hypothesis, the line was missing silently.
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ConformanceError, match=r"that needs hypothesis \(pip install \"mxnum\[test\]\"\)"):
@@ -133,7 +133,7 @@ def test_a_value_of_the_wrong_type():
 
 
 def test_why_the_smallest_input_is_missing(monkeypatch):
-    """Not seen before: hypothesis is always there where tests run, and kernels took any number of cases."""
+    """Without hypothesis, or with a kernel that needs many cases, the report gives the reason."""
 
     def many_only(x):
         assert len(x) > 1000, "too few"
@@ -158,3 +158,17 @@ def test_a_kernel_that_writes_into_its_argument_is_shrunk_all_the_same():
     with pytest.raises(ConformanceError) as caught:
         check(wiping, format="mxfp4_e2m1", operation="encode")
     assert caught.value.smallest.inputs["x"].view(np.float32)[0, 0] in (0.25, -0.25, 1.25, -1.25)
+
+
+@pytest.mark.parametrize(("below", "is_choice"), [(256, True), (127, False)])
+def test_a_minus_zero_is_lost_throughout_or_it_is_wrong(below, is_choice):
+    def dequantize(codes, scales):
+        right = mx.MXArray.from_parts(codes, scales, mx.MXFormat("e2m1", block=1)).dequantize()
+        return np.where((right == 0) & (scales < below), np.float32(0), right)
+
+    if is_choice:
+        assert set(check(dequantize, format="mxfp4_e2m1", operation="dequantize").choices) == {"minus_zero"}
+        return
+    with pytest.raises(ConformanceError) as caught:
+        check(dequantize, format="mxfp4_e2m1", operation="dequantize", shrink=False)
+    assert caught.value.report.bugs == 127

@@ -7,11 +7,11 @@ import pytest
 
 import mxnum as mx
 from mxnum import reference
-from mxnum.conformance.cases import cases
-from mxnum.conformance.exact_text import fraction_text, number
-from mxnum.conformance.explain import explain_block, explain_element, explain_scale
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.task import make_task
+from mxnum.conformance import explain
+from mxnum.conformance.bits import Generator
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.explain import explain_block, explain_element, explain_scale, fraction_text, number
+from mxnum.conformance.operations import make_task
 
 
 def bits(*values, dtype=np.float32):
@@ -21,11 +21,11 @@ def bits(*values, dtype=np.float32):
 @pytest.mark.parametrize("rounding", mx.Rounding)
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
 def test_steps_lead_to_the_code(fmt, rounding):
-    """`explain_element` derives the result from its steps and raises where the kernel has another."""
+    """`explain_element` derives the result from its steps, and raises if the kernel disagrees."""
     bits = {"sr_bits": 6} if rounding.is_stochastic else {}
     task = make_task("encode", fmt, rounding=rounding, overflow="ieee", **bits)
     batch = next(cases(task))
-    for row in Words(3).integers(0, len(batch["x"]) - 1, 60):
+    for row in Generator(3).integers(0, len(batch["x"]) - 1, 60):
         word = int(batch["random"][row, 0]) if "random" in batch else 0
         step = explain_element(task, int(batch["x"][row, 0]), 127, word)
         assert step.sentence().endswith(".")
@@ -41,7 +41,7 @@ def test_steps_lead_to_the_code(fmt, rounding):
 def test_blocks_agree_with_the_reference(fmt, rule):
     task = make_task("quantize", fmt, scale_rule=rule)
     batch = next(cases(task))
-    for row in Words(4).integers(0, len(batch["x"]) - 1, 8):
+    for row in Generator(4).integers(0, len(batch["x"]) - 1, 8):
         block = explain_block(task, batch["x"][row])
         assert len(block.elements) == 32
 
@@ -67,8 +67,6 @@ def test_the_reason_is_told():
 
 
 def test_a_wrong_explanation_raises(monkeypatch):
-    from mxnum.conformance import explain
-
     monkeypatch.setattr(explain, "_rounding_rule", lambda *args: ("nonsense", True))
     with pytest.raises(AssertionError, match="the kernel"):
         explain_element(make_task("encode", "mxfp8_e4m3"), int(bits(17)[0]))

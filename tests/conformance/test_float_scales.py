@@ -1,4 +1,4 @@
-"""Kernels for formats whose scales are floats: cases, answers, verdicts, words, beside the reference and the stacks."""
+"""Tests of kernels for float scales: cases, answers and verdicts, against reference and stacks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import pytest
 
 import mxnum as mx
 from mxnum import formats, reference, stacks
-from mxnum.conformance import ConformanceError, as_stacks, check, make_task, verify, write_vectors
-from mxnum.conformance.answers import answers_of
-from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats, expected, scaled, tensor_scales, unsigned
+from mxnum.conformance import ConformanceError, check, explain, make_task, verify, write_vectors
+from mxnum.conformance.bits import Generator, as_floats
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
+from mxnum.conformance.cases.float_scales import joined
 from mxnum.conformance.explain import explain_block, explain_element, explain_scale
-from mxnum.conformance.float_scale_cases import joined
 from mxnum.conformance.hypotheses import hypotheses
-from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.task import Task
-from mxnum.conformance.verdict import Judge
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
+from mxnum.conformance.judging.collector import Collector
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import expected, scaled, tensor_scales, unsigned
+from mxnum.conformance.operations import OPERATIONS, task_of
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import scale_dtype
 from mxnum.modes import FloatScaleRule
@@ -43,9 +44,9 @@ TASKS = (
 
 
 def some(task, count):
-    """A sample of the cases of level 1, and some of level 2."""
+    """Return a sample of the cases of level 1, and some of level 2."""
     whole = next(cases(task))
-    rows = Words(0).integers(0, len(next(iter(whole.values()))) - 1, count)
+    rows = Generator(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
     return {name: np.concatenate([whole[name][rows], more[name]]) for name in whole}
 
@@ -56,7 +57,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
     inputs = some(task, 40)
     got = expected(task, inputs)
     of_scale = {name: column for name, column in inputs.items() if name != "random"}
-    assert np.array_equal(expected(replace(task, operation="scale"), of_scale)["scale"], got["scale"])
+    assert np.array_equal(expected(replace(task, operation=OPERATIONS["scale"]), of_scale)["scale"], got["scale"])
     tensors = tensor_scales(inputs)
     for i, x in enumerate(as_floats(inputs["x"], task.source)):
         want = reference.quantize(
@@ -71,7 +72,8 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            assert whole.tensor_scale == tensors[i]  # the largest of the case is the largest of its tensor
+            # The largest number of the case is the largest of its tensor.
+            assert whole.tensor_scale == tensors[i]
 
 
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE, "e5m2:scale=float16,tensor_scale=float32"])
@@ -91,7 +93,7 @@ def test_values_are_those_of_the_reference(fmt, target):
 def test_the_header_states_the_task(fmt, modes):
     for operation in ("quantize", "scale", "dequantize", "encode"):
         task = make_task(operation, fmt, **deciding(operation, **modes))
-        again = Task.from_header(task.header())
+        again = task_of(task.header())
         assert (again.header(), again.inputs, again.outputs) == (task.header(), task.inputs, task.outputs)
 
 
@@ -108,7 +110,7 @@ def test_fields():
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4_e2m1", WIDE])
 def test_stand_ins_compare_as_exact_quotients_do(fmt):
-    """With every value of the element and every middle: also where float64 would round the quotient onto one."""
+    """Stand-ins for quotients compare rightly with every element and midpoint, also near ties."""
     task = make_task("quantize", fmt, source="float64")
     scales = {"nvfp4": 0x2D, "mxfp4_e2m1": 130, WIDE: 0x3FAAAAAB}[fmt]
     t = np.float32(1 / 3)
@@ -124,7 +126,7 @@ def test_stand_ins_compare_as_exact_quotients_do(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# The journey: a kernel by the arithmetic of a stack
+# A kernel by the arithmetic of a stack
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -143,7 +145,9 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
     if name == "torchao":
         smallest = caught.value.smallest
         assert f"Smallest failing input found: {smallest.body(report.task)}" in text
-        found = judge(report.task, smallest.inputs, answers_of(kernels.torchao, report.task, smallest.inputs), {})
+        found = judge(
+            report.task, smallest.inputs, Implementation(kernels.torchao).answers(report.task, smallest.inputs)
+        )
         assert found.verdicts[0] & BUG
 
 
@@ -157,14 +161,15 @@ def test_a_stack_with_a_mistake_is_none():
         check(kernel, format="nvfp4", shrink=False)
     report = caught.value.report
     assert report.stacks == ()
-    assert [e.field for e in report.explanations] == ["scale"]  # the scales are torchao's all the same
+    # The scales are still torchao's.
+    assert [e.field for e in report.explanations] == ["scale"]
     assert "torchao's arithmetic" in report.explanations[0].names
 
 
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """The same bits as `mxnum.stacks.quantize`, block by block, in tensors of several sizes."""
+    """A hypothesis has the bits of `mxnum.stacks.quantize`, also in tensors of several sizes."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)
@@ -176,7 +181,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
         largest = np.full((200, 1), abs(x).max(), dtype)
         inputs = {"x": unsigned(x), "largest": unsigned(largest), "scale": made.scales.reshape(-1, 1)}
         for field, want in (("scale", made.scales.reshape(-1, 1)), ("codes", made.codes)):
-            got = as_stacks.answer(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
+            got = answer_of_stack(stack, field)(task, {**inputs, "answered": np.full_like(want, 99)})
             assert np.array_equal(got, want)
         of_value = make_task("dequantize", "nvfp4")
         pairs = {
@@ -184,7 +189,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             "largest": unsigned(largest.astype(np.float32)),
         }  # fmt: skip
         if source == "float32":
-            got = as_stacks.answer(stack, "value")(of_value, pairs)
+            got = answer_of_stack(stack, "value")(of_value, pairs)
             want = stacks.dequantize(made, stack)[:, :1]
             known = ~np.isnan(want)
             assert np.array_equal(got[known], unsigned(want)[known])
@@ -192,13 +197,13 @@ def test_hypotheses_are_what_stacks_compute(name, source):
 
 def test_which_stacks_are_asked():
     def names(*arguments, **modes):
-        return [stack.name for stack in as_stacks.applicable(make_task(*arguments, **modes))]
+        return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
 
     assert names("quantize", "nvfp4") == list(stacks.STACKS)
     assert names("scale", "e2m1:block=16,scale=e4m3") == ["torchao_single"]
     for other in ({"rounding": "rtz"}, {"source": "float64"}, {"overflow": "ieee"}):
         assert names("quantize", "nvfp4", **other) == []
-    # No test saw that torchao was asked of float16, which it refuses as a source; values may be written in it.
+    # torchao does not accept float16 as a source, but values may be written in float16.
     without = [name for name in stacks.STACKS if not name.startswith("torchao")]
     assert names("quantize", "nvfp4", source="float16") == names("scale", "nvfp4", source="float16") == without
     assert names("dequantize", "nvfp4", source="float16") == list(stacks.STACKS)
@@ -221,7 +226,7 @@ def test_planted_mistakes_are_named(kernel):
 
 
 def test_the_exact_definition_conforms():
-    """As the engine's loops have it, for which the expected answers share nothing with them but the dialect."""
+    """The engine's loops conform; the expected answers share nothing with them but the dialect."""
 
     def engine(x, tensor_scale):
         q = mx.quantize(x, "nvfp4", tensor_scale=tensor_scale)
@@ -240,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """x / s in float32, and then to E4M3: the smallest mistake of kernels with float32 scales."""
+    """Dividing in float32 before rounding to E4M3 is the smallest mistake under float32 scales."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -259,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_the_same_where_scales_of_zero_are_divided_by():
-    """Not seen before: the kernel above, with a mistake in a few extreme blocks, was not explained at all."""
+    """The mistake is explained although a few extreme blocks are wrong in another way."""
 
     def kernel(x):
         with np.errstate(all="ignore"):
@@ -277,7 +282,7 @@ def test_the_same_where_scales_of_zero_are_divided_by():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Some case tells each from the right answers, and its answers have the shape of a field."""
+    """Some case distinguishes each hypothesis from the right answers, in the shape of its field."""
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -298,14 +303,16 @@ def test_what_may_be_answered():
     task = make_task("scale", "nvfp4")
     inputs = {name: column[:4] for name, column in next(cases(task)).items()}
 
-    def scales(answer, fmt=None):
-        return answers_of(lambda x: answer(len(x)), fmt or task, inputs)["scale"][:, 0].tolist()
+    def scales(answer_of_stack, fmt=None):
+        return Implementation(lambda x: answer_of_stack(len(x))).answers(fmt or task, inputs)["scale"][:, 0].tolist()
 
     assert scales(lambda n: np.full(n, 0x38)) == [0x38] * 4
     assert scales(lambda n: np.full(n, 1.5, ml_dtypes.float8_e4m3fn)) == [0x3C] * 4
-    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4  # a NaN has no sign
+    # A NaN has no sign.
+    assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4  # a sign is no code, and stays
+    # A sign makes no valid code, so it stays visible.
+    assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
     with pytest.raises(TypeError, match="an array of integers or float32, not 'float64'"):
@@ -321,13 +328,14 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        assert np.where(np.isfinite(x), abs(x), 0).max() == largest  # what it finds itself is the same
+        # The kernel itself finds the same number.
+        assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
         seen.append(len(x) - 1)
         return kernels.exact(x)
 
-    got, want = answers_of(kernel, task, inputs), expected(task, inputs)
+    got, want = Implementation(kernel).answers(task, inputs), expected(task, inputs)
     assert sum(seen) == len(inputs["x"])
     assert all(np.array_equal(got[name], want[name]) for name in want)
     values = make_task("dequantize", "nvfp4")
@@ -339,7 +347,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     assert check(decode, format="nvfp4", operation="dequantize").is_equal
     with pytest.raises(ValueError, match="'function' must have a parameter called largest or tensor_scale"):
-        answers_of(lambda codes, scales: codes, values, next(cases(values)))
+        Implementation(lambda codes, scales: codes).answers(values, next(cases(values)))
 
 
 def test_tensors_of_torch():
@@ -376,17 +384,17 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """By the other task where there is an infinity but no NaN."""
+    """Return the answers, and the other task's where there is an infinity but no NaN."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
     return {name: np.where(rows, second[name], first[name]) for name in first}
 
 
-def judged(task, answer):
-    judge_of_all = Judge(task)
+def judged(task, answer_of_stack):
+    judge_of_all = Collector(task)
     for inputs in cases(task):
-        judge_of_all.add(inputs, answer(inputs))
+        judge_of_all.add(inputs, answer_of_stack(inputs))
     return judge_of_all.report()
 
 
@@ -422,7 +430,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """`explain_block` derives codes from its steps, and raises where the kernel or the reference has others."""
+    """`explain_block` derives codes from its steps, and raises if kernel or reference disagree."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)
@@ -467,9 +475,7 @@ def test_the_reason_is_told():
 
 
 def test_a_wrong_explanation_raises(monkeypatch):
-    from mxnum.conformance import explain_float_scale
-
-    monkeypatch.setattr(explain_float_scale, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
+    monkeypatch.setattr(explain, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
     with pytest.raises(AssertionError, match="the kernel code"):
         explain_scale(make_task("scale", "nvfp4"), bits(1), 1.0)
 

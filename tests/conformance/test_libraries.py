@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.conformance.answers import answers_of
-from mxnum.conformance.cases import cases
+from mxnum.conformance.calling import Implementation
+from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.libraries import LIBRARIES, peers, version
-from mxnum.conformance.task import make_task
+from mxnum.conformance.operations import make_task
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -18,7 +18,7 @@ def test_every_conversion_answers(library):
     for peer in listed[:: max(1, len(listed) // 6)]:
         task = make_task(peer.operation, peer.format, **peer.claims)
         inputs = {name: column[:70] for name, column in next(cases(task)).items()}
-        answers = answers_of(peer.function, task, inputs)
+        answers = Implementation(peer.function).answers(task, inputs)
         assert {len(column) for column in answers.values()} == {70}
 
 

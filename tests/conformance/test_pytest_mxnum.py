@@ -41,14 +41,15 @@ def pytest_run(path):
     ]
     root = str(PLUGIN.parents[1])
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
-    if numba.config.CACHE_DIR:  # what tests have compiled before is not compiled again
+    if numba.config.CACHE_DIR:  # use the loops that tests have compiled before
         environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed mxnum registers the plugin by itself
+    # An installed mxnum registers the plugin by itself.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
 
 
 def test_the_fixtures(tmp_path):
-    """Those of what is right pass, and the one of what is wrong fails and says why; nothing else does."""
+    """Fixtures of right kernels pass; the fixture of a wrong kernel fails and gives the reason."""
     path = tmp_path / "test_kernels.py"
     path.write_text(KERNELS)
     answer = pytest_run(path)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.conformance.randomness import Words
+from mxnum.conformance.bits import Generator
+from mxnum.conformance.operations import OPERATIONS, make_task
 from mxnum.conformance.shrink import search
-from mxnum.conformance.task import OPERATIONS, make_task
 
 
 def random_case(task):
     return {
-        f.name: Words(1).integers(0, (1 << min(f.bits, 30)) - 1, (1, f.count)).astype(f"u{max(8, f.bits) // 8}")
+        f.name: Generator(1).integers(0, (1 << min(f.bits, 30)) - 1, (1, f.count)).astype(f"u{max(8, f.bits) // 8}")
         for f in task.inputs
     }
 

@@ -1,4 +1,4 @@
-"""The published table: what can be rerun here has to say the same."""
+"""Tests of the published table: the parts that can be run here must give the same."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mxnum.conformance import table
-from mxnum.conformance.libraries import Peer, peers, version
+from mxnum.conformance import libraries
+from mxnum.conformance.libraries import Peer, page_of, peers, row_of, section, version
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """The part of the page about a library."""
+    """Return the version and the text of the part of the page about a library."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library
@@ -30,7 +30,7 @@ def test_the_published_rows_are_what_is_found_here(library):
         pytest.skip(f"the page is about {library} {at}, installed is {version(library)}")
     for peer in peers(library):
         if peer.claims.get("source", "float32") == "float32" and peer.format in ("mxfp8_e5m2", "mxfp4_e2m1"):
-            row = table.row_of(peer)
+            row = row_of(peer)
             assert f"| {' | '.join(row.cells())} |" in text
             assert row.finding() is None or row.finding() in text
 
@@ -39,19 +39,19 @@ def test_a_wrong_conversion_is_found_with_its_smallest_input():
     import mxnum as mx
 
     away = Peer("here", "away", "encode", "mxfp4_e2m1", lambda x: mx.encode(x, "e2m1", rounding="rna"))
-    row = table.row_of(away)
+    row = row_of(away)
     assert row.report.bugs == 8
     assert "all 8 wrong answers are what rounding rna gives" in row.finding()
     assert "- tie (8): x = bits:3FA00000 (1.25)" in row.finding() or "(0.25)" in row.finding()
-    right = table.row_of(Peer("here", "right", "encode", "mxfp4_e2m1", lambda x: mx.encode(x, "e2m1")))
+    right = row_of(Peer("here", "right", "encode", "mxfp4_e2m1", lambda x: mx.encode(x, "e2m1")))
     assert right.finding() is None
-    assert "| 0 |" in table.section("ml_dtypes", [right])
+    assert "| 0 |" in section("ml_dtypes", [right])
 
 
 def test_the_page_says_what_is_not_installed(monkeypatch):
-    monkeypatch.setattr(table, "rows_of", lambda library, advance: [])
-    text = table.page_of(["ml_dtypes"])
+    monkeypatch.setattr(libraries, "rows_of", lambda library, advance: [])
+    text = page_of(["ml_dtypes"])
     assert text.startswith("# Conformance of other libraries")
     assert "## ml_dtypes" in text
-    monkeypatch.setattr(table, "version", lambda library: None)
-    assert "It was not installed where this page was made." in table.page_of(["torch"])
+    monkeypatch.setattr(libraries, "version", lambda library: None)
+    assert "It was not installed where this page was made." in page_of(["torch"])

@@ -1,4 +1,4 @@
-"""Tensors as a callable takes and gives them. Not seen before: a test always called `.numpy()` itself."""
+"""Tests of callables that take and return tensors, without calling `.numpy()` themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import check, check_arrays
-from mxnum.conformance.tensors import as_array, chosen, handed, is_tensor
+from mxnum.conformance.calling import Implementation, as_array, handed, is_tensor
 
 
 def test_what_needs_no_torch():
@@ -15,7 +15,7 @@ def test_what_needs_no_torch():
     assert handed(x, "numpy") is x
     assert not is_tensor(x)
     with pytest.raises(ValueError, match="'arrays' must be one of"):
-        chosen("torhc")
+        Implementation(print, "torhc")
 
     class OnAGpu:
         __cuda_array_interface__ = None

@@ -6,10 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from mxnum.conformance import text
-from mxnum.conformance.randomness import Words
-from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.bits import Generator
+from mxnum.conformance.operations import OPERATIONS, make_task
+from mxnum.conformance.vectors import Reader, format_lines, parse_lines
 from tests.conformance.test_task import deciding
+
+NAMES = [f"Line {number}" for number in range(1, 21)]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -18,15 +20,15 @@ def test_what_is_written_is_read(operation, fmt, source):
     task = make_task(operation, fmt, **deciding(operation, source=source, rounding="sr"))
     fields = (*task.inputs, *task.outputs)
     columns = {
-        f.name: Words(i).integers(0, (1 << min(f.bits, 52)) - 1, (20, f.count)).astype(np.uint64)
+        f.name: Generator(i).integers(0, (1 << min(f.bits, 52)) - 1, (20, f.count)).astype(np.uint64)
         for i, f in enumerate(fields)
     }
     for f in fields:
         columns[f.name][0] = (1 << f.bits) - 1
-    lines = text.format_lines(fields, columns).splitlines(keepends=True)
+    lines = format_lines(fields, columns).splitlines(keepends=True)
     assert len(lines) == 20
-    fast = text.parse_lines(fields, lines, 1)
-    slow = text.parse_lines(fields, [b"  " + line.lower().replace(b"\n", b"\r\n") for line in lines], 1)
+    fast = parse_lines(fields, lines, NAMES)
+    slow = parse_lines(fields, [b"  " + line.lower().replace(b"\n", b"\r\n") for line in lines], NAMES)
     for f in fields:
         assert np.array_equal(fast[f.name], columns[f.name])
         assert np.array_equal(slow[f.name], columns[f.name])
@@ -34,9 +36,9 @@ def test_what_is_written_is_read(operation, fmt, source):
 
 def test_lines_are_plain():
     task = make_task("encode", "mxfp4_e2m1")
-    line = text.format_lines((*task.inputs, *task.outputs), {"x": np.array([[0x3F800000]]), "code": np.array([[2]])})
+    line = format_lines((*task.inputs, *task.outputs), {"x": np.array([[0x3F800000]]), "code": np.array([[2]])})
     assert line == b"3F800000 2\n"
-    assert text.parse_lines((*task.inputs, *task.outputs), [b"0x3f800000 0x2"], 1)["x"].tolist() == [[0x3F800000]]
+    assert parse_lines((*task.inputs, *task.outputs), [b"0x3f800000 0x2"], NAMES)["x"].tolist() == [[0x3F800000]]
 
 
 @pytest.mark.parametrize(
@@ -54,43 +56,43 @@ def test_lines_are_plain():
 def test_what_cannot_be_read(line, message):
     task = make_task("encode", "mxfp4_e2m1")
     with pytest.raises(ValueError, match=message):
-        text.parse_lines((*task.inputs, *task.outputs), [line], 7)
+        parse_lines((*task.inputs, *task.outputs), [line], ["Line 7"])
 
 
 def test_answers_may_be_too_large():
     task = make_task("quantize", "mxfp4_e2m1", block=2)
     fields = (*task.inputs, *task.outputs)
     line = b"3F800000 40000000 17D A2 4\n"
-    found = text.parse_lines(fields, [line], 1, task.outputs)
+    found = parse_lines(fields, [line], NAMES, task.outputs)
     assert (found["scale"].tolist(), found["codes"].tolist()) == ([[0x17D]], [[0xA2, 4]])
     assert found["x"].dtype == np.uint32
     with pytest.raises(
         ValueError, match="Line 1 must give 'codes' as hexadecimal digits of at most 4 bits, not 'FFFFFFFFFFFFFFFF'"
     ):
-        text.parse_lines(fields, [line.replace(b"A2", b"F" * 16)], 1, task.outputs)
+        parse_lines(fields, [line.replace(b"A2", b"F" * 16)], NAMES, task.outputs)
 
 
 def test_codes_may_be_one_number():
-    # No test saw that the operands of dot products could not: buses were tried as answers alone.
+    # The operands of dot products can be buses, too, not only answers.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
     as_buses = b"7f 103081 80 F3DFBF 42000000\n"
-    wanted, found = (text.parse_lines(fields, [line], 1, task.outputs) for line in (one_by_one, as_buses))
+    wanted, found = (parse_lines(fields, [line], NAMES, task.outputs) for line in (one_by_one, as_buses))
     assert {name: column.tolist() for name, column in found.items()} == {
         name: column.tolist() for name, column in wanted.items()
     }
     with pytest.raises(ValueError, match="must give 'b' as hexadecimal digits of 24 bits, not '1F3DFBF'"):
-        text.parse_lines(fields, [as_buses.replace(b"F3D", b"1F3D")], 1, task.outputs)
+        parse_lines(fields, [as_buses.replace(b"F3D", b"1F3D")], NAMES, task.outputs)
 
 
 def test_reader_keeps_line_numbers():
     stream = io.BytesIO(b"# mxnum-vectors 1\n# operation: encode\n#\n\n1 2\n# note\n\n3 4\n5 6\n")
-    reader = text.Reader(stream)
+    reader = Reader(stream)
     assert reader.header == {"operation": "encode"}
     assert list(reader.chunks()) == [(5, [b"1 2\n"]), (8, [b"3 4\n", b"5 6\n"])]
     with pytest.raises(ValueError, match="must be of version 1, not '2'"):
-        text.Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
+        Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
 
 
 HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: Tuesday\n# from: a simulation\n"
@@ -107,13 +109,13 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
     ],
 )  # fmt: skip
 def test_what_a_header_states_counts_or_is_refused(lines, message):
-    # No test saw that one of them was dropped without a word: each wrote its header once, with colons, and first.
+    # Regression: if a header was given twice, one was dropped silently.
     with pytest.raises(ValueError, match=re.escape(message)):
-        list(text.Reader(io.BytesIO(HEAD + lines)).chunks())
+        list(Reader(io.BytesIO(HEAD + lines)).chunks())
 
 
 def test_comments_are_free():
     comments = b"# rounding: rtz\n# rounding: rtz\n# rounding is rtz\n# a = b\n#\n3F800000 2\n# x: 3\n# seed, of 4\n"
-    reader = text.Reader(io.BytesIO(HEAD + comments))
+    reader = Reader(io.BytesIO(HEAD + comments))
     assert list(reader.chunks()) == [(11, [b"3F800000 2\n"])]
     assert {"rounding": "rtz", "from": "a simulation"}.items() <= reader.header.items()

@@ -5,9 +5,11 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check, check_stochastic
-from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.task import make_task
-from mxnum.conformance.values import NO_CODE, parts_of
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.calling import parts_of
+from mxnum.conformance.judging.describe import NO_CODE
+from mxnum.conformance.judging.right import expected
+from mxnum.conformance.operations import make_task
 
 
 def fake(fmt="mxfp4_e2m1", **modes):
@@ -68,7 +70,9 @@ def test_the_parts_give_the_values_at_another_scale_where_the_right_one_does_not
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.full((2, 32), 1.0, np.float32)
     values = x.copy()
-    values[1] = 1.125  # 4.5 at the right scale of 2^-2: no element; 2.25 at none, 9 beyond the largest
+    # At the right scale of 2^-2 this is 4.5, no element; at other scales 2.25, no element, or 9,
+    # beyond the largest.
+    values[1] = 1.125
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     assert parts["scale"].tolist() == [[125], [125]]
     assert [set(codes) for codes in parts["codes"].tolist()] == [{6}, {NO_CODE}]

@@ -1,4 +1,4 @@
-"""The sticky sum against exact rationals: rounding it once equals rounding the exact sum once."""
+"""Tests of the sticky sum: rounding it once equals rounding the exact sum once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says one does by hand is what the factories compute."""
+"""Tests that the definition by hand equals the factories."""
 
 from __future__ import annotations
 

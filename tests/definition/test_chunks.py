@@ -1,4 +1,4 @@
-"""Pieces cover the array and respect blocks; sums over blocks; the random words of a piece."""
+"""Tests of pieces, which cover the array and respect blocks, of block sums and random words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encode and decode against the oracle: every element, rounding, overflow and source, at every boundary."""
+"""Tests of encode and decode against the oracle: all elements and modes, at every boundary."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ TARGETS = (*samples.ELEMENTS, "bfloat16", "float16")
 
 
 def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=None, sr_bits=30):
+    """Return the codes by the oracle."""
     values = samples.as_floats(FLOATS[source], bits)
     words = [None] * len(values) if words is None else words.tolist()
     options = {"rounding": rounding, "overflow": overflow, "scale": scale, "sr_bits": sr_bits}
@@ -29,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Codes without the sign extension of bit patterns as wide as the word."""
+    """Return codes without the sign extension of bit patterns as wide as the word."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 
@@ -72,7 +73,8 @@ def test_random_conversions_match_the_oracle(data):
     x = data.draw(word, "x")
     scale = data.draw(st.integers(0, 255), "scale")
     if data.draw(st.booleans(), "near the range of the target"):
-        # Keep sign and mantissa, choose an exponent for which the result is neither all zero nor all overflow.
+        # Keep sign and mantissa, choose an exponent for which the result is neither all zero nor
+        # all overflow.
         wanted = data.draw(st.integers(tgt.emin - tgt.mantissa_bits - 3, tgt.emax + 2), "exponent")
         field = wanted + scale - 127 + src.bias
         field = min(max(field, 0), (1 << src.exponent_bits) - 1)
@@ -113,7 +115,8 @@ def test_every_produced_code_survives_decode_and_encode(name):
             values = make_decode(fmt, target)(codes, np.int64(127))
             back = make_encode(target, fmt, rounding, Overflow.IEEE)(values, np.int64(127), np.int64(5))
             magnitude_nan = np.array([v != v for v in fmt.values()])[codes]
-            expected = np.where(magnitude_nan, fmt.nan_code or 0, codes)  # NaN loses sign and payload in a float array
+            # NaN loses sign and payload in a float array.
+            expected = np.where(magnitude_nan, fmt.nan_code or 0, codes)
             samples.assert_same(f"{name} via {target.name} {rounding}", codes, back, expected)
 
 
@@ -229,7 +232,7 @@ def test_nan_keeps_its_sign_in_elements_and_loses_it_in_floats():
 @pytest.mark.parametrize("sr_bits", [1, 2, 5, 8])
 @pytest.mark.parametrize("x", [0.6, 1.1, -1.9, 4.75, 2.0, 0.1, 1e-9])
 def test_stochastic_rounding_counts_match_the_fraction(sr_bits, x):
-    """Over all random words the number that rounds away is floor(delta * 2**r), for one gap at a time."""
+    """For each gap, the number of random words that round away is floor(delta * 2**r)."""
     fmt = ELEMENTS["e2m1"]
     encode = make_encode(FLOATS["float64"], fmt, Rounding.SR, Overflow.SATURATE)
     align = make_align_random(sr_bits)

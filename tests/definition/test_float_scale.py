@@ -1,4 +1,4 @@
-"""Factors, quotients and scales in integers, against exact rationals."""
+"""Tests of factors, quotients and scales in integers, against exact rationals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def signed(bits, width):
 
 
 def near(rng, element, source, factor):
-    """The bits of a number at, or next to, the factor times a value of the element or a place between two."""
+    """Return the bits of a number at, or next to, the factor times a value or midpoint."""
     values = [Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2)]
     magnitude = factor * (sum(values) / 2 if rng.random() < 0.5 else values[0])
     bits = numbers.round_to(numbers.Exact("finite", bool(rng.integers(2)), magnitude), source)

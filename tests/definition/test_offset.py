@@ -1,4 +1,4 @@
-"""Asymmetric scaling against exact rationals."""
+"""Tests of asymmetric scaling against exact rationals."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests import samples
 
 
 def finite_bits(data, source, label):
+    """Draw the bits of a finite number, half of them near the range of float16."""
     fmt = FLOATS[source]
     bits = data.draw(st.integers(-(1 << (fmt.bits - 1)), (1 << (fmt.bits - 1)) - 1), label)
     if data.draw(st.booleans(), f"{label} near float16"):

@@ -1,4 +1,4 @@
-"""Packing: what it refuses, and zero in every mode."""
+"""Tests of packing: its errors, and zero in every mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Philox against its published vectors, numpy and the oracle."""
+"""Tests of Philox against its published vectors, numpy and the oracle."""
 
 from __future__ import annotations
 

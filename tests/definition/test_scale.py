@@ -1,4 +1,4 @@
-"""Shared scales against the oracle: every rule, element and source, at every power of two and its neighbours."""
+"""Tests of shared scales against the oracle: every rule, element and source type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests import samples
 
 
 def magnitudes(source, element):
-    """Finite magnitudes of `source` around every power of two and every threshold of a rule, and random ones."""
+    """Return finite magnitudes of `source` near powers of two and thresholds, and random ones."""
     src = FLOATS[source]
     rng = samples.generator("scale", source, element)
     m = src.mantissa_bits
@@ -58,7 +58,7 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
-    """A floating log2 gets 7,382 of these wrong."""
+    """A floating-point log2 gets 7,382 of these wrong."""
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)
     for field in range(1, 255):
@@ -95,7 +95,10 @@ IDEMPOTENT = [
 
 
 def quantized_once_and_twice(source, element, rule, rounding, overflow, x, random):
-    """Bit patterns of the values of blocks along rows, without a NaN, and of the values of those."""
+    """Return the values of blocks along rows, and the values after quantizing them once more.
+
+    Both are bit patterns. The input has no NaN.
+    """
     float_type, target = FLOATS[source], ELEMENTS[element]
     encode, decode = make_encode(float_type, target, rounding, overflow), make_decode(target, float_type)
     shared_scale, magnitude = make_shared_scale(float_type, target, rule), (1 << (float_type.bits - 1)) - 1
@@ -110,8 +113,11 @@ def quantized_once_and_twice(source, element, rule, rounding, overflow, x, rando
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
 def test_quantizing_twice_is_quantizing_once(source):
-    """In the input's own type, subnormals included; the theorems (idempotent/...) have the two wider types."""
-    # No test saw where it is not: the tests of it rounded to nearest.
+    """Quantizing twice is quantizing once, also for subnormal inputs.
+
+    The theorems (idempotent/...) cover the two wider types.
+    """
+    # All roundings count: rounding to nearest alone would hide the exceptions.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]
@@ -134,8 +140,9 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e4m3", "even", "rtz", "saturate", [250.0]),
         ("e4m3", "floor", "rne", "ieee", [500.0, 240.0, 100.0]),
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
-        ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),  # to 448, and that is 7/4 * 256: the scale doubles
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # to 8 and 1, and 1 to 0
+        # These go to 448, which is 7/4 * 256, so the scale doubles.
+        ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # to 8 and 1, then 1 to 0
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

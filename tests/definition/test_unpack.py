@@ -1,4 +1,4 @@
-"""Unpacking: significands are normalized and mean what the format says."""
+"""Tests of unpacking: significands are normalized and have the format's meaning."""
 
 from __future__ import annotations
 

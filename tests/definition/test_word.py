@@ -1,4 +1,4 @@
-"""The dialect: select in every plain machine, and the rules, read from the source of every scalar module."""
+"""Tests of the dialect: `select` on every plain machine, and its rules in every module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mxnum.definition
 from mxnum.definition.word import dialect, is_dialect, select, word_bits, working_width
 from mxnum.formats import ELEMENTS, FLOATS
 
-#: What is not in the dialect: the page to read first, and what runs on numpy.
+#: Modules outside the dialect: the page to read first, and what runs on numpy.
 PLAIN = ("__init__", "word", "by_hand", "by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}
@@ -41,6 +41,7 @@ def test_the_mark():
 
 
 def dialect_functions(tree):
+    """Yield the nodes of the dialect functions in a syntax tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(getattr(d, "id", "") == "dialect" for d in node.decorator_list):
             yield node
@@ -58,17 +59,18 @@ def test_functions_keep_to_the_dialect(path):
         for node in ast.walk(function):
             where = f"{path.name}:{getattr(node, 'lineno', 0)}"
             assert not isinstance(node, (ast.While, ast.BoolOp, ast.Try, ast.Raise, ast.Assert, ast.Lambda)), where
-            if isinstance(node, (ast.If, ast.IfExp)):  # only factory constants, which are upper case or `width`
+            # A branch may depend on factory constants alone, which are upper case or `width`.
+            if isinstance(node, (ast.If, ast.IfExp)):
                 names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
                 assert not names & (arguments | assigned), f"{where}: branches on data"
-            if isinstance(node, ast.For):  # constant trip count
+            if isinstance(node, ast.For):  # the trip count is constant
                 names = {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}
                 assert not names & (arguments | assigned), f"{where}: loops on data"
             if isinstance(node, ast.UnaryOp):
                 assert isinstance(node.op, (ast.Not, ast.USub)), where
             if isinstance(node, ast.BinOp):
                 allowed = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Add, ast.Sub)
-                if path.stem == "random":  # Philox multiplies
+                if path.stem == "random":  # Philox multiplies, as its docstring says
                     allowed += (ast.Mult,)
                 assert isinstance(node.op, allowed), f"{where}: {ast.dump(node.op)}"
             if isinstance(node, ast.Call):

@@ -1,6 +1,7 @@
-"""What the operations of the engine are, said once more on numpy arrays: no loops, no compilation, no order of memory.
+"""The operations of the engine once more on numpy arrays, without loops or compilation.
 
-The functions are those of `mxnum.definition`; which elements share a block is found by index arithmetic alone.
+The functions are those of `mxnum.definition`; which elements share a block is found by index
+arithmetic alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mxnum.modes import Nonfinite, OffsetRange, Overflow
 
 
 def block_of(shape, blocks):
-    """The flat number of the block of each element, in C order."""
+    """Return the flat number of the block of each element, in C order."""
     counts = scales_shape(shape, blocks)
     number = np.zeros(shape, np.int64)
     for axis, (block, count) in enumerate(zip(blocks, counts, strict=True)):
@@ -36,12 +37,12 @@ def block_of(shape, blocks):
 
 
 def bits_of(x):
-    """Bit patterns as signed 64-bit integers, in an array of its own."""
+    """Return bit patterns as a new array of signed 64-bit integers."""
     return signed_bits(np.ascontiguousarray(x)).astype(np.int64).reshape(x.shape)
 
 
 def random_of(random, shape):
-    """The random bits of each element, aligned."""
+    """Return the random bits of each element, aligned."""
     if random is None:
         return np.int64(0)
     if random.words is None:
@@ -56,7 +57,7 @@ def random_of(random, shape):
 
 
 def largest(magnitude, source, block, count):
-    """The largest finite magnitude of each block."""
+    """Return the largest finite magnitude of each block."""
     found = np.zeros(count, np.int64)
     finite = magnitude <= source.max_code
     np.maximum.at(found, block[finite], magnitude[finite])
@@ -64,7 +65,7 @@ def largest(magnitude, source, block, count):
 
 
 def quantize(request):
-    """Codes, scales and offsets."""
+    """Return codes, scales and offsets."""
     asked, source, element = request.settings, request.settings.source, request.settings.element
     x, shape, side = bits_of(request.x), asked.shape, asked.scales_shape
     block, count = block_of(shape, asked.blocks), int(np.prod(side))
@@ -100,20 +101,20 @@ def quantize(request):
 
 
 def encoded(x, source, target, scales, rounding, overflow, random):
-    """Codes of bit patterns."""
+    """Return the codes of bit patterns."""
     overflow = Overflow.SATURATE if target.specials == "none" else overflow
     codes = make_encode(source, target, rounding, overflow)(x, scales, random)
     return np.broadcast_to(codes, x.shape).astype(np.int64).astype(code_dtype(target.bits))
 
 
 def encode(x, source, target, rounding, overflow, random):
-    """Codes of elements alone."""
+    """Return the codes of elements at scale 1."""
     scales = np.full(x.shape, E8M0.bias, np.int64)
     return encoded(bits_of(x), source, target, scales, rounding, overflow, random_of(random, x.shape))
 
 
 def dequantize(codes, scales, offsets, element, blocks, target):
-    """Values of codes."""
+    """Return the values of codes."""
     block = block_of(codes.shape, blocks)
     code, scale = codes.astype(np.int64), scales.astype(np.int64).reshape(-1)[block]
     if offsets is None:

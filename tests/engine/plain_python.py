@@ -1,6 +1,7 @@
-"""The loops as plain Python against the oracle, for a process with NUMBA_DISABLE_JIT=1 (`test_plain_python`).
+"""The loops as plain Python against the oracle, run by `test_plain_python` without numba.
 
-Nothing is compiled, so that a case costs milliseconds: each two choices of nearly all that there are meet.
+The process has NUMBA_DISABLE_JIT=1. Nothing is compiled, so that a case costs milliseconds: almost
+all pairs of choices occur.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CASES = covering(
 
 
 def numbers(dtype, key):
-    """Rows of different magnitudes with ties, zeros of both signs, subnormals, infinities and NaN."""
+    """Return rows of different magnitudes with ties, zeros, subnormals, infinities and NaN."""
     rng = samples.generator("plain", dtype, key)
     with np.errstate(all="ignore"):
         x = (rng.standard_normal((3, 40)) * np.exp2([[-20], [0], [9]])).astype(DTYPES[dtype])
@@ -34,7 +35,7 @@ def numbers(dtype, key):
 
 
 def bytes_of(codes, bits):
-    """Codes as a little-endian bit stream for each row, joined."""
+    """Return codes as a little-endian bit stream for each row, joined."""
     rows = codes.reshape(-1, codes.shape[-1]).tolist()
     streams = (sum(code << (bits * i) for i, code in enumerate(row)) for row in rows)
     length = -(-codes.shape[-1] * bits // 8)
@@ -42,7 +43,7 @@ def bytes_of(codes, bits):
 
 
 def check(fmt, dtype, rounding, rule, overflow, layout, packed, nonfinite, offset_range):
-    """Codes, packed bytes, scales, offsets, and values of two types."""
+    """Check codes, packed bytes, scales, offsets, and values of two types."""
     told, element = locals().copy(), mx.formats.get(fmt).element
     values = [*DTYPES][[*ScaleRule].index(rule) % len(DTYPES)]
     x = numbers(dtype, fmt)
@@ -74,7 +75,7 @@ def check(fmt, dtype, rounding, rule, overflow, layout, packed, nonfinite, offse
 
 
 def check_all():
-    """All cases; says how many."""
+    """Check all cases, and print their number."""
     for case in CASES:
         check(**case)
     print(f"{len(CASES)} cases are the same")

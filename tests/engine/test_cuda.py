@@ -1,4 +1,4 @@
-"""The tests in `cuda` beside this file, run in numba's simulator by a process of their own."""
+"""Runs the tests in `cuda` beside this file in numba's simulator, in a process of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The PTX of the production kernels, compiled without a GPU: read, run on a software warp, and given to ptxas."""
+"""Tests of the PTX of production kernels: its text, its results on a software warp, and ptxas.
+
+No GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: What the first three are asked of: memory-bound kernels whose registers must leave room for all threads.
+#: The kernels that must be tuned: they are memory-bound, and their registers must leave room for
+#: all threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -50,6 +54,7 @@ OTHERS = [
 def compiled(
     kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32
 ) -> str:
+    """Return the PTX of a production kernel."""
     from mxnum.engine.cuda import functions, vectors
     from mxnum.engine.cuda.driver import types
 
@@ -78,7 +83,7 @@ def compiled(
 
 
 def instructions(text: str) -> list[str]:
-    """Opcodes of the kernel."""
+    """Return the opcodes of the kernel."""
     body = text[text.index(".entry") :]
     return re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][a-z0-9_.]+)\s", body, re.M)
 
@@ -103,12 +108,13 @@ def test_what_the_kernels_ask_of_the_machine(case, capability):
     assert not [op for op in found if op.startswith(("fma", "mad.f", "call", "ld.local", "st.local", "div", "rem"))]
     assert not [op for op in found if "f64" in op or "ftz" in op or "approx" in op or "f16" in op]
     arithmetic = [op for op in found if op.endswith(".f32") and not op.startswith(("mov", "selp", "ld", "st"))]
-    assert set(arithmetic) <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32"}  # a named rounding is never contracted
+    # A named rounding is never contracted.
+    assert set(arithmetic) <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32"}
 
 
 @cache
 def ptxas() -> str | None:
-    """The assembler, from the path or from the wheel of NVIDIA's compiler."""
+    """Return the path of the assembler, from PATH or from the wheel of NVIDIA's compiler."""
     found = shutil.which("ptxas")
     if found is None:
         roots = importlib.util.find_spec("nvidia")
@@ -132,15 +138,19 @@ def test_all_threads_fit_a_multiprocessor(case, capability, tmp_path):
     assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
 
 
-# --- Run on a software warp
+# --- Runs on a software warp
 
 
 def vector(memory: Memory, array: np.ndarray) -> list[int]:
-    """How a kernel of numba is given a contiguous vector: nothing, nothing, size, width, address, shape, stride."""
+    """Return a contiguous vector as a kernel of numba takes it.
+
+    The words are 0, 0, size, width, address, shape and stride.
+    """
     return [0, 0, array.size, array.itemsize, memory.place(array), array.size, array.itemsize]
 
 
 def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
+    """Return blocks of numbers of many sizes."""
     rng = generator("warp", float_type, blocks, run)
     spread = 2 ** (FLOATS[float_type].exponent_bits - 1) - 4
     with np.errstate(all="ignore"):
@@ -153,6 +163,7 @@ def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
 def quantized_on_a_warp(
     kind: str, float_type: str, element: str, rounding: str, x: np.ndarray, threads: int, blocks: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes and scales that a compiled kernel gives on a software warp."""
     kernel, memory = Kernel(compiled(kind, float_type, element, rounding, run=x.shape[1])), Memory()
     codes = np.zeros(x.shape, np.uint8 if kind == "quantize" else x.dtype)
     scales = np.full(len(x), 77, np.uint8)
@@ -213,7 +224,8 @@ def test_compiled_decoding(case):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (r"shfl\.sync\.bfly\.b32(\s+\S+ \S+, )%r\d+, ", r"shfl.sync.bfly.b32\g<1>0, "),  # an exchange with itself
+        # Each lane exchanges with itself.
+        (r"shfl\.sync\.bfly\.b32(\s+\S+ \S+, )%r\d+, ", r"shfl.sync.bfly.b32\g<1>0, "),
         (r"max\.s32", "min.s32"),
         (r"mul\.rn\.f32", "add.rn.f32"),
         (r"(st\.global\.u8\s+\[%rd\d+)\]", r"\1+1]"),
@@ -236,7 +248,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
 
 @pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
 def test_scales_that_are_floats_are_integers_alone(kind):
-    """Kernels of NVFP4 compile, and ask for no float operation at all."""
+    """Kernels of NVFP4 compile and use no float operation."""
     from mxnum.engine.cuda import float_scales, kernels
     from mxnum.engine.cuda.driver import types
     from mxnum.modes import FloatScaleRule

@@ -1,4 +1,4 @@
-"""The formulation of the kernels on plain integers; `proofs/theorems/scaled.py` proves it for every input."""
+"""Tests of the CUDA formulation on plain integers; `proofs/theorems/scaled.py` proves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine for where arrays live, and what is said where the other one is missing."""
+"""Tests of the choice of an engine, and of the message if the other engine is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_host_arrays_take_the_host_engine():
 
 
 def said(hide_numba_cuda: bool) -> dict[str, str]:
-    """What quantizing an array that claims to live on a GPU says, in a process where numba.cuda can find none."""
+    """Return the messages for an array that claims to be on a GPU, in a process without one."""
     script = f"""
 import importlib.util, json, sys, types
 import numpy as np, mxnum as mx

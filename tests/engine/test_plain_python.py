@@ -1,4 +1,7 @@
-"""NUMBA_DISABLE_JIT=1 runs the loops as plain Python: the same bits, and code coverage can see them."""
+"""Tests that NUMBA_DISABLE_JIT=1 runs the loops as plain Python with the same bits.
+
+Code coverage can then see them.
+"""
 
 from __future__ import annotations
 

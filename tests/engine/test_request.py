@@ -1,4 +1,4 @@
-"""What a request holds."""
+"""Tests of the fields of a request."""
 
 from __future__ import annotations
 

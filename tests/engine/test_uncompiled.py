@@ -1,4 +1,4 @@
-"""What is quantized and read without numba is what the compiled engine makes."""
+"""Tests that results without numba equal those of the compiled engine."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ WAYS = [
     {"format": "mxint4", "packed": True, "scale_rule": "even"},
     {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 5, "stream": 3, "sr_bits": 9},
     {"format": "mxfp4_e2m1", "offset": "float16", "nonfinite": "element"},
-    {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},  # has to look first, and does so compiled
+    # The third input must be scanned first, which is done compiled.
+    {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
     {"format": "nvfp4", "packed": True},  # likewise
 ]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way["format"])
-@pytest.mark.parametrize("shape", [(5, 45), (), (0, 5), (5, 0)])  # (no rows could not be packed)
+# Regression: arrays without rows could not be packed.
+@pytest.mark.parametrize("shape", [(5, 45), (), (0, 5), (5, 0)])
 def test_arrays_bytes_and_values_are_the_same(way, shape):
     x = numbers(shape)
     want = mx.quantize(x, **way)

@@ -17,7 +17,7 @@ def test_arrays_of_numpy_are_taken_as_they_are():
 
 
 def test_what_is_on_a_gpu_is_not_copied_unasked():
-    # No test saw it: numpy was asked to read it, and answered in words of its own.
+    # Regression: numpy tried to read the GPU array, with an error message of its own.
     part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
     q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
@@ -28,7 +28,7 @@ def test_what_is_on_a_gpu_is_not_copied_unasked():
 
 
 def test_offsets_are_not_dropped_in_silence():
-    # No test saw it: each wrote arrays without offsets, and the values of others were other values then.
+    # Regression: offsets were dropped silently, so that the values changed.
     q = mx.quantize(np.linspace(5, 6, 32), "mxfp4_e2m1", offset="float16")
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
         with pytest.raises(ValueError, match="'q' must be without offsets, not <MXArray"):
@@ -51,7 +51,8 @@ def test_offsets_are_not_dropped_in_silence():
     ],
 )
 def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):
-    # No test saw it: elements were known by their names alone, and these were written as twice what they are.
+    # Regression: elements were recognized by name alone, and these were written as twice their
+    # value.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)
     with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
         call(q)

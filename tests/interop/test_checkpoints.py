@@ -1,4 +1,4 @@
-"""Checkpoints by their names, whoever wrote them, and larger than memory."""
+"""Tests of checkpoints of several programs, also larger than memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def example(fmt, shape=(8, 64), **options):
     return mx.quantize(samples.generator("checkpoint", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
 
 
-#: A weight in each layout that is written, and what the layout is called when it is read.
+#: A weight for each layout that can be written, and the name of the layout when it is read.
 WRITTEN = {
     "nvfp4 compressed_tensors": ("compressed_tensors", lambda: example("nvfp4", arithmetic="compressed_tensors")),
     "nvfp4 modelopt": ("modelopt", lambda: example("nvfp4")),
@@ -59,7 +59,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     other = example("nvfp4")
     safetensors.save(tmp_path / "model-1.safetensors", to_tensors("a.weight", q, "deepseek"))
     safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
-    # No test saw that a folder was called a file: this one had it so.
+    # Regression: the message called a folder a file.
     with pytest.raises(
         ValueError, match=r"Folder '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"
     ):
@@ -72,7 +72,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    # No test saw what is JSON and no table: the only wrong one was cut off.
+    # JSON that is no table raises too, not only truncated JSON.
     for text, why in [
         ("{", "Expecting"),
         ("[]", "its content is a list, not a table"),
@@ -97,7 +97,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ("{}", "it lacks 'weight_map'"),
         ("[]", "its content is a list, not a table"),
         ('{"weight_map": []}', "weight_map is a list, not a table"),
-        # No test saw these: indexes were right. Files elsewhere were read, and 3 had no `<`.
+        # Regression: files in other folders were read, and file names that are numbers gave other
+        # errors.
         ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is no file of its folder"),
         ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is no file of its folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
@@ -110,7 +111,8 @@ def test_a_folder_with_a_configuration(tmp_path):
     with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
         Checkpoint(tmp_path)
     (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
-    with pytest.raises(ValueError, match=r"must hold 'c', as the index"):  # that of the usual name counts
+    # The index with the usual name counts.
+    with pytest.raises(ValueError, match=r"must hold 'c', as the index"):
         Checkpoint(tmp_path)
     (tmp_path / "model.safetensors.index.json").rename(tmp_path / "other.safetensors.index.json")
     with pytest.raises(ValueError, match=r"must hold one index, not 'consolidated.* and 'other.safetensors.index"):
@@ -118,7 +120,7 @@ def test_a_folder_with_a_configuration(tmp_path):
 
 
 def test_an_index_leads_to_links_and_folders(tmp_path):
-    """As caches have them: what is behind the link lies elsewhere."""
+    """In a cache, the index names a link to a file elsewhere."""
     q = example("mxfp4_e2m1")
     (tmp_path / "blobs").mkdir()
     safetensors.save(tmp_path / "blobs/1", to_tensors("w", q, "gpt_oss"))
@@ -130,7 +132,7 @@ def test_an_index_leads_to_links_and_folders(tmp_path):
 
 
 def test_two_weights_of_one_name_are_refused(tmp_path):
-    # No test saw it: names of weights differed, and of two of one name the later was the only one.
+    # Regression: of two weights with one name, the later one was taken silently.
     q = example("mxfp4_e2m1")
     packed, blocks = to_tensors("w", q, "compressed_tensors"), to_tensors("w", q, "gpt_oss")
     dots = {name.replace("_", "."): part for name, part in blocks.items()}
@@ -147,7 +149,7 @@ def test_two_weights_of_one_name_are_refused(tmp_path):
 
 @pytest.mark.parametrize("layout", ["fp8", "nvfp4 modelopt"])
 def test_a_zero_point_that_is_not_zero_is_refused(tmp_path, layout):
-    """No test saw that it was left out of the values: all files had symmetric weights."""
+    """Regression: zero points were ignored, so that the values were wrong."""
     kind, make = WRITTEN[layout]
     q, path = make(), tmp_path / "m.safetensors"
     tensors = to_tensors("w", q, kind)
@@ -171,7 +173,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
-    # No test saw it: they were given for weight_scale_inv only, and 96 x 96 was read as 128 x 128 under weight_scale.
+    # Regression: the tile was used for weight_scale_inv alone, and 96 x 96 was read as 128 x 128
+    # under weight_scale.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -217,7 +220,7 @@ def test_what_looks_alike_is_not_taken_for_it(tmp_path):
     assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
 
 
-#: Reads a tile of each weight of a checkpoint, one after the other, and says how much memory that took.
+#: A program that reads a tile of each weight of a checkpoint and prints the memory that this took.
 READ = """
 import resource, sys
 from mxnum.interop.checkpoints import Checkpoint
@@ -237,7 +240,7 @@ print(elements, peak() - before)
 
 
 def test_a_checkpoint_larger_than_memory(tmp_path):
-    """A file with holes, twice as large as memory: what is read of it is counted by the system, page by page."""
+    """A sparse file twice as large as memory is read tile by tile; the system counts the pages."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     shape, header, start = (1 << 15, 1 << 16), {}, 0
     count = 2 * memory // (1 << 31) + 1
@@ -262,7 +265,7 @@ def test_a_checkpoint_larger_than_memory(tmp_path):
     elements, more = map(int, done.stdout.split())
     assert elements == count << 31
     assert path.stat().st_size > 2 * memory
-    # The scales of each weight, and at most the rows that its tile lies in.
+    # The limit is the scales of each weight and the rows in which its tile lies.
     assert more < count * ((1 << 19) + 128 * shape[1]) + (32 << 20)
 
 
@@ -287,7 +290,7 @@ def test_mistakes(tmp_path):
 
 
 def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
-    """Through safetensors' own reader, and compressed-tensors' own converter of what ModelOpt writes."""
+    """The safetensors library, and compressed-tensors' converter for ModelOpt, accept the files."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
     with warnings.catch_warnings():
@@ -296,7 +299,7 @@ def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
         from compressed_tensors.entrypoints.convert.converters.modelopt_nvfp4 import ModelOptNvfp4Converter
         from compressed_tensors.quantization import QuantizationScheme
         from compressed_tensors.quantization.quant_scheme import NVFP4
-    # A power of two, so that nothing is rounded twice.
+    # The tensor scale is a power of two, so that nothing is rounded twice.
     q = mx.quantize(samples.generator("official").standard_normal((8, 64)), "nvfp4", tensor_scale=2.0**-9)
     for layout in ("modelopt", "compressed_tensors"):
         safetensors.save(tmp_path / "m.safetensors", to_tensors("l.weight", q, layout))
@@ -313,7 +316,7 @@ def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
 
 
 def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
-    """Not seen before: MXFP4 of compressed-tensors was read back by what had written it."""
+    """Files of MXFP4 pass through compressed-tensors in both directions."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
@@ -332,5 +335,5 @@ def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
     safetensors.save(tmp_path / "again.safetensors", {f"l.{name}": tensor for name, tensor in made.items()})
     again = Checkpoint(tmp_path / "again.safetensors").tensor("l.weight")
     assert np.array_equal(again.scales, q.scales)
-    assert np.array_equal(again.codes & 7, q.codes & 7)  # (zeros lose their signs there)
+    assert np.array_equal(again.codes & 7, q.codes & 7)  # zeros lose their signs there
     assert np.array_equal(again.dequantize(), q.dequantize())

@@ -36,7 +36,7 @@ def test_random_words(da):
 
 
 def test_mistakes_raise_before_anything_is_computed(da):
-    # No test saw it: each one gave floats in known chunks, and options that exist.
+    # Each mistake must raise when the call is made, not when chunks are computed.
     lazy = da.zeros((4, 128), chunks=(2, 64), dtype=np.float32)
     words = np.zeros((4, 128), np.uint32)
     wrong = [
@@ -59,7 +59,8 @@ def test_mistakes_raise_before_anything_is_computed(da):
         ),
         (ValueError, r"'random_bits' must be of shape \(4, 128\)", lazy, {"rounding": "sr", "random_bits": words[:1]}),
         (ValueError, "'out' must be left out", lazy, {"out": words}),
-        (ValueError, "'packed' must be left out", lazy, {"packed": True}),  # it was taken and did nothing
+        # Regression: this keyword was ignored.
+        (ValueError, "'packed' must be left out", lazy, {"packed": True}),
         (TypeError, "unexpected keyword argument 'axes'", lazy, {"axes": 1}),
     ]
     for kind, message, x, options in wrong:

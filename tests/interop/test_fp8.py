@@ -1,4 +1,4 @@
-"""FP8 with float scales: against the plain formula, and what transformers and compressed-tensors read and write."""
+"""Tests of FP8 with float scales: against the formula, transformers and compressed-tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ E4M3, E5M2, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.flo
 
 
 def module(package, path):
-    """A module of an optional package, imported without its warnings; the test is skipped without it."""
+    """Import a module of an optional package without its warnings; skip the test without it."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
@@ -34,7 +34,7 @@ def tensors_of(*arrays):
 
 
 def stored(shape, blocks, dtype=np.float32):
-    """Every finite E4M3 code, and positive scales of all sizes."""
+    """Return every finite E4M3 code, and positive scales of all sizes."""
     rng = samples.generator("fp8", shape, blocks)
     codes = rng.integers(0, 0x7F, shape, np.uint8) | rng.integers(0, 2, shape, np.uint8) << 7
     scales = np.exp2(rng.uniform(-20, 5, scales_shape(shape, blocks)))
@@ -42,7 +42,7 @@ def stored(shape, blocks, dtype=np.float32):
 
 
 def plainly(weight, scales, tile):
-    """The formula: each scale repeated over its tile, one product of float32."""
+    """Return the values by the formula: each scale repeated over its tile, one float32 product."""
     for axis, length in enumerate(tile):
         scales = np.repeat(scales, length, axis)
     return weight.astype(np.float32) * scales[: weight.shape[0], : weight.shape[1]].astype(np.float32)

@@ -42,7 +42,8 @@ def test_what_the_real_library_quantizes_we_read(gguf):
     blocks = gguf.quants.quantize(x, gguf.GGMLQuantizationType.MXFP4)
     theirs, ours = mx_gguf.from_gguf_blocks(blocks), mx.quantize(x, "mxfp4_e2m1")
     assert np.array_equal(theirs.scales, ours.scales)
-    assert np.array_equal(theirs.dequantize(), ours.dequantize())  # -0 apart, which gguf does not write
+    # These agree except for -0, which gguf does not write.
+    assert np.array_equal(theirs.dequantize(), ours.dequantize())
 
 
 def test_a_file_that_the_real_library_wrote(gguf, tmp_path):
@@ -63,13 +64,14 @@ GROUPS = ["Q8_0", "Q4_0"]
 
 
 def groups(kind):
-    """Blocks of every finite scale that is read, one for each, and all integers; zero blocks as GGUF writes them."""
+    """Return blocks with every finite scale and all integers; zero blocks are as in GGUF files."""
     rng = samples.generator("gguf groups", kind)
     d = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
     blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
-    if kind == "Q4_0":  # as every block does that was quantized: without -8 or zeros nothing tells the sign of d
+    # Every quantized block holds -8: without it or zeros, nothing shows the sign of d.
+    if kind == "Q4_0":
         blocks[:, 2] &= 0xF0
     return blocks
 
@@ -117,13 +119,13 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     q = mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     want = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4)
     assert q.shape == want.shape == (200, 128)
-    assert np.array_equal(q.dequantize(), want)  # (its zeros have no sign)
+    assert np.array_equal(q.dequantize(), want)  # its zeros have no sign
     assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="NVFP4"), blocks)
     x = rng.standard_normal((4, 128)).astype(np.float32)
     made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
-    scales[0, 0, 0] = 0x7F  # which it reads as zero
+    scales[0, 0, 0] = 0x7F  # gguf reads this scale as zero
     with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
@@ -137,7 +139,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
 
 @pytest.mark.parametrize("kind", mx_gguf.KINDS)
 def test_no_rows(kind):
-    # No test saw it: numpy cannot guess a length where there are no elements.
+    # Regression: an array without elements raised an error of numpy, which cannot guess a length.
     fmt, elements, size = mx_gguf.KINDS[kind]
     q = mx.quantize(np.zeros((0, 2 * elements), np.float32), fmt)
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -146,12 +148,12 @@ def test_no_rows(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # d, integers, what is written in their place where d and -d say the same
+    # d, the integers, and d and the integers as they are written, since d and -d can mean the same.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
         (-two, [0, 1], (-two, [0, 1])),
-        (-two, [1, -3], (two, [-1, 3])),  # nothing tells
+        (-two, [1, -3], (two, [-1, 3])),  # nothing shows the sign of d
         (np.float16(-0.0), [0, 0], (np.float16(-0.0), [0, 0])),
         (np.float16(0.0), [0, 5], (np.float16(0.0), [0, 5])),
     ]:
@@ -206,7 +208,8 @@ def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, elem
 
 @pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("MXFP4", "e2m1")])
 def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
-    # No test saw it: files were little-endian, and the bytes of d, which no reader swaps, were read in that order.
+    # Regression: the bytes of d were read in little-endian order, since the reader does not swap
+    # them.
     scale = "" if kind == "MXFP4" else ",scale=float16"
     q = mx.quantize(samples.generator("big").standard_normal((2, 6, 64)), f"{fmt}:block=32{scale}")
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -223,6 +226,7 @@ def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
 
 
 def finished(writer):
+    """Write a file with all its tensors."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -231,7 +235,7 @@ def finished(writer):
 
 @pytest.mark.parametrize("big", [False, True])
 def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
-    # No test saw it: files had the weight alone, and the scale that llama.cpp stores beside it was dropped.
+    # Regression: the scale that llama.cpp stores beside a weight was ignored.
     q = mx.quantize(samples.generator("beside").standard_normal((3, 4, 64)), "e2m1:block=16,scale=e4m3")
     order, kind = gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE, gguf.GGMLQuantizationType.NVFP4
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test", endianess=order)
@@ -263,6 +267,7 @@ def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
 
 @pytest.fixture
 def path(gguf, tmp_path):
+    """Write a small GGUF file, and return its path."""
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
     writer.add_array("tokens", ["a", "bb"])
     q = mx.quantize(np.ones((2, 64)), "mxfp4_e2m1")
@@ -274,7 +279,8 @@ def path(gguf, tmp_path):
     return tmp_path / "m.gguf"
 
 
-#: Run apart, since what reads on and on would not end here.
+#: A program that runs in a process of its own, because a reader that never stops must not block the
+#: tests.
 READ = """
 import sys
 from mxnum.interop import gguf
@@ -290,15 +296,16 @@ for path in sys.argv[2:]:
 
 
 def test_damaged_files_say_so(path, tmp_path):
-    # No test saw these: all were whole. Beyond the end the reader finds empty arrays, and counts on.
+    # Beyond the end of a damaged file, the reader of gguf finds empty arrays and continues.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    start = whole.index(b"tokens") + len(b"tokens") + 8  # of the length of the array of texts, after two types
+    # The position of the length of the array of texts, after two types.
+    start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
         "tensors": whole[:8] + (1 << 60).to_bytes(8, "little") + whole[16:],
         "fields": whole[:16] + (1 << 60).to_bytes(8, "little") + whole[24:],
         "length": whole[:start] + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
-        # An array of so many bytes, which are read one by one.
+        # An array of 2**60 bytes, which the reader reads one by one.
         "bytes": whole[: start - 4] + bytes(4) + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
         "text": whole[: start + 8] + (1 << 63).to_bytes(8, "little") + whole[start + 16 :],
     }  # fmt: skip
@@ -310,10 +317,11 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        damaged[f"read {i}"] = bytes(content)  # or not
+        # The change may be harmless, so the file may be readable.
+        damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
-    other = "Argument 'name' must be one of "  # (its name was changed)
+    other = "Argument 'name' must be one of "  # the change may have hit the name
     arguments = [sys.executable, "-c", READ, other, *(str(tmp_path / name) for name in damaged)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -339,3 +347,22 @@ def test_mistakes():
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))
     with pytest.raises(ValueError, match="whole blocks of 32"):
         mx_gguf.to_gguf_blocks(mx.quantize(np.ones(40), "mxfp4_e2m1"))
+
+
+def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
+    """The d of a block is a 64th of its scale, which float16 holds only if no bit is lost."""
+    patterns = np.arange(1, 0x7C00, dtype=np.uint16)
+    scales = patterns.view(np.float16)
+    d = (scales.astype(np.float64) / 64).astype(np.float16)
+    fits = d.astype(np.float64) * 64 == scales
+    fmt = "int8:block=32,scale=float16"
+
+    def array(chosen):
+        return mx.MXArray.from_parts(np.ones((len(chosen), 32), np.uint8), chosen[:, None], fmt)
+
+    written = mx_gguf.to_gguf_blocks(array(scales[fits]), kind="Q8_0")
+    assert np.array_equal(written[:, :2].copy().view(np.float16)[:, 0], d[fits])
+    assert (~fits).sum() > 1000
+    for scale in scales[~fits][::97]:
+        with pytest.raises(ValueError, match=r"whose scales are float16 numbers times 0\.015625"):
+            mx_gguf.to_gguf_blocks(array(np.array([scale])), kind="Q8_0")

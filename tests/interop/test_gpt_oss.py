@@ -11,7 +11,7 @@ from tests import samples
 
 
 def read_as_published(blocks, scales):
-    """As the published gpt-oss code reads: low nibbles at even places, high ones at odd, times 2**(scale-127)."""
+    """Decode as the published gpt-oss code: low nibbles at even indices, high ones at odd."""
     table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
     values = np.empty((*blocks.shape[:-1], 32))
     values[..., 0::2] = table[blocks & 15]
@@ -36,14 +36,14 @@ def test_values_are_those_that_transformers_reads():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what its own imports warn about
+        warnings.simplefilter("ignore")  # hides the warnings of its imports
         from transformers.integrations.mxfp4 import convert_moe_packed_tensors
     rng = samples.generator("transformers")
     blocks = rng.integers(0, 256, (3, 5, 2, 16), np.uint8)
     scales = rng.integers(100, 140, (3, 5, 2), np.uint8)
     read = convert_moe_packed_tensors(torch.from_numpy(blocks), torch.from_numpy(scales), dtype=torch.float32)
     got = gpt_oss.from_gpt_oss(blocks, scales).dequantize()
-    want = read.numpy().swapaxes(-1, -2)  # it turns the matrix of each expert
+    want = read.numpy().swapaxes(-1, -2)  # transformers transposes the matrix of each expert
     assert np.array_equal(got.view(np.uint32), np.ascontiguousarray(want).view(np.uint32))
     q = mx.quantize(rng.standard_normal((3, 5, 64)).astype(np.float32), "mxfp4_e2m1")
     written = convert_moe_packed_tensors(*map(torch.from_numpy, gpt_oss.to_gpt_oss(q)), dtype=torch.float32)
@@ -62,7 +62,7 @@ def test_a_checkpoint_file(tmp_path, joint):
 
 
 def test_checkpoints_that_lack_something(tmp_path):
-    # No test saw it: each had both, and its names were asked for.
+    # Each checkpoint lacks a part, or has a wrong one, or lacks the name.
     path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}

@@ -1,4 +1,4 @@
-"""NVFP4 of other software: what the packages wrote is read, and what is written they read, bit for bit."""
+"""Tests of NVFP4 of other software: files are read and written bit for bit as the packages do."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Global scales that are exact beside any E4M3 scale, and such that both packages round twice.
+#: Global scales: one that is exact beside any E4M3 scale, and one with which both packages round
+#: twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 
 def module(package, path):
-    """A module of an optional package, imported without its warnings; the test is skipped without it."""
+    """Import a module of an optional package without its warnings; skip the test without it."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
@@ -29,7 +30,7 @@ def module(package, path):
 
 
 def stored(shape=(6, 64)):
-    """Bytes and scales of every kind, as a file has them."""
+    """Return bytes and scales of every kind, as a file has them."""
     rng = samples.generator("nvfp4", shape)
     packed = rng.integers(0, 256, (*shape[:-1], shape[-1] // 2), np.uint8)
     scales = rng.integers(0, 0x7F, (*shape[:-1], shape[-1] // 16), np.uint8)
@@ -107,7 +108,7 @@ def test_modelopt_reads_the_same_values(global_scale):
     bytes_, scale, number = tensors_of(*again)
     made = tensor(torch.Size(q.shape), torch.float32, bytes_)
     read = made.dequantize(torch.float32, scale=scale, double_scale=number, block_sizes={-1: 16}).numpy()
-    # (their table has +0 where the code is that of -0)
+    # The table of ModelOpt has +0 for the code of -0.
     theirs = nvfp4.values_of(q, "modelopt")
     assert np.array_equal(read, theirs)
     assert np.array_equal(read, q.dequantize()) == (global_scale != np.float32(0.1))
@@ -123,7 +124,7 @@ def test_what_modelopt_writes_is_read():
 
 
 def test_modelopt_has_no_tensor_scales_of_rows():
-    """Why they are refused; no test saw it: each wrote one tensor scale, or one for each expert."""
+    """ModelOpt cannot read tensor scales of rows, which is why `to_nvfp4` raises ValueError."""
     tensor = module("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor").NVFP4QTensor
     import torch
 
@@ -134,7 +135,8 @@ def test_modelopt_has_no_tensor_scales_of_rows():
         made = tensor(torch.Size((rows, 64)), torch.float32, bytes_[:rows])
         return made.dequantize(torch.float32, scale=scale[:rows], double_scale=number[:rows], block_sizes={-1: 16})
 
-    assert not np.array_equal(read(4).numpy(), q.dequantize())  # (as many rows as blocks in one)
+    # The array has as many rows as a row has blocks, so that the shapes fit by chance.
+    assert not np.array_equal(read(4).numpy(), q.dequantize())
     with pytest.raises(RuntimeError, match="size of tensor"):
         read(3)
 

@@ -5,8 +5,8 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import make_task
-from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.batches import cases
 from mxnum.interop import onnx as mx_onnx
 from tests import samples
 
@@ -17,7 +17,7 @@ def onnx():
 
 
 def evaluated(onnx, operator, inputs, scales, result, **attributes):
-    """What ONNX's reference evaluator gives for an operator on an array and a TensorProto of scales, along rows."""
+    """Run ONNX's reference evaluator for an operator on an array and scales along rows."""
     from onnx.reference import ReferenceEvaluator
 
     helper = onnx.helper
@@ -30,7 +30,7 @@ def evaluated(onnx, operator, inputs, scales, result, **attributes):
 
 
 def known(onnx, fmt):
-    """Skip what the installed onnx has no type for."""
+    """Return the format; skip the test if the installed onnx has no type for it."""
     if not hasattr(onnx.TensorProto, mx_onnx.TYPES[mx.formats.get(fmt).element.name]):
         pytest.skip(f"onnx {onnx.__version__} has no type for {fmt}")
     return fmt
@@ -64,7 +64,7 @@ def test_dequantize_linear_gives_the_same_values(onnx, fmt):
 
 @pytest.mark.parametrize("fmt", [name for name in FORMATS if name != "mxint8"])
 def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(onnx, fmt):
-    """The cases of conformance level 1: they include both ends of the scales, and float32 subnormals."""
+    """The cases of conformance level 1 include both ends of the scales and float32 subnormals."""
     task = make_task("quantize", known(onnx, fmt))
     told = 0
     for inputs in cases(task):
@@ -73,7 +73,8 @@ def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(
         elements, scales = mx_onnx.to_onnx(q, "x")
         with np.errstate(all="ignore"):
             got = evaluated(onnx, "QuantizeLinear", x, scales, elements.data_type, block_size=32).view(np.uint8)
-        usual = q.scales[:, 0] != 0xFF  # codes in a block of NaN are free: ours are 0, theirs are NaN
+        # Codes in a NaN block are free: here they are 0, in ONNX NaN.
+        usual = q.scales[:, 0] != 0xFF
         assert np.array_equal(got[usual], q.codes[usual])
         told += int(usual.sum())
     assert told > 500
@@ -93,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_int8_is_six_powers_of_two_apart(onnx):
-    """MXINT8 is n * 2**-6: with the scales of `to_onnx` QuantizeLinear gives the same integers, but -128 too."""
+    """MXINT8 is n * 2**-6: with the scales of `to_onnx`, ONNX gives the same integers, and -128."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")
@@ -102,11 +103,11 @@ def test_int8_is_six_powers_of_two_apart(onnx):
 
 
 def test_what_would_be_read_as_something_else_is_refused(onnx):
-    # No test saw these: formats were those of the elements, and scales of int8 were never so large that 6 more wrapped.
+    # Each of these would be read back as other values.
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
-    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # which have that name and other values
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # these have a known name and other values
         with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
             mx_onnx.from_onnx(elements, scales, format=fmt)
         with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):
@@ -166,7 +167,7 @@ def test_mistakes(onnx, monkeypatch):
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8", "e4m3:block=32,scale=float32"])
 def test_tiles_raise(onnx, fmt):
-    """No test saw tensors that DequantizeLinear cannot read: all tests had blocks along the last axis."""
+    """Regression: tiles were written, which DequantizeLinear cannot read."""
     x = samples.generator("onnx tiles").standard_normal((4, 4)).astype(np.float32)
     for blocks in ((2, 2), (4, 4)):
         with pytest.raises(ValueError, match=rf"in blocks along one axis.* not \({blocks[0]}, {blocks[1]}\)"):

@@ -55,7 +55,8 @@ def test_user_made_formats_and_offsets(tmp_path):
 
 @pytest.mark.parametrize("element", ["e4m3:bias=8", "e2m1:bias=2", "canonical"])
 def test_elements_of_a_known_name_are_bytes_and_what_they_were(tmp_path, element):
-    # No test saw these: one with another bias was typed F8_E4M3, and canonical_nan came back as False.
+    # Regression: an element with another bias was typed F8_E4M3, and canonical_nan came back as
+    # False.
     own = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     q = mx.quantize(np.ones((2, 64)), mx.MXFormat(own) if element == "canonical" else element)
     safetensors.save(tmp_path / "x", {"w": q})
@@ -123,6 +124,7 @@ def test_damaged_files_say_so(tmp_path):
 
 
 def file_of(header, data=b""):
+    """Return the bytes of a file with this header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
@@ -132,10 +134,11 @@ def entry(dtype, shape, begin, end):
 
 
 F32 = {"x": entry("F32", [2], 0, 8)}
-#: No test saw these: the damaged ones were cut short, or named nothing.
+#: Crafted files, each with its error; the files of other tests are truncated at most.
 CRAFTED = [
     (file_of(b"[" * 100_000), "its header is nested too deeply"),
-    (file_of(b'{"x":' * 50_000), "its header is (nested too deeply|not JSON)"),  # (Python 3.14 nests farther)
+    # Python 3.14 can nest deeper.
+    (file_of(b'{"x":' * 50_000), "its header is (nested too deeply|not JSON)"),
     (file_of(json.dumps(F32).encode("utf-16"), bytes(8)), "its header is not JSON"),
     (file_of(b'{"x":' + json.dumps(F32["x"]).encode() + b',"x":' + json.dumps(F32["x"]).encode() + b"}", bytes(8)),
      "not JSON, or has a name twice"),
@@ -156,7 +159,7 @@ CRAFTED = [
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not where others end, at 0"),
     (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
-    # What the format's own library refuses, and was read here.
+    # The safetensors library raises for these files, and so must this reader.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),
@@ -184,7 +187,7 @@ def test_crafted_files_say_so(tmp_path, content, message):
 
 
 def test_no_header_gives_another_error(tmp_path):
-    """Headers with bytes that were changed, and with values in the place of others."""
+    """Damage headers: change bytes, and replace values by values of other types."""
     path, rng = tmp_path / "x.safetensors", np.random.default_rng(19)
     safetensors.save(path, {"w": example("mxfp4_e2m1"), "v": example("mxfp8_e4m3"), "b": np.zeros(3)}, {"k": "v"})
     whole = path.read_bytes()
@@ -193,7 +196,7 @@ def test_no_header_gives_another_error(tmp_path):
     odd = [None, True, -1, 1 << 64, 2.5, "", "F32", [], [0], {}, "[" * 5000, [[]], "\ud800", float("nan"), 1e400]
 
     def replaced(value):
-        """The same with something else in one place of it."""
+        """Return a copy in which one value is replaced by an odd one."""
         if rng.random() < 0.3 or not value or not isinstance(value, dict | list):
             return odd[rng.integers(len(odd))]
         key = list(value)[rng.integers(len(value))] if isinstance(value, dict) else int(rng.integers(len(value)))
@@ -202,7 +205,7 @@ def test_no_header_gives_another_error(tmp_path):
         return [*value[:key], replaced(value[key]), *value[key + 1 :]]
 
     def noted():
-        """A description of an MX array with something else in it."""
+        """Return the header with a damaged description of an MX array."""
         notes = header["__metadata__"]
         note = replaced(json.loads(notes["mxnum.w"]))
         return {**header, "__metadata__": {**notes, "mxnum.w": json.dumps(note)}}
@@ -226,7 +229,7 @@ def test_no_header_gives_another_error(tmp_path):
 
 
 def test_byte_orders_are_the_one_of_the_format(tmp_path):
-    # No test saw it: all arrays were native, and bytes were stored as they lay.
+    # Regression: big-endian arrays were stored in their own byte order.
     official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
     strided = {
@@ -243,7 +246,7 @@ def test_byte_orders_are_the_one_of_the_format(tmp_path):
 
 
 def test_tensors_of_torch_are_stored(tmp_path):
-    # No test saw it: numpy cannot have bfloat16 of torch, and its sentence came out.
+    # Regression: a bfloat16 tensor of torch raised numpy's error message.
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     x = torch.arange(6.0).reshape(2, 3)
     tensors = {"h": x.to(torch.bfloat16).T, "e": x.to(torch.float8_e4m3fn), "q": mx.quantize(x, "mxfp4_e2m1")}
@@ -274,7 +277,7 @@ def test_tensors_of_torch_are_loaded(tmp_path):
 
 
 def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
-    # No test saw these: names never met, and metadata were texts.
+    # Each of these files would lose a tensor, or could not be read.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
     wrong = [
         ({"w": q, "w.scales": x}, None, "not have a tensor named 'w.scales', the name of a part of an MX array"),
@@ -299,7 +302,8 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
     assert list(tmp_path.iterdir()) == []
     safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
     file = safetensors.File(tmp_path / "x")
-    safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)  # its own description is no other
+    # The metadata of the file itself is no clash.
+    safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)
     assert safetensors.File(tmp_path / "x").metadata == file.metadata
 
 

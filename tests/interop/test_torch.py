@@ -80,7 +80,7 @@ INTEGERS = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uin
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_stochastic_words_are_integers_by_value(torch, name):
-    # No test saw that bytes were reinterpreted: the one there was had words of 32 bits.
+    # Regression: the bytes of words were reinterpreted unless words had 32 bits.
     x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     dtype = getattr(torch, name)
     most = min(torch.iinfo(dtype).max, (1 << 32) - 1)
@@ -133,7 +133,7 @@ def test_a_generator_is_a_seed_that_advances(torch):
 
 
 def test_a_gradient_is_not_cut_off(torch):
-    # No test saw it: none gave a tensor that required one.
+    # The gradient of such a tensor would be lost silently.
     weight = torch.nn.Linear(32, 4).weight
     for call in (mx_torch.quantize, mx_torch.fake_quantize):
         with pytest.raises(TypeError, match=r"'tensor' must not require a gradient.*tensor\.detach\(\)"):
@@ -143,7 +143,7 @@ def test_a_gradient_is_not_cut_off(torch):
 
 
 def test_what_would_be_read_as_something_else_is_refused(torch):
-    # No test saw these: they gave what fits. Bytes of other types were taken for codes and scales.
+    # Regression: bytes of other types were taken for codes and scales.
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp8_e4m3")
     tensors = mx_torch.to_torch(q)
     for elements in (torch.ones(2, 16), tensors.elements.view(torch.float8_e5m2), torch.ones(2, 64, dtype=torch.int8)):
@@ -161,7 +161,7 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
         mx_torch.to_torch(torch.ones(3))
     with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
         mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
-    # Elements of a known name with another bias were tensors of the type of that name.
+    # Regression: elements of a known name with another bias became tensors of the named type.
     for fmt in ("e2m1:bias=2", "e4m3:bias=8"):
         q = mx.quantize(np.ones((2, 64), np.float32), fmt)
         own = mx_torch.to_torch(q)

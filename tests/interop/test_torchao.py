@@ -53,7 +53,7 @@ def test_there_and_back(theirs, shape):
         q = mx.quantize(numbers(shape), "nvfp4", tensor_scale=tensor_scale)
         tensor = mx_torchao.to_torchao(q, torch.bfloat16)
         assert (tuple(tensor.shape), tensor.dtype) == (shape, torch.bfloat16)
-        # (products of powers of two round once)
+        # Products of powers of two round once.
         assert np.array_equal(tensor.dequantize(torch.float32).numpy(), q.dequantize())
         assert mx_torchao.from_torchao(tensor).to_host().equals(q)
 

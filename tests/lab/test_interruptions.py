@@ -1,4 +1,4 @@
-"""Signals between steps."""
+"""Tests of signals between steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """What a shell starts in the background ignores Ctrl-C, and these tests would then wait for nothing."""
+    """Restore Ctrl-C, which processes that a shell starts in the background ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -83,7 +83,8 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    assert resumed[0].measured_at == [7, 8, 9, 10, 11]  # the losses before it count for the first step too
+    # The losses before the checkpoint count for the first step, too.
+    assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 
 def test_checkpoints_by_the_clock(tmp_path):

@@ -1,4 +1,4 @@
-"""Arrays on a GPU, described. No GPU: stand-ins say where they live, and nobody looks there."""
+"""Tests of descriptions of GPU arrays, without a GPU: stand-ins have memory that nobody reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mxnum.memory.device import DeviceArray, contiguous_strides, described, on_d
 
 
 def away(x: np.ndarray, **changes: object) -> types.SimpleNamespace:
-    """What has an array interface and nothing else."""
+    """Return an object with an array interface and nothing else."""
     return types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3, **changes})
 
 
@@ -85,7 +85,7 @@ def test_arrays_of_one_call_live_together():
 
 
 class Tensor:
-    """torch.Tensor."""
+    """A stand-in for torch.Tensor."""
 
     requires_grad = False
     is_cuda = True
@@ -147,7 +147,7 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
 
 
 def test_memory_that_does_not_hold_the_numbers_is_refused(torch):
-    # No test saw it: a negated view has a pointer like any other, to numbers of the other sign.
+    # Regression: a negated view was described by its pointer, to numbers of the other sign.
     for change, message in (({"is_negated": True}, "stored with its sign"), ({"layout": "sparse"}, "dense")):
         tensor = Tensor("float32")
         vars(tensor).update(change)

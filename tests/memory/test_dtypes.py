@@ -1,4 +1,4 @@
-"""numpy dtypes and format descriptions."""
+"""Tests of numpy dtypes and format descriptions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_code_types():
     assert [dtypes.code_dtype(b).name for b in (4, 8, 16, 32, 64)] == ["uint8", "uint8", "uint16", "uint32", "uint64"]
     with pytest.raises(ValueError, match="for a view"):
         dtypes.numpy_dtype(formats.element("e3m0"))
-    # No test saw it: elements had names of their own, and this one was taken for ml_dtypes' E2M1.
+    # Regression: an element of the same name was taken for ml_dtypes' E2M1.
     with pytest.raises(ValueError, match="for a view, not <ElementFormat e2m1: 4 bits, max 3>"):
         dtypes.numpy_dtype(formats.element("e2m1:bias=2"))
 
@@ -54,7 +54,7 @@ def test_signed_bits_share_memory():
 
 
 def test_masks_are_not_dropped_in_silence():
-    # No test saw it: numpy takes masked elements for others where an array is asked for.
+    # Regression: masked elements became ordinary ones, as numpy does when asked for an array.
     masked = np.ma.masked_array(np.ones(4), [0, 1, 0, 0])
     with pytest.raises(ValueError, match="'x' must be without a mask, not 'a masked array'"):
         dtypes.float_array("x", masked)

@@ -1,4 +1,4 @@
-"""Tensors of torch on the CPU: the bits of arrays of numpy, and answers that are tensors."""
+"""Tests of tensors of torch on the CPU: the bits are numpy's, and results are tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPE = (6, 70)
 
 
 def both(*key, dtype="float32", shape=SHAPE):
-    """A tensor and an array of the same numbers that share nothing."""
+    """Return a tensor and an array of the same numbers that share no memory."""
     x = samples.generator("tensors", *key).standard_normal(shape).astype(np.float32)
     tensor = torch.from_numpy(x).to(getattr(torch, dtype))
     return tensor, tensors.host_array("x", tensor).copy()
@@ -37,7 +37,7 @@ def same_mx(made, usual):
     same(made.dequantize("bfloat16"), usual.dequantize("bfloat16"))
 
 
-# No test saw any of this: tensors went through interop.torch alone, where none of them was asked for by `mxnum` itself.
+# The functions of `mxnum` themselves take and return tensors, not only `interop.torch`.
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_tensors_give_tensors_of_the_same_bits(dtype):
     tensor, array = both("bits", dtype=dtype)
@@ -84,7 +84,7 @@ def test_other_arguments_may_be_tensors():
     scales = mx.shared_scale(array, "mxint8", scale_rule="ceil")
     same_mx(mx.quantize(tensor, "mxint8", scales=torch.from_numpy(scales)), mx.quantize(array, "mxint8", scales=scales))
     given = mx.quantize(array, "mxint8", scales=torch.from_numpy(scales))
-    assert isinstance(given.codes, np.ndarray)  # the question was one of numpy
+    assert isinstance(given.codes, np.ndarray)  # the input was a numpy array
     offset = {"format": "mxint4", "offset": "float16", "rounding": "sr", "seed": 5}
     made, usual = mx.quantize(tensor, **offset), mx.quantize(array, **offset)
     same_mx(made, usual)
@@ -198,7 +198,7 @@ def test_a_layer():
 
 
 def test_a_gradient_is_never_cut_off_in_silence():
-    # No test saw it: none gave a tensor that required a gradient.
+    # The gradient of such a tensor would be lost silently.
     weight = torch.nn.Parameter(torch.ones(4, 32))
     calls = (
         lambda: mx.fake_quantize(weight, "mxfp8_e4m3"), lambda: mx.quantize(weight, "mxfp8_e4m3"),
@@ -269,12 +269,13 @@ def test_subclasses_that_are_ordinary_memory():
 
 
 def test_memory_that_was_read_may_still_be_resized():
-    # No test saw it: sharded training frees the memory of parameters between layers, and nothing here did.
+    # Regression: torch could not resize the memory any more. Sharded training frees the memory of
+    # parameters between layers.
     tensor = torch.ones(4, 32)
     mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)
     tensor.untyped_storage().resize_(0)
     array = tensors.host_array("x", torch.arange(6.0).reshape(2, 3).T)
-    assert array.tolist() == [[0, 3], [1, 4], [2, 5]]  # it keeps the tensor alive
+    assert array.tolist() == [[0, 3], [1, 4], [2, 5]]  # the array keeps the tensor alive
 
 
 def test_arrays_that_tensors_cannot_show_are_copied():

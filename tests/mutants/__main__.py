@@ -1,10 +1,15 @@
-"""``python -m tests.mutants``: plant each mistake in a copy of the repository and see which test finds it.
+"""``python -m tests.mutants``: plant each mistake in a copy of the repository and run its tests.
 
-With ``--record`` what became of each goes to ``fates.json`` beside this file as soon as it is known, with a hash of the
-mistake, of the file that it is planted in and of the tests that should notice; ``--stale`` takes those alone of which
-that is not there, or is about other code.
+With ``--record`` the outcome of each mistake is written to ``fates.json`` beside this file as soon
+as it is known, with a hash of the mistake, of the file that it is planted in and of the tests that
+should notice it. ``--stale`` selects the mistakes without a record of the present code.
 
-Exit status: 0 if all are found, 1 if one survives, 2 for arguments or texts that make no sense.
+With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. Each
+meets the tests that call the function that it is in, the most specific ones first. ``--calls
+FOLDER`` keeps the record of who calls what, which takes a run of all tests to make.
+
+Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
+mistakes that do not fit the code.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from tests.mutants import calls, drawn
 from tests.mutants.planted import MUTANTS, Mutant
 from tests.tiers import code_of
 
@@ -36,18 +42,22 @@ COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pypr
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
 
 
+#: Seconds after which the tests of one mistake count as failed: it may loop for ever.
+LIMIT = 900
+
+
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant."""
+    """The outcome for one mutant."""
 
     killed: bool
-    #: The test that failed first, or what went wrong instead.
+    #: The test that failed first, or the error that occurred instead.
     by: str
     seconds: float
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """What the tests need, and nothing that was compiled before."""
+    """Copy what the tests need, and nothing that was compiled before."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -58,18 +68,28 @@ def copy_of_repository(folder: Path) -> Path:
 
 
 def changed(text: str, mutant: Mutant) -> str:
-    """A file with the mistake in it."""
+    """Return the text of a file with the mistake in it."""
     count = text.count(mutant.old)
     if count != 1 or mutant.old == mutant.new:
         raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, and has to occur once")
     return text.replace(mutant.old, mutant.new)
 
 
-def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
-    """Whether these tests pass in a copy of the repository, and the first that fails."""
-    settings = {"NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
+def run_tests(
+    folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
+) -> tuple[bool, str]:
+    """Return True if these tests pass in a copy of the repository, and the first failing test."""
+    settings = {
+        "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
+        "PYTHONPATH": str(folder),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "pytest", *options, "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"::no end within {limit} s"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     crashed = re.search(r'^  File "(?:[^"]*/)?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
     if crashed and done.returncode < 0:
@@ -80,7 +100,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
 
 
 def fate_of(mutant: Mutant, folder: Path) -> Fate:
-    """Plant one, run the tests that should notice it, and take it out again."""
+    """Plant a mutant, run the tests that should notice it, and remove it again."""
     path, started = folder / mutant.file, time.monotonic()
     text = path.read_text()
     path.write_text(changed(text, mutant))
@@ -92,7 +112,10 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 
 
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
-    """Mutants whose name or file matches one of some globs or contains such a string, in the order of these."""
+    """Return the mutants that match the patterns, in the order of the patterns.
+
+    A pattern is a glob for the name or the file, or a part of either.
+    """
     found = {
         mutant.name: mutant
         for pattern in patterns or ("*",)
@@ -103,13 +126,13 @@ def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
 
 
 def read() -> dict[str, dict[str, Any]]:
-    """What became of each when it was last planted."""
+    """Return the recorded outcome of each mutant."""
     found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 
 
 def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
-    """Enter one that was planted in a copy; those that are no longer listed are left out."""
+    """Record the outcome of a mutant, and drop records of mutants that are no longer listed."""
     entry = {"killed": fate.killed, "by": fate.by, "code": code_hash(mutant, folder), "date": date.today().isoformat()}
     fates = {**read(), mutant.name: entry}
     lines = ",\n".join(f"  {json.dumps(m.name)}: {json.dumps(fates[m.name])}" for m in MUTANTS if m.name in fates)
@@ -117,12 +140,12 @@ def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
 
 
 def is_fresh(mutant: Mutant) -> bool:
-    """Whether what is recorded of it is about the code and the tests as they are."""
+    """Return True if the record is about the present code and tests."""
     return read().get(mutant.name, {}).get("code") == code_hash(mutant)
 
 
 def last_seen(mutant: Mutant) -> str:
-    """What the record says of it, in words."""
+    """Return the recorded outcome in words."""
     entry = read().get(mutant.name)
     if entry is None:
         return "[never recorded]"
@@ -131,21 +154,53 @@ def last_seen(mutant: Mutant) -> str:
 
 
 def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
-    """Changes with the mistake, and with the code of its file and of its tests."""
+    """Return a hash of the mistake and of the code of its file and its tests."""
     files = [mutant.file, *sorted({test.split("::")[0] for test in mutant.killed_by})]
     texts = [mutant.old, mutant.new, *mutant.killed_by, *(code_of((folder / file).read_text()) for file in files)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def tests_of(mutants: Iterable[Mutant]) -> list[str]:
-    """All tests that should notice one: files stand for what is in them."""
+    """Return all tests that should notice one of the mutants.
+
+    A test is left out if its whole file is in the list.
+    """
     named = sorted({test for mutant in mutants for test in mutant.killed_by})
     files = {test for test in named if "::" not in test}
     return [test for test in named if test in files or test.split("::")[0] not in files]
 
 
+def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
+    """Plant mistakes drawn at random, print what becomes of each, and return the exit status."""
+    survived, started = [], time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = copy_of_repository(Path(temporary))
+        records = kept or Path(temporary) / "calls"
+        if not records.exists():
+            recording = "-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto"
+            run_tests(folder, drawn.RECORDED, recording, None)
+            print(f"Recorded which test calls what in {time.monotonic() - started:.0f} s.", flush=True)
+        known = calls.read(records)
+        for number, mistake in enumerate(drawn.draw(folder, count, seed), 1):
+            path, tests = folder / mistake.file, mistake.tests(known)
+            text, since, failed = path.read_text(), time.monotonic(), ""
+            path.write_text(mistake.changed(text))
+            for some in (tests[: drawn.FEW], tests[drawn.FEW : drawn.MANY]):
+                passes, said = run_tests(folder, some) if some else (True, "")
+                if not passes:
+                    failed = said
+                    break
+            path.write_text(text)
+            verdict = f"killed by {failed}" if failed else f"SURVIVED {len(tests[: drawn.MANY])} of {len(tests)} tests"
+            seconds = time.monotonic() - since
+            print(f"[{number}/{count}] {mistake.shown(text)}: {verdict} ({seconds:.0f} s)", flush=True)
+            survived += [] if failed else [mistake.shown(text)]
+    print(f"{count - len(survived)} of {count} mistakes were noticed.", *survived, sep="\nSURVIVED ")
+    return 1 if survived else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant them one after the other."""
+    """Plant the mutants one after the other; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
         "--only", metavar="PATTERN", action="append", help="mutants whose name or file matches or contains this (again)"
@@ -154,7 +209,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="enter what becomes of them in tests/mutants/fates.json")
     parser.add_argument("--list", action="store_true", help="say what they are and when they were found; run nothing")
     parser.add_argument("--skip-baseline", action="store_true", help="do not see first that the tests pass as they are")
+    parser.add_argument("--random", metavar="N", type=int, help="draw N mistakes instead")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of what is drawn")
+    parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of which test calls what")
     options = parser.parse_args(arguments)
+    if options.random is not None:
+        return plant_drawn(options.random, options.seed, options.calls)
     mutants = chosen(options.only)
     if not mutants:
         print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in the other rooms of the engine; the lines are as those of `products`."""
+"""Mistakes planted by hand in the other folders of the engine, in the layout of `products`."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ ENGINE = (
         "Loops on disk outlive changes of what they call.",
         ("tests/engine/machine/test_loop_cache.py",),
     ),
-    # What is refused
+    # Errors
     (
         "infinities-as-nan",
         "mxnum/engine/quantizing/host.py",

@@ -1,9 +1,10 @@
-"""Mistakes planted by hand in scales that are floats, and what these use; the lines are as those of `products`."""
+"""Mistakes planted by hand in float scales and their helpers, in the layout of `products`."""
 
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-#: Without compilation the definition does it all: mistakes of fast loops alone are for the others.
+#: Without compilation, the definition computes everything: only `COMPILED` finds mistakes of fast
+#: loops.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in loops of the engine, in offsets and in random bits; the lines are as those of `products`."""
+"""Mistakes planted by hand in loops, offsets and random bits, in the layout of `products`."""
 
 # ruff: noqa: E501 (a table)
 

@@ -1,4 +1,4 @@
-"""The mistakes: what is changed, why that is wrong, and which tests should say so."""
+"""The mistakes: the change, why it is wrong, and which tests should notice it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.mutants.products import PRODUCTS
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake. Its text has exactly one place to go."""
+    """One mistake, whose old text occurs exactly once."""
 
     name: str
-    #: Below the root of the repository.
+    #: The path of the file, relative to the root of the repository.
     file: str
     old: str
     new: str
-    #: What is wrong then, in one sentence.
+    #: The effect of the mistake, in one sentence.
     wrong: str
-    #: Tests of the fast tier, of which one at least fails: files, or names in them.
+    #: Tests of the fast tier, of which at least one fails: files, or names in them.
     killed_by: tuple[str, ...]
 
 
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "unknown-range-of-offsets", "mxnum/ops.py",
-        "if offset is None and used_range.is_half:", "if False:",
+        "if asked.offset is None and used_range.is_half:", "if False:",
         "offset_range without offset is ignored in silence.",
         ("tests/test_errors.py",),
     ),
@@ -172,7 +172,7 @@ MUTANTS = (
         "Storage per element leaves out most of the scale.",
         ("tests/test_formats.py",),
     ),
-    # The oracle
+    # The reference
     Mutant(
         "oracle-stochastic-threshold", "mxnum/reference/numbers.py",
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,",
@@ -239,10 +239,10 @@ MUTANTS = (
     ),
     # Verdicts
     Mutant(
-        "any-zero-is-a-minus-zero", "mxnum/conformance/judge.py",
+        "any-zero-is-a-minus-zero", "mxnum/conformance/judging/judge.py",
         "settle(\"minus_zero\", want == sign, got == 0)", "settle(\"minus_zero\", want >= sign, got == 0)",
         "Every negative number that became zero is called a choice about -0.",
-        ("tests/conformance/test_judge.py",),
+        ("tests/conformance/judging/test_judge.py",),
     ),
     *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *LOOPS, *FLOAT_SCALES)),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mistakes planted by hand in the room of products: name, file, old text, new text, what is wrong then, tests."""
+"""Mistakes planted by hand in products: name, file, old text, new text, effect, tests."""
 
 # ruff: noqa: E501 (a table)
 
@@ -104,8 +104,8 @@ PRODUCTS = (
     (
         "tile-edge",
         "mxnum/engine/products/register_tile.py",
-        "high, wide = min(rows, height - row), min(columns, width - column)",
-        "high, wide = min(rows, height - row), columns",
+        "high, wide = min(rows, height - p * rows), min(columns, width - column)",
+        "high, wide = min(rows, height - p * rows), columns",
         "A tile at the edge writes beyond it.",
         ("tests/engine/products/test_register_tile.py",),
     ),
@@ -132,6 +132,38 @@ PRODUCTS = (
         "term = builder.fmul(builder.fmul(total, splats[i]), powers[v])",
         "A sum is scaled twice, and overflows in between.",
         ("tests/engine/products/test_register_tile.py",),
+    ),
+    (
+        "integers-starts-without-sign",
+        "mxnum/engine/products/integers.py",
+        "line[r] = -line[r]",
+        "line[r] = line[r]",
+        "The bias of the left integers is added once more.",
+        ("tests/engine/products/test_integers.py",),
+    ),
+    (
+        "integers-sums-of-pairs",
+        "mxnum/engine/products/integers.py",
+        "x.bias * y.bias * run < 1 << 15",
+        "x.bias * y.bias * run < 1 << 16",
+        "Sums of 16 bits overflow in AVX2.",
+        ("tests/engine/products/test_exactness.py",),
+    ),
+    (
+        "integers-codes-beside-rectangles",
+        "mxnum/engine/products/integers.py",
+        "for r in range(0 if word * size >= whole else whole_rows, width):",
+        "for r in range(whole_rows, width):",
+        "Codes at the end of rows are not packed.",
+        ("tests/engine/products/test_integers.py",),
+    ),
+    (
+        "exactness-bits-of-scales",
+        "mxnum/engine/products/exactness.py",
+        "(extra + 2 if extra else 0)",
+        "(0 if extra else 0)",
+        "Float64 is trusted with a sum and the bits of two scales.",
+        ("tests/test_products.py", "proofs/test_products.py"),
     ),
     (
         "exact-carry",
@@ -248,10 +280,34 @@ PRODUCTS = (
     (
         "floats-starting-value",
         "mxnum/engine/products/by_floats.py",
-        "    out[:] = 0\n",
-        "",
-        "Sums start from what is in memory.",
+        "turned = out.T.copy()",
+        "turned = np.empty((width, height), np.float32)",
+        "Sums with exchanged operands start from what is in memory.",
         ("tests/engine/products/test_by_floats.py",),
+    ),
+    (
+        "fused-integers-overflow",
+        "mxnum/engine/products/fused_by_floats.py",
+        "min(unit.terms, 1 << (_INTEGER - 2 - kept))",
+        "unit.terms",
+        "A sum of 32-bit integers can exceed them.",
+        ("tests/engine/products/test_fused_sums.py",),
+    ),
+    (
+        "fused-redone-addends",
+        "mxnum/engine/products/fused_sums.py",
+        "            result[redo] = addends\n",
+        "",
+        "Sums that are computed again start from the first result.",
+        ("tests/engine/products/test_fused_sums.py",),
+    ),
+    (
+        "fused-order-of-indices",
+        "mxnum/units/nvidia.py",
+        "if k % 4 < 2",
+        "if k % 2 < 1",
+        "The two sums of an emulated instruction take other indices.",
+        ("tests/units/test_silicon.py",),
     ),
     (
         "terms-infinities-cancel",

@@ -57,7 +57,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_two_writers_do_not_mix(tmp_path):
-    # No test saw it: one wrote at a time. The second threw away what the first had begun, and both wrote into one file.
+    # Regression: two writers at a time used one partial file, and the second removed the content of
+    # the first.
     path = tmp_path / "x.bin"
     with written_whole(path) as first:
         first.write_bytes(b"first")
@@ -69,7 +70,7 @@ def test_two_writers_do_not_mix(tmp_path):
 
 
 def test_long_names(tmp_path):
-    # No test saw it: the name of what is written meanwhile was longer, and too long for names that are not.
+    # Regression: the name of the partial file was too long for some valid names.
     for name in ("n" * 255, "\N{GRINNING FACE}" * 63):
         write(tmp_path / name)
         assert (tmp_path / name).read_bytes() == b"new"
@@ -88,14 +89,14 @@ def write(path, content=b"new"):
         partial.write_bytes(content)
 
 
-# No test saw what follows: each wrote to a place where nothing was, or a file of the usual mode.
+# The tests below write over files that exist, also files of unusual modes.
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o620])
 def test_a_file_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
     path.chmod(mode)
     with written_whole(path) as partial:
-        assert stat.S_IMODE(partial.stat().st_mode) & ~mode == 0  # nobody else reads it meanwhile
+        assert stat.S_IMODE(partial.stat().st_mode) & ~mode == 0  # no one else reads it meanwhile
         partial.write_bytes(b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
 
@@ -111,7 +112,7 @@ def test_a_link_is_followed_to_its_target(tmp_path):
     (tmp_path / "data").mkdir()
     target, link = tmp_path / "data/x.bin", tmp_path / "link"
     link.symlink_to("data/x.bin")
-    for content in (b"first", b"second"):  # the target is not there at first
+    for content in (b"first", b"second"):  # the target does not exist at first
         write(link, content)
         assert link.is_symlink()
         assert target.read_bytes() == content
@@ -142,7 +143,7 @@ def test_a_fifo_is_written_into(tmp_path):
     reader.start()
     with written_whole(path) as partial, partial.open("wb") as file:
         file.write(b"??????")
-        file.seek(0)  # what is written need not come in order
+        file.seek(0)  # content need not be written in order
         file.write(b"abc")
     reader.join(10)
     assert got == [b"abc???"]
@@ -196,7 +197,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
 
 
 def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
-    # No test saw these: two of the errors that damaged files give were looked for.
+    # Regression: only two of the errors that damaged files raise were caught.
     path, told = tmp_path / "x.npz", {}
     for problem in (
         MemoryError("8 EiB"),
@@ -226,7 +227,7 @@ def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
 
 
 def test_an_empty_path_is_refused(tmp_path, monkeypatch):
-    """No test saw that an empty text was the current folder, and a checkpoint there was read."""
+    """Regression: an empty path meant the current folder, and a checkpoint there was read."""
     from mxnum.interop import checkpoints, gguf, gpt_oss, safetensors
     from mxnum.lab import claims
     from mxnum.lab.claims.reproduction import reproduce_into
@@ -246,7 +247,7 @@ def test_an_empty_path_is_refused(tmp_path, monkeypatch):
         ("path", lambda: q.save("")),
         ("path", lambda: read_losses("")),
         ("path", lambda: studies.read("")),
-        ("folder", lambda: study_file.places("mine", "")),
+        ("folder", lambda: study_file.folders_of("mine", "")),
         ("store", lambda: run_study("quick", "")),
         ("folder", lambda: reproduce_into("")),
         ("results", lambda: claims.reproduce([], results="")),

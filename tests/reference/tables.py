@@ -1,4 +1,4 @@
-"""Tables of the semantics typed in, and what tests of the oracle have in common.
+"""Literal tables of the semantics, and helpers that tests of the oracle share.
 
 Nothing here is computed from the descriptions in `mxnum.formats`.
 """
@@ -52,19 +52,22 @@ def u8(values: Any) -> Any:
 
 
 def bits_of(array: Any) -> list[int]:
+    """Return the bit patterns of an array."""
     array = np.asarray(array)
     return [int(v) for v in array.reshape(-1).view(f"uint{8 * array.dtype.itemsize}")]
 
 
 def value(code: int, element: Any, scale: int = 127) -> float:
+    """Return the value of a code in float64."""
     return float(np.array([decode(code, element, scale=scale)], np.uint64).view(np.float64)[0])
 
 
 def rounded(x: Any, element: Any, rounding: str = "rne", **options: Any) -> float:
+    """Return the value that a number is rounded to."""
     return value(encode(x, element, rounding=rounding, **options), element)
 
 
 def random_floats(rng: np.random.Generator, n: int, low: float, high: float) -> list[float]:
-    """Both signs, exponents spread evenly between two powers of two."""
+    """Return numbers of both signs, with exponents spread evenly between two powers of two."""
     magnitude = np.exp2(rng.uniform(low, high, n))
     return [float(v) for v in magnitude * rng.choice([-1.0, 1.0], n)]

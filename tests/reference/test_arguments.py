@@ -1,4 +1,4 @@
-"""The oracle takes names and members, elements of one's own, and refuses the rest in a sentence."""
+"""Tests of the oracle's arguments: names, members and a user's elements; others raise."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def test_errors() -> None:
     for argument, call in calls:
         with pytest.raises(ValueError, match=f"'{argument}'"):
             call()
-    # No test saw the raw error of a number in place of a tuple.
+    # Regression: a number in place of a tuple raised another error.
     with pytest.raises(TypeError, match="'blocks' must be a tuple of block lengths, not 16"):
         quantize(x, "mxint8", blocks=16)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The oracle on arrays: blocks, policies for what is not finite, given scales."""
+"""Tests of the oracle on arrays: blocks, policies for non-finite numbers, given scales."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_fake_quantize_narrows_to_the_input_dtype() -> None:
 
 
 def test_a_tensor_scale_that_is_nan() -> None:
-    # It raised for more than one element: no two NaN of a set are equal.
+    # Regression: it raised for more than one element, because no two NaN of a set are equal.
     parts = np.array([[1, 2, 3]]), np.array([[0x38]], np.uint8)
     for tensor_scale in (NAN, [[-NAN]]):
         values = dequantize(*parts, "nvfp4", tensor_scale=tensor_scale)

@@ -1,4 +1,4 @@
-"""The oracle, and what codes of elements mean: literal tables, and other people's conversions."""
+"""Tests of the values of element codes: literal tables and other libraries' conversions."""
 
 from __future__ import annotations
 

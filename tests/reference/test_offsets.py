@@ -1,4 +1,4 @@
-"""The oracle on asymmetric blocks: offsets, what is left of elements, and sums."""
+"""Tests of the oracle on asymmetric blocks: offsets, differences and sums."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_offset_is_rounded_and_its_error_held_by_the_exact_range() -> None:
     assert exact.offsets is not None
     assert exact.offsets.tolist() == [4096.0]
     assert (exact.scales.tolist(), exact.codes.tolist()) == ([126], [4, 7])  # A = 3: 2 and 6 halves
-    assert (half.scales.tolist(), half.codes.tolist()) == ([125], [6, 7])  # A = 1: 4 quarters, and 12 saturates
+    # A is 1: the first difference is 4 quarters, and the second, 12 quarters, saturates.
+    assert (half.scales.tolist(), half.codes.tolist()) == ([125], [6, 7])
     wide = quantize(f32([1e6, 1e6]), "mxfp8_e4m3", offset="float16")
     assert wide.offsets is not None
     assert wide.offsets.tolist() == [65504.0]
@@ -114,7 +115,8 @@ def test_dequantized_sums() -> None:
     offsets = f16([[2.0], [-0.0], [-0.0], [0.0]])
     back = dequantize(codes, scales, "mxfp4_e2m1", offsets=offsets)
     assert bits_of(back) == [0, 0x80000000, 0, 0]
-    # One rounding: 2**-24 + 1 + ... would lose the sticky bit if the product were rounded to bfloat16 first.
+    # One rounding: 2**-24 + 1 + ... would lose the sticky bit if the product were rounded to
+    # bfloat16 first.
     one = dequantize(u8([0x79]), u8([127 - 16]), "mxfp8_e4m3", dtype="bfloat16", offsets=f16([1.0]))
     assert one.astype(float).tolist() == [1 + 2.0**-7]  # 1 + 288 * 2**-16: just above the tie
     special = dequantize(

@@ -1,4 +1,4 @@
-"""The oracle's products: one rounding, or one after each term or block."""
+"""Tests of the oracle's products: one rounding, or one after each term or block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_exact_dot_rounds_once() -> None:
     assert dot(vector(3e38, -3e38), vector(10, 10)) == 0
     assert dot(vector(3e38, -3e38), vector(10, 10), accumulate="sequential") == INF
     assert dot(np.array([1 + 2.0**-40]), np.array([2.0**40])) == np.float32(2.0**40)
-    assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2)) == 2.0**-40  # float64 operands are not narrowed
+    # float64 operands are not narrowed.
+    assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2)) == 2.0**-40
     assert dot(np.array([1 + 2.0**-40, -1.0]), np.ones(2), accumulate="sequential") == 0
     assert dot(vector(1e-45), vector(0.75)) == np.float32(1e-45)  # subnormals are kept
 
@@ -62,6 +63,7 @@ def test_special_values_of_dot(accumulate: str, a: list[float], b: list[float], 
 
 
 def blocked(name: str, values: list[float], scales: list[int], block: int, **options: Any) -> Blocked:
+    """Return a blocked vector of values that are exact in the format."""
     element = formats.get(name).element
     codes = np.array([encode(v, element, overflow="ieee") for v in values], np.uint8)
     assert all(value(int(c), element) == v or math.isnan(v) for c, v in zip(codes, values, strict=True))
@@ -77,12 +79,14 @@ def test_dot_of_blocked_operands() -> None:
     b = blocked("mxint8", [1, 1, 1], [127] * 3, 1)
     results = {how: float(dot(a, b, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24, "sequential": 2**24}
-    # A term is rounded before it is added: 2**24 + 1 ties to 2**24, and so 2**24 - 2**24 leaves 0, not 1.
+    # A term is rounded before it is added: 2**24 + 1 ties to 2**24, and so 2**24 - 2**24 leaves 0,
+    # not 1.
     a = blocked("mxfp8_e5m2", [-4096, 0, 4096, 1], [127, 127], 2)
     b = blocked("mxfp8_e5m2", [4096, 0, 4096, 1], [127, 127], 2)
     assert dot(a, b, accumulate="block") == 0
     assert dot(a, b) == 1
-    # Short last block, mixed operands, and decoding to float32 for `sequential`.
+    # The last block is short, the operands have different formats, and `sequential` decodes to
+    # float32.
     a = blocked("mxfp4_e2m1", [1, 2, 3], [127, 129], 2)
     assert [float(dot(a, vector(1, 1, 1), accumulate=how)) for how in ("exact", "sequential")] == [15, 15]
     top, bottom = blocked("mxfp8_e4m3", [448], [254], 1), blocked("mxfp8_e4m3", [2.0**-9], [0], 1)
@@ -109,7 +113,8 @@ def test_special_values_of_block_accumulation() -> None:
     assert run(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1)) == 0x7FC00000
     assert bits_of(dot(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1))) == [0]
     tiny = blocked("mxfp8_e5m2", [1, 1], [0, 0], 1)
-    assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0  # twice 2**-150, a tie to zero
+    # Each term is 2**-150, a tie that rounds to zero.
+    assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0
     assert bits_of(dot(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1))) == [1]
 
 

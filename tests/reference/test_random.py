@@ -1,4 +1,4 @@
-"""The oracle's random words: published vectors, and the counters of elements."""
+"""Tests of the oracle's random words: published vectors, and the counters of elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle rounds once: every mode against the definition over again, overflow, zeros and special values."""
+"""Tests that the oracle rounds once: every mode, overflow, zeros and special values."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.reference.tables import CANONICAL_NAN, ELEMENTS, INF, MODES, NAN, SIG
 
 @functools.cache
 def unbounded_magnitudes(name: str) -> list[Fraction]:
+    """Return the magnitudes of a format, continued four binades past the largest."""
     m, emax, emin, *_ = TABLE[name]
     grid = [Fraction(q, 2**m) * Fraction(2) ** emin for q in range(2**m)]
     for exponent in range(emin, emax + 5):
@@ -25,8 +26,10 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """The definition over again, from a list of magnitudes continued four binades past the largest: find the two
-    neighbours by search, choose, and only then look at the largest."""
+    """Round by the definition, with a list of magnitudes continued four binades past the largest.
+
+    Find the two neighbours by search, choose, and only then compare with the largest.
+    """
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
     low, high = grid[i], grid[i + 1]
@@ -60,7 +63,8 @@ def test_every_mode_against_the_table_of_values(name: str) -> None:
     xs = [Fraction(v) for v in random_floats(rng, 60, emin - m - 3, emax + 3)]
     xs += [int(q) * unit / 8 for q in rng.integers(-(2**6), 2**6, 40)]  # among the subnormals
     top = Fraction(2) ** (emax - m)
-    xs += [int(q) * top / 4 for q in rng.integers(-(2 ** (m + 5)), 2 ** (m + 5), 60)]  # about the largest
+    # These numbers lie around the largest value.
+    xs += [int(q) * top / 4 for q in rng.integers(-(2 ** (m + 5)), 2 ** (m + 5), 60)]
     for x in xs:
         for mode in MODES:
             r = int(rng.integers(1, 31))
@@ -116,7 +120,8 @@ def test_overflow_in_each_mode(name: str, x: float, expected: dict[str, float]) 
 
 def test_overflow_of_sr_and_to_odd() -> None:
     assert rounded(449, "e4m3", "rto") == 448
-    assert rounded(447, "e4m3", "rto") == 416  # the odd code below, where nothing overflows: 416 is 0x7D
+    # Rounding to odd gives the odd code below, 0x7D for 416, so that nothing overflows.
+    assert rounded(447, "e4m3", "rto") == 416
     # 464 lies half way between 448 and 480: half of the words take it beyond.
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=0) == 0x7E
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=1) == 0x7F
@@ -166,7 +171,8 @@ def test_most_negative_integer_is_never_produced() -> None:
 
 
 def test_stochastic_rounding_by_its_definition() -> None:
-    # e2m1: 2.25 lies a quarter of the way from 2 to 3. With 2 bits one of four words goes up, the largest.
+    # e2m1: 2.25 lies a quarter of the way from 2 to 3. With 2 bits one of four words goes up, the
+    # largest.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # One bit cannot see a quarter: floor(1/4 * 2) + 1 < 2.
@@ -174,7 +180,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
     # Only the low bits of the word count.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFF, sr_bits=2) == 3
-    # Thirty bits by default.
+    # The default is thirty bits.
     just_up = Fraction(2) + Fraction(1, 2**30)
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 1) == 3
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 2) == 2
@@ -183,7 +189,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_stochastic_rounding_is_unbiased(name: str) -> None:
-    """Over all words the mean is exactly x, for x on the grid the bits can see."""
+    """Over all words the mean is exactly x, for x that the random bits can resolve."""
     m, emax, emin, *_ = TABLE[name]
     for exponent in {emin, max(emin, emax - 1)}:
         gap = Fraction(2) ** (exponent - m)
@@ -214,7 +220,8 @@ def test_decode_rounds_the_product_once() -> None:
     assert decode(0xFE, "e4m3", dtype="bfloat16", scale=254) == 0xFF80
     assert value(0xFE, "e4m3", scale=254) == -448 * 2.0**127
     assert decode(1, "e5m2", dtype="float64", scale=0) == (1023 - 143) << 52
-    assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008  # -7.5 subnormal units: tie to even
+    # -7.5 subnormal units are a tie, which goes to even.
+    assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008
     for name in ELEMENTS:
         for dtype, nan in CANONICAL_NAN.items():
             assert {decode(code, name, dtype=dtype, scale=255) for code in (0, 1, TABLE[name][4])} == {nan}

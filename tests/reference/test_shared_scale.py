@@ -1,4 +1,4 @@
-"""The oracle's shared scales: every rule against a search, and known traps."""
+"""Tests of the oracle's shared scales: every rule against a search, and known traps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_scale_rules_by_search(name: str) -> None:
         exact = Fraction(a)
         exponent = next(k for k in range(-200, 200) if exact < Fraction(2) ** (k + 1))
         f = exact / Fraction(2) ** exponent
-        carries = round(f * 2**m) == 2 ** (m + 1)  # Python rounds a Fraction to nearest, ties to even
+        # Python rounds a Fraction to nearest, ties to even.
+        carries = round(f * 2**m) == 2 ** (m + 1)
         least = next(s for s in range(-300, 300) if exact <= Fraction(largest) * Fraction(2) ** s)
         floor = exponent - emax
         expected = [floor, floor + (f > 1), floor + carries, least, floor + (f >= 1.75), floor + 1]
@@ -54,10 +55,10 @@ def test_scale_of_known_traps() -> None:
     # int8 has emax 0.
     assert shared_scale([1.0], "int8") == 127
     assert fake_quantize(f32([-1.9999]), "mxint8").tolist() == [-1.984375]
-    # The largest that still fits, and one float32 more.
+    # The largest number that still fits, and the next float32 number.
     assert shared_scale([float.fromhex("0x1.cp-119")], "e4m3", scale_rule="rceil") == 0
     assert shared_scale([float.fromhex("0x1.c00002p-119")], "e4m3", scale_rule="rceil") == 1
-    # The scale is clamped below, and the elements take up the rest exactly.
+    # The scale is clamped below, and the elements represent the rest exactly.
     q = quantize(f32([2.0**-120]), "mxfp8_e4m3")
     assert q.scales.tolist() == [0]
     assert value(int(q.codes[0]), "e4m3") == 128

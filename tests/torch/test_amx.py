@@ -1,4 +1,4 @@
-"""Products of rounded operands on the processor's units for bfloat16."""
+"""Tests of products of rounded operands on the processor's units for bfloat16."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxnum.torch import amx  # noqa: E402
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many products went to the units, or would have gone where there are none."""
+    """Count the products that go to the units, or would go there if there were any."""
     seen = []
 
     def multiply(left, right, out=None):
@@ -30,6 +30,7 @@ def counted(monkeypatch):
 
 
 def layer(recipe, accumulate="amx", dtype=torch.float32, shape=(3, 8, 64)):
+    """Return the result and the gradients of a linear layer."""
     random = torch.Generator().manual_seed(1)
     x, w = (torch.randn(s, generator=random).to(dtype).requires_grad_() for s in (shape, (32, 64)))
     y = mxt.linear(x, w, None, recipe, accumulate=accumulate)

@@ -1,4 +1,4 @@
-"""Attention with quantized products, alone and inside modules."""
+"""Tests of attention with quantized products, alone and inside modules."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_groups_of_heads_and_rows_without_keys():
 
 
 def test_a_mask_of_a_wider_type():
-    # No test saw it: masks had the type of what they mask.
+    # A mask may have a wider type than the scores.
     q, mask = numbers(2, 8, 32).bfloat16(), numbers(8, 8, seed=1)
     y, want = mxt.attention(q, q, q, mask, recipe="float32"), plain(q, q, q, mask)
     assert y.dtype == want.dtype
@@ -75,7 +75,8 @@ def test_multihead_attention(need_weights):
     assert torch.allclose(y, want, atol=1e-5)
     assert not need_weights or torch.allclose(made, weights, atol=1e-5)
     mxt.restore(module)
-    mxt.emulate(module, "mxfp4_e2m1", accumulate="exact")  # torch's sums depend on how things lie in memory
+    # torch's sums depend on the memory layout.
+    mxt.emulate(module, "mxfp4_e2m1", accumulate="exact")
     how = {"recipe": "mxfp4_e2m1", "accumulate": "exact"}
     y, _ = module(x, x, x, **options)
     q, k, v = mxt.linear(x, module.in_proj_weight, module.in_proj_bias, **how).chunk(3, -1)
@@ -84,7 +85,7 @@ def test_multihead_attention(need_weights):
     want = mxt.linear(inside, module.out_proj.weight, module.out_proj.bias, **how)
     assert torch.equal(y, want)
     module.eval()
-    with torch.no_grad():  # torch's fast path would go round all of it
+    with torch.no_grad():  # torch's fast path would bypass the emulation
         assert torch.equal(module(x, x, x, **options)[0], y)
 
 

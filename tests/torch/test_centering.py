@@ -1,4 +1,4 @@
-"""Centering the layer that makes the logits: what changes, what does not, and what is refused."""
+"""Tests of centering the output layer: what changes, what stays, and its errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 
 class Model(nn.Module):
-    """An embedding and a head of 40 rows, in float64 so that rounding is far below what is compared."""
+    """An embedding and a head of 40 rows, in float64 so that rounding errors are negligible."""
 
     def __init__(self, bias=True, tied=False, rows=40):
         super().__init__()
@@ -66,7 +66,7 @@ def test_padding_does_not_count_in_the_mean_and_moves_with_it():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_weights_are_summed_in_float32(dtype):
-    """The sum of these rows is 80,000, which float16 does not have; the mean is exact in all three."""
+    """The sum of these rows is 80,000, beyond float16; the mean is exact in all three types."""
     model = nn.Sequential(nn.Linear(4, 40, bias=False).to(dtype))
     with torch.no_grad():
         model[0].weight[:20], model[0].weight[20:] = 1024.0, 3072.0
@@ -116,7 +116,7 @@ def with_weight(weight):
 
 
 class Transposed(nn.Module):
-    """As Conv1D of transformers: its weight has a column for each symbol."""
+    """A layer like Conv1D of transformers: its weight has a column for each symbol."""
 
     def __init__(self):
         super().__init__()

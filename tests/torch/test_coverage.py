@@ -1,4 +1,4 @@
-"""Which products of a model are emulated, by one forward pass."""
+"""Tests of the report on which products of a model are emulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numbers(*shape, seed=0):
 
 
 def flops(emulation, *inputs):
-    """Return the operations of each module, emulated or not, and assert that the shares add up to one."""
+    """Return the operations of each module, and assert that the shares add up to one."""
     rows, found = emulation.coverage(*inputs).rows(), {}
     assert sum(row["share"] for row in rows) == pytest.approx(1, abs=1e-12)
     for row in rows:
@@ -30,7 +30,7 @@ def flops(emulation, *inputs):
 
 
 class Everything(nn.Module):
-    """Products of modules and of functions."""
+    """A model with products of modules and of functions."""
 
     def __init__(self):
         super().__init__()
@@ -202,7 +202,8 @@ def test_one_warning_names_what_multiplies_by_weights():
     assert set(emulation.modules) == {"weighted"}
     assert {*still} < set(emulation.left_alone)
     mxt.restore(model)
-    mxt.emulate(model, {"layers.*": None, "bilinear": None, "*": "mxint8"})  # no warning, which would be an error
+    # There is no warning, which would be an error here.
+    mxt.emulate(model, {"layers.*": None, "bilinear": None, "*": "mxint8"})
 
 
 class Inner(nn.Module):
@@ -217,7 +218,7 @@ class Inner(nn.Module):
 
 
 def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
-    # It was emulated, and listed as left alone.
+    # Regression: the module was emulated, but listed as left alone.
     model = nn.Sequential()
     model.outer, model.other = nn.Sequential(Inner()), Inner()
     model.outer.__class__ = type("Outer", (nn.Sequential,), {})
@@ -229,7 +230,7 @@ def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
 
 @pytest.mark.skipif(torch.__version__ < (2, 13), reason="compilers of older versions are not tried")
 def test_compiled_attention_that_is_written_out_raises():
-    # It raised only where it was not compiled.
+    # Regression: it raised only where it was not compiled.
     model = nn.Sequential(Inner(written_out=True))
     mxt.emulate(model, attention="0")
     with pytest.raises(ValueError, match="names of modules that call scaled_dot_product_attention"):

@@ -1,4 +1,7 @@
-"""An emulated model in two processes is the model of one, bit for bit where sums are exact."""
+"""Tests that an emulated model in two processes equals the model of one, bit for bit.
+
+This holds where sums are exact.
+"""
 
 from __future__ import annotations
 

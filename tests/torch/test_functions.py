@@ -1,4 +1,4 @@
-"""Functions of tensors: the bits of `mxnum`, and their gradients."""
+"""Tests of functions of tensors: the bits are those of `mxnum`, and gradients are right."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def numbers(*shape, seed=0, dtype=torch.float32):
 
 
 def gradients(y, *inputs, seed=9):
+    """Return a random gradient of y, and the gradients of the inputs."""
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return grad, torch.autograd.grad(y, inputs, grad)
 
@@ -58,7 +59,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # The bias was added to what had been narrowed; the test above, in float32, has nothing to narrow.
+    # Regression: the bias was added to a product that had already been narrowed, which only narrow
+    # types show.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan
@@ -117,7 +119,7 @@ def test_six_operands_are_six():
 
 def test_fake_quantize():
     x = numbers(6, 70)
-    other = {"axis": np.int64(1)}  # which was refused with "must be an integer, not np.int64(1)"
+    other = {"axis": np.int64(1)}  # Regression: this raised "must be an integer, not np.int64(1)"
     for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}, other):
         y = mxt.fake_quantize(x, "mxfp4_e2m1", **options)
         assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", **options))
@@ -130,7 +132,7 @@ def test_fake_quantize():
 
 
 def clamped(x, format, rounding="rne"):
-    """Return which numbers an element with one more bit of exponent rounds beyond the largest value."""
+    """Return True for numbers that one more bit of exponent rounds beyond the largest value."""
     q, e = mx.quantize(x, format), mx.formats.get(format).element
     unit = mx.MXArray.from_parts(torch.ones_like(q.codes), q.scales, format, tensor_scale=q.tensor_scale)
     scales = unit.dequantize("float64") / e.value(1)
@@ -145,7 +147,8 @@ def clamped(x, format, rounding="rne"):
 @pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4"])
 def test_gradients_of_clamped_numbers_are_cut(format):
     x, w = numbers(8, 64), numbers(16, 64, seed=1)
-    with torch.no_grad():  # floor clamps what lies just under a power of two; some lie on the thresholds
+    # The floor rule clamps numbers just below a power of two; some lie on thresholds.
+    with torch.no_grad():
         x[:, ::32], w[:, ::32] = 255.9, -127.99
         x[:4, 1:17] = torch.arange(480, 496).ldexp(torch.tensor(-1)) * torch.tensor([[1], [-1], [0.5], [-0.5]])
     fmt = mx.formats.get(format)
@@ -165,7 +168,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Scales are rounded: the largest number was cut where that put it one ulp above six times its scale.
+    # Regression: a rounded scale put the largest number one ulp above six times its scale, and its
+    # gradient was dropped.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
@@ -178,7 +182,8 @@ def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
 
 
 def test_gradients_under_a_scale_of_zero_are_cut():
-    # They were not: the code of such a number is that of zero, and not of the largest value.
+    # Regression: numbers under a scale of zero were not counted as clamped, because their code is
+    # that of zero.
     x = torch.cat([torch.full((16,), 1e-6), torch.full((16,), 1e4), torch.zeros(1)]).requires_grad_()
     y = mxt.fake_quantize(x, "nvfp4", gradient="clipped")
     (dx,) = torch.autograd.grad(y.sum(), x)
@@ -188,7 +193,7 @@ def test_gradients_under_a_scale_of_zero_are_cut():
 
 
 def test_an_infinite_gradient_is_cut_too():
-    # A gradient was multiplied by 0, which makes NaN of an infinity.
+    # Regression: a gradient was multiplied by 0, so that an infinite one became NaN.
     x = torch.tensor([500.0, 1.0], requires_grad=True)
     y = mxt.fake_quantize(x, "mxfp8_e4m3", gradient="clipped")
     (dx,) = torch.autograd.grad(y, x, torch.tensor([torch.inf, torch.inf]))
@@ -197,7 +202,7 @@ def test_an_infinite_gradient_is_cut_too():
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
 def test_nan_in_bfloat16_is_canonical(rounding):
-    # NaN were those of torch's cast; `torch.equal` saw none.
+    # Regression: NaN had the bits of torch's cast; `torch.equal` does not see that.
     bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
     y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
     want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
@@ -214,7 +219,7 @@ def test_quantize_and_dequantize():
     drawn = mxt.quantize(x, "mxint8", rounding="sr", seed=4)
     assert drawn.equals(mx.quantize(x.detach(), "mxint8", rounding="sr", seed=4))
     assert isinstance(mxt.dequantize(mx.quantize(x.detach().numpy(), "mxint8")), torch.Tensor)
-    # With one stream, which no test gave, it drew other words than fake_quantize.
+    # Regression: with a stream, other random words were drawn than in fake_quantize.
     drawn = {"rounding": "sr", "seed": 4, "stream": 3}
     assert torch.equal(mxt.quantize(x, "mxint8", **drawn).dequantize(), mxt.fake_quantize(x, "mxint8", **drawn))
 
@@ -292,7 +297,7 @@ def test_no_second_derivative():
     x, w = numbers(4, 64), numbers(8, 64, seed=1)
     layer = torch.nn.Conv1d(4, 4, 3)
     mxt.emulate(layer, "mxint8")
-    # (Of a norm whose steps are rounded it came out wrong, without what statistics add.)
+    # Regression: the gradient of a norm with rounded steps lacked the terms of the statistics.
     norm = mxt.layer_norm(x, 64, w[0], w[1], Recipe(vector="bfloat16", vector_steps=True))
     for y in (mxt.linear(x, w), mxt.fake_quantize(x, "mxint8", gradient="clipped"), layer(x), norm):
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
@@ -379,7 +384,7 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
-    "steps": (  # (one number for 32 was spread over them)
+    "steps": (  # Regression: one number for 32 was spread over them
         lambda: mxt.layer_norm(empty(), 1, empty(1), empty(1), Recipe(vector="bfloat16", vector_steps=True)),
         r"'normalized_shape' must be the last axis alone, .* not \(1,\)",
     ),
@@ -405,7 +410,7 @@ WRONG = {
     ),
     "grad": (
         lambda: torch.func.grad(lambda x: mxt.linear(x, empty()).sum())(empty()),
-        "come from torch.autograd; torch.func.grad is not supported",
+        "come from torch.autograd; torch.func.grad, vjp and jvp are not supported",
     ),
 }  # fmt: skip
 
@@ -470,3 +475,18 @@ def test_a_kernel_of_yours_in_its_place():
         mxt.fake_quantize(x, "mxint8")
     with pytest.raises(ValueError, match=r"'accumulate' must be None within rounding_by"), mxt.rounding_by(kernel):
         mxt.linear(x, w, accumulate="block")
+
+
+def test_the_clipped_mask_follows_the_blocks_of_each_operand():
+    """One large row: along the other axis it would decide the scales of all other rows."""
+    a, b = torch.randn(64, 32), torch.randn(32, 64)
+    a[5] *= 1000
+    b[:, 7] *= 1000
+    a.requires_grad_(), b.requires_grad_()
+    mxt.matmul(a, b, "mxfp4_e2m1", gradient="clipped").sum().backward()
+    for x, axis in ((a, -1), (b, -2)):
+        values = x.detach().numpy()
+        scales = mx.quantize(values, "mxfp4_e2m1", axis=axis).scales.astype(np.int64) - 127
+        beyond = np.abs(values) >= 7 * np.exp2(np.repeat(scales, 32, axis=axis))  # 7 rounds to 8
+        assert beyond.any()
+        assert np.array_equal(x.grad.numpy() == 0, beyond)

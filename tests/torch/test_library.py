@@ -1,4 +1,4 @@
-"""The operations under torch's own machinery: the compiler, its checks, batches, export."""
+"""Tests of the operations under torch's compiler, its checks, batches and export."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def calls():
+    """Return calls of every operation, by name."""
     from mxnum.torch.functions import How
 
     ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
@@ -57,6 +58,7 @@ class Model(nn.Module):
 
 
 def step(model, function, x):
+    """Return the loss and the gradients of one step."""
     model.zero_grad()
     loss = function(x).square().mean()
     loss.backward()
@@ -92,7 +94,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
 def test_the_compiler_of_torch_leaves_no_rounding_out():
-    """It takes casts to bfloat16 and back for nothing: that is why they are an operation there."""
+    """Casts to bfloat16 and back are an operation here, because torch's compiler removes them."""
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
     try:
         cpp_builder.get_cpp_compiler()
@@ -166,15 +168,20 @@ def test_masked_attention_compiles():
     assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(x), model(x))
 
 
-def test_texts_of_products_are_read_as_they_were_written():
+def test_texts_say_what_products_round():
+    from dataclasses import replace
+
     from mxnum.torch.functions import How
     from mxnum.torch.operands import Product, operand_of, operand_text, product
 
     for recipe in (STOCHASTIC, Recipe.named("nvidia nvfp4", "mxfp4_e2m1"), Recipe.uniform("mxint8", block_size=16)):
-        how = How(recipe, "block", "clipped")
-        got = product(how.linear)
-        assert got == Product(
-            recipe.activations, recipe.weights, recipe.activations_backward, recipe.weights_backward,
-            recipe.gradients, recipe.gradients_for_weights or recipe.gradients, "block", True,
+        how, for_weights = How(recipe, "block", "clipped"), recipe.gradients_for_weights or recipe.gradients
+        activations, across = recipe.activations, recipe.activations_backward
+        assert product(how.linear) == Product(
+            activations, recipe.weights, across, recipe.weights_backward, recipe.gradients, for_weights, "block", True,
         )  # fmt: skip
+        along = replace(across, transform=recipe.gradients.transform)
+        assert product(how.matmul) == Product(
+            activations, activations, across, along, recipe.gradients, for_weights, "block", True, True
+        )
         assert operand_of(operand_text(recipe.weights)) == recipe.weights

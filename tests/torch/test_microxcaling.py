@@ -1,6 +1,6 @@
-"""Beside microxcaling, where a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
+"""Tests beside microxcaling, if a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
 
-Lengths are whole blocks: its padding of others fails with torch from 2.9 on.
+Lengths are whole blocks, because its padding of other lengths fails with torch from 2.9 on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def theirs():
 
 
 def specs(theirs, format, mode, bfloat):
+    """Return microxcaling's settings."""
     return theirs.finalize_mx_specs(
         {
             "scale_bits": 8, "w_elem_format": FORMATS[format], "a_elem_format": FORMATS[format], "block_size": 32,
@@ -43,6 +44,7 @@ def specs(theirs, format, mode, bfloat):
 
 
 def recipe(format, mode, bfloat):
+    """Return the recipe that equals these settings."""
     rounding = MODES[mode]
     if not bfloat:
         return Recipe.uniform(format, layer_norm=FLOAT32, rounding=rounding)
@@ -52,6 +54,7 @@ def recipe(format, mode, bfloat):
 
 
 def both(function, theirs, *shapes):
+    """Return results and gradients of two functions, in pairs."""
     generator = torch.Generator().manual_seed(1)
     x = [torch.randn(shape, generator=generator) for shape in shapes]
     x = [part * (1 + 3 * torch.rand(part.shape[-1], generator=generator)) for part in x]
@@ -64,10 +67,11 @@ def both(function, theirs, *shapes):
 
 
 def close(pairs, bits):
+    """Assert that pairs are equal, or close where sums differ."""
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)
-        else:  # the order of sums
+        else:  # the order of sums differs
             assert (mine - other).abs().max() <= 1e-6 * other.abs().max()
 
 

@@ -1,7 +1,7 @@
-"""A model in torch beside the residual MLP of this library: the same losses, step by step.
+"""Tests of a model in torch beside the residual MLP of this library: equal losses at each step.
 
-Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the same loops; all that
-torch brings is autograd, and all that is tested is where which operand is rounded.
+Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the
+same loops. Autograd is torch's. The tests therefore check which operand is rounded where.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Layer(torch.nn.Module):
 
 
 def losses_in_torch(experiment, accumulate):
+    """Return the losses of an experiment, trained by torch."""
     model = torch.nn.ModuleList([Layer(experiment.width, experiment.hidden) for _ in range(experiment.layers)])
     start = initial_parameters(experiment, (3,))
     recipe = experiment.precision
@@ -111,9 +112,10 @@ def losses_in_torch(experiment, accumulate):
         losses.append(loss.item())
         for p, (first, second) in zip(model.parameters(), moments, strict=True):
             grad = flat(p.grad).copy()
-            kernels.round_in_place(grad.view(np.int32), vector_code(recipe))
-            rates = (f(experiment.rate), f(b1), f(b2), f(1 - b1 ** (step + 1)), f(1 - b2 ** (step + 1)))
-            kernels.adam(flat(p), grad, first, second, *rates, f(experiment.epsilon))
+            kernels.round_in_place(grad, vector_code(recipe))
+            betas, corrections = (f(b1), f(b2)), (f(1 - b1 ** (step + 1)), f(1 - b2 ** (step + 1)))
+            rate, epsilon = f(experiment.rate), f(experiment.epsilon)
+            kernels.adam(flat(p), grad, (first, second), rate, betas, corrections, epsilon)
     return losses
 
 

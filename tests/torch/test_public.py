@@ -1,4 +1,4 @@
-"""What `mxnum.torch` offers is on its page, and nothing of it is loaded before."""
+"""Tests that the names of `mxnum.torch` are on its page and load only when used."""
 
 from __future__ import annotations
 

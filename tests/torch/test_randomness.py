@@ -1,4 +1,4 @@
-"""Random bits by seed, module, operand and step, and nothing else."""
+"""Tests that random bits depend on seed, module, operand and step alone."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def x():
 
 
 def gradients(model, steps=1):
+    """Return the last loss and gradients of some steps."""
     for _ in range(steps):
         model.zero_grad()
         loss = model(x()).square().mean()
@@ -64,7 +65,7 @@ def test_steps_seeds_and_modules_draw_different_bits():
     assert emulation.step == 2
     assert not torch.equal(first, again)
     model.eval()
-    assert torch.equal(model(x()), again)  # no step further
+    assert torch.equal(model(x()), again)  # the step is the same
     other = Model()
     mxt.emulate(other, STOCHASTIC, seed=2)
     assert not torch.equal(other(x()), first)
@@ -87,7 +88,7 @@ def test_a_restart_goes_on():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # (it had taken the seed)
+    assert second.seed == 9  # Regression: the model had taken the seed
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -176,7 +177,7 @@ def test_generators():
 
 
 class Mixed(nn.Module):
-    """Each kind of module whose operands belong to samples."""
+    """A model with each kind of module whose operands belong to samples."""
 
     def __init__(self):
         super().__init__()
@@ -191,7 +192,7 @@ class Mixed(nn.Module):
 
 
 def draws(ids, worker=0, samples=None):
-    """Where each operand takes its bits: seed, stream, index of the first element, size."""
+    """Return where each operand takes its bits: seed, stream, index of the first element, size."""
     found = []
 
     def kernel(x, operand, axis, *, seed, stream, first=0):
@@ -218,11 +219,12 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
         for (seed, stream, first, size), *these in zip(whole, *parts, strict=True):
             assert first == 0
             assert all(part[:2] == (seed, stream) for part in these)
-            if all(part[3] == size for part in these):  # a parameter
+            # Parameters draw the same bits in all parts.
+            if all(part[3] == size for part in these):
                 assert all(part[2] == 0 for part in these)
                 shared += 1
                 continue
-            for _, _, begin, count in these:  # one after the other
+            for _, _, begin, count in these:  # each part follows the one before
                 assert begin == first
                 first += count
             assert first == size
@@ -243,7 +245,8 @@ def test_samples_that_an_operand_does_not_have():
 def test_gradient_accumulation_may_hold_two_graphs():
     model = Model()
     mxt.emulate(model, STOCHASTIC, seed=2)
-    (model(x()).sum() + model(x()).sum()).backward()  # the step of the first is not overwritten
+    # The second call must not overwrite the step of the first.
+    (model(x()).sum() + model(x()).sum()).backward()
     together = [p.grad.clone() for p in model.parameters()]
     other = Model()
     mxt.emulate(other, STOCHASTIC, seed=2)
@@ -254,7 +257,7 @@ def test_gradient_accumulation_may_hold_two_graphs():
 
 
 class Trained(nn.Module):
-    """Trained by a method of its own, as PyTorch Lightning does it."""
+    """A model that is trained by a method of its own, as in PyTorch Lightning."""
 
     def __init__(self):
         super().__init__()
@@ -265,13 +268,14 @@ class Trained(nn.Module):
 
 
 def test_a_step_that_nobody_counts_is_refused():
-    # The counter sits in the model's own forward pass: each step would have drawn the bits of the first.
+    # Regression: the model's own forward pass advanced the counter, so that all steps drew the bits
+    # of the first.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):
         model.training_step(x())
     model.eval()
-    model.training_step(x())  # (without training the bits are always those of the same step)
+    model.training_step(x())  # Outside training, the bits are always those of the same step.
     model.train()
     seen = []
     for _ in range(2):
@@ -287,3 +291,25 @@ def test_after_the_model_itself_its_parts_are_refused():
     model(x())
     with pytest.raises(RuntimeError, match="Module '0' draws random bits"):
         model[0](x())
+
+
+def test_a_restored_worker_draws_its_own_bits():
+    model, ids = Mixed(), torch.arange(32).reshape(4, 8) % 16
+
+    def drawn():
+        found = []
+
+        def kernel(x, operand, axis, *, seed, stream, first=0):
+            found.append((seed, stream, first, x.numel()))
+            return x.clone()
+
+        with mxt.rounding_by(kernel):
+            model(ids)
+        return found
+
+    emulation = mxt.emulate(model, STOCHASTIC, seed=5, worker=1)
+    before = emulation.state_dict()
+    first = drawn()
+    emulation.load_state_dict(before)
+    assert drawn() == first
+    assert any(start > 0 for _, _, start, _ in first)

@@ -1,4 +1,4 @@
-"""Beside torchao's emulated training in MXFP8."""
+"""Tests beside torchao's emulated training in MXFP8."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def test_three_products(theirs, rule, dtype):
         y.backward(grad)
         pairs.append((y.detach(), a.grad, b.grad))
     for mine, other in zip(*pairs, strict=True):
-        limit = 1e-6 if dtype == torch.float32 else 2**-8  # sums in another order, rounded to bfloat16
+        # torchao sums in another order, and rounds to bfloat16.
+        limit = 1e-6 if dtype == torch.float32 else 2**-8
         assert mine.dtype == other.dtype
         assert (mine - other).abs().max() <= limit * other.abs().max()

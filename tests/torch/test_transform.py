@@ -1,4 +1,4 @@
-"""The Hadamard transform of operands: the bits of `mxnum.hadamard`, in the products that it is for."""
+"""Tests of the Hadamard transform of operands: the bits of `mxnum.hadamard`, where it applies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_by_products_as_on_a_gpu(dtype, inverse):
         want = mx.hadamard(x, axis, signs="transformer_engine", inverse=inverse)
         assert torch.equal(bits(hadamard(x, axis, inverse)), bits(want))
         assert torch.equal(bits(by_products(x, axis, inverse)), bits(want))
-    if dtype != torch.bfloat16:  # (numpy has none)
+    if dtype != torch.bfloat16:  # numpy has no bfloat16
         row = numbers(16, dtype=dtype)
         exact = reference.hadamard(row.numpy(), signs=SIGNS["transformer_engine"], inverse=inverse)
         assert hadamard(row, 0, inverse).numpy().tobytes() == exact.tobytes()
@@ -69,6 +69,7 @@ def test_every_product_meets_operands_that_are_turned_alike():
     assert torch.equal(dw, drawn(turned(grad[0], -2), -2, 5).T @ q(turned(a[0], -2), -2))
 
 
+@pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
 @pytest.mark.parametrize("name", Recipe.names())
 def test_gradients_of_all_named_recipes_are_about_right(name):
     a, b, grad = numbers(32, 64, spread=0), numbers(64, 48, spread=0, seed=1), numbers(32, 48, spread=0, seed=2)

@@ -1,4 +1,4 @@
-"""Small models of `transformers`, at random: emulated, trained, compiled."""
+"""Tests of small random models of `transformers`: emulated, trained, compiled."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def gpt2():
 
 
 def losses(model, steps=2):
+    """Return the losses of some steps."""
     optimizer, found = torch.optim.AdamW(model.parameters(), 1e-3), []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -69,7 +70,7 @@ def test_compiled():
 
 
 def test_attention_of_another_kind_is_not_passed_over():
-    # It raised where the model ran, and not at all where it was compiled.
+    # Regression: it raised when the model ran, but not when it was compiled.
     model = llama()
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match=r"must not name 'model.layers.0.self_attn', which .* by 'eager'"):
@@ -80,7 +81,7 @@ def test_attention_of_another_kind_is_not_passed_over():
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("make", "attention", "left"), CASES)
 def test_attention_is_listed_where_it_is_not_emulated(make, attention, left, implementation):
-    # It was looked for by a name that the code of these models does not have.
+    # Regression: it was looked up by a name that the code of these models does not have.
     model = make()
     model.set_attn_implementation(implementation)
     emulation = mxt.emulate(model, "mxfp8_e4m3")

@@ -1,4 +1,4 @@
-"""What is seen of an emulated model."""
+"""Tests of observing an emulated model."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def x(step=0):
 
 
 def run(net, steps=1, rate=0.05):
+    """Train a model for some steps."""
     optimizer = torch.optim.SGD(net.parameters(), rate)
     for step in range(steps):
         optimizer.zero_grad()
@@ -31,6 +32,7 @@ def run(net, steps=1, rate=0.05):
 
 
 def of(watch, **wanted):
+    """Return the rows of a watch with these values."""
     return [row for row in watch.rows() if all(row[name] == value for name, value in wanted.items())]
 
 
@@ -116,7 +118,7 @@ def test_gradients_beside_float32():
 
 
 def test_gradients_beside_float32_where_sums_are_defined():
-    # No test saw it: float32 was to be summed by blocks too, which it has none of, and that raised.
+    # Regression: float32 operands raised, because they have no blocks to sum by.
     net = nn.Linear(64, 32)
     mxt.emulate(net, "mxfp4_e2m1", accumulate="block")
     found = mxt.watch(net).compare(net, lambda: net(torch.randn(4, 64)).square().mean())
@@ -124,7 +126,7 @@ def test_gradients_beside_float32_where_sums_are_defined():
 
 
 def test_gradients_beside_float32_leave_the_model_as_it_was():
-    # No test saw it: no model had buffers that a forward pass changes.
+    # Regression: buffers that a forward pass changes were changed by watching.
     net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))
     mxt.emulate(net, "mxfp4_e2m1")
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -156,7 +158,7 @@ def test_what_is_computed_again_and_shared_modules():
 
 
 def test_operands_of_attention_have_their_own_names():
-    """Keys and values were called weights, queries and probabilities activations: no test watched attention."""
+    """Regression: keys and values were called weights, queries and probabilities activations."""
     torch.manual_seed(0)
     net = nn.MultiheadAttention(64, 2, batch_first=True)
     mxt.emulate(net, "mxfp4_e2m1")
@@ -254,7 +256,7 @@ def test_tables_and_writers():
 
 
 def test_tables_fit_a_terminal():
-    """They were 110 columns wide, so that each line was broken in two; nobody had looked at one on a terminal."""
+    """Regression: tables were 110 columns wide, so that a terminal broke each line in two."""
     net = nn.ModuleDict({"transformer": nn.ModuleDict({"encoder_layers": nn.ModuleList([model()])})})
     net.forward = net["transformer"]["encoder_layers"][0].forward
     mxt.emulate(net, "e4m3:block=32,scale=float32")
@@ -293,13 +295,14 @@ def test_what_is_wrong_is_said_in_a_sentence():
     mxt.watch(net)
     with pytest.raises(ValueError, match="must not be watched already"):
         mxt.watch(net)
-    mxt.restore(net)  # which ends it
+    mxt.restore(net)  # this ends watching
     mxt.emulate(net, "mxint8")
     with pytest.raises(ValueError, match="'every' must be at least 1"):
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
-    with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):  # (it was ignored)
+    # Regression: this argument was ignored.
+    with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):
         mxt.watch(net, 2, steps=[3])
     net.requires_grad_(False)
     with pytest.raises(ValueError, match="'model' must be one with parameters that require a gradient"):

@@ -14,8 +14,9 @@ from torch import nn
 import mxnum.torch as mxt
 from mxnum.recipe import Recipe
 
-#: Every operand by random bits. Products of E2M1 are small multiples of powers of two, of which float32 adds this many
-#: without rounding: so the order of sums does not matter, and any number of processes has to give the same.
+#: Every operand is rounded with random bits. Products of E2M1 are small multiples of powers of two,
+#: of which float32 adds this many without rounding. So the order of sums does not matter, and any
+#: number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
 
 
@@ -26,7 +27,10 @@ def model():
 
 
 def head():
-    """Return a last layer of 33 rows, which two processes cannot share evenly; its sums are exact in any order."""
+    """Return a last layer of 33 rows, which two processes cannot share evenly.
+
+    Its sums are exact in any order.
+    """
     net = nn.Sequential(nn.Linear(16, 33))
     with torch.no_grad():
         for parameter in net.parameters():

@@ -23,8 +23,7 @@ def ledger(
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check the claims about MX training against stored results, and write the page of the
-    documentation.
+    """Check claims about MX training against stored results, and write their page.
 
     This command needs a checkout of mxnum. `mxnum reproduce` needs none: it trains what it needs
     and writes its report to any folder. Exit status 0: all checks ran, whatever the verdicts; 2: a

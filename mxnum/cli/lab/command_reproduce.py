@@ -79,5 +79,5 @@ def _print(found: Reproduction) -> None:
 
 def _as_dict(found: Reproduction) -> dict[str, Any]:
     failures = [{"arm": f.arm, "seed": f.seed, "reason": f.reason} for f in found.failures]
-    places = {"folder": str(found.folder), "seconds": round(found.seconds, 1), "failures": failures}
-    return found.report.as_dict() | places | {"counts": found.report.counts}
+    facts = {"folder": str(found.folder), "seconds": round(found.seconds, 1), "failures": failures}
+    return found.report.as_dict() | facts | {"counts": found.report.counts}

@@ -41,7 +41,7 @@ def run(
     study: Study,
     runs: Runs = Path("runs"),
     results: Results = None,
-    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
+    arms: options.Arms = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
     first_seed: Annotated[
@@ -57,8 +57,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes
-    minutes.
+    """Run or continue a study: `run quick` trains 3 arms of 16 seeds within minutes.
 
     Runs that are on disk are not repeated; the same command continues after Ctrl-C or a failure
     (with --first-seed instead of --fresh, which draws new seeds). Exit status 0: all runs are
@@ -67,8 +66,8 @@ def run(
     import secrets
 
     from mxnum import errors
-    from mxnum.cli.lab.watching import ended_by_signals
-    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.lab.watching import continuable
+    from mxnum.cli.main import DIFFERS
     from mxnum.lab.studies import report as reports
     from mxnum.lab.studies import studies
     from mxnum.lab.studies.run_study import run_study
@@ -81,16 +80,12 @@ def run(
     root = runs if first == chosen.first_seed else runs / f"seeds-{first}"
     folder = results or root / "results"
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
-    try:
-        with ended_by_signals():
-            outcome = run_study(
-                chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
-                first_seed=first, changes=_changes(changes or []), processes=processes,
-                stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo(f"Interrupted; {again} continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with continuable(again):
+        outcome = run_study(
+            chosen, root, arms=options.arm_names(arms), seeds=seeds,
+            first_seed=first, changes=_changes(changes or []), processes=processes, stack=stack, niceness=nice,
+            scheduler=scheduler, machine=machine,
+        )  # fmt: skip
     if outcome.table["arms"]:
         reports.store(chosen, outcome.table, folder, say=print)
         print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
@@ -139,15 +134,13 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Run interventions from a checkpoint before the divergence of each run, and compare their
-    outcomes.
+    """Run interventions before the divergence of each run, and compare their outcomes.
 
     The command uses the runs of `run STUDY` in the same folder, and trains those that are missing
     first. The same command continues after Ctrl-C or a failure.
     """
     from mxnum import errors
-    from mxnum.cli.lab.watching import ended_by_signals
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.lab.watching import continuable
     from mxnum.lab import storage
     from mxnum.lab.studies import studies
     from mxnum.lab.studies.interventions import Plan, gather, summary
@@ -161,15 +154,11 @@ def interventions(
         raise ValueError(
             f"{str(stored)!r} is of {there['base']} in the study {there['study']}; give another folder (--results)."
         )
-    try:
-        with ended_by_signals():
-            table = gather(
-                chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
-                processes=processes, niceness=nice,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with continuable():
+        table = gather(
+            chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
+            processes=processes, niceness=nice,
+        )  # fmt: skip
     text = summary(table)
     storage.write_json(stored, table)
     storage.write_text(folder / "interventions.md", text + "\n")
@@ -199,40 +188,8 @@ def sharpness(
     storage.write_json(results / "sharpness.json", follow(followed(), tuple(range(first, first + seeds))))
 
 
-def cost(
-    width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
-    batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
-    stack: Annotated[int, typer.Option(min=1, help="Seeds that are trained together.")] = 1,
-    whole: Annotated[
-        bool, typer.Option("--shares", help="Where a whole step goes instead: FP32, and E4M3 on each --machine.")
-    ] = False,
-) -> None:
-    """Measure what quantization costs in a training step, as ratios."""
-    from mxnum.lab.mlp.config import Experiment, uniform_precision
-    from mxnum.lab.mlp.cost import measure, shares
-    from mxnum.lab.mlp.machine import NARROW, machine
-
-    base = Experiment(width=width, batch=batch)
-    if whole:
-        first, e4m3 = None, base.but(precision=uniform_precision("mxfp8_e4m3"))
-        for label, experiment, where in (("FP32", base, "cpu"), *(("E4M3", e4m3, m) for m in ("cpu", *NARROW))):
-            try:
-                seconds, found = shares(experiment, machine(where))
-            except (ImportError, ValueError) as problem:
-                print(f"{label} on {where}: not here. {problem}")
-                continue
-            first = first or seconds
-            parts = ", ".join(f"{name} {share:.0%}" for name, share in found.items())
-            print(f"{label} on {where}: {seconds / first:.2f} of the first; {parts}")
-        return
-    for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
-        found = measure(base.but(precision=uniform_precision(name)), runs=stack)
-        share, bf16 = found["quantization"], found["bfloat16 step"]
-        print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
-
-
 def _changes(texts: list[str]) -> dict[str, Any]:
-    """Return the changes that ``--set`` asks for; raise ValueError for a field that is set twice."""
+    """Return the changes that ``--set`` asks for; raise ValueError for duplicate fields."""
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")

@@ -1,6 +1,4 @@
-"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study file of
-yours or one that ships.
-"""
+"""The commands ``mxnum lab sweep`` and ``language-model``, which run a study from a file."""
 
 from __future__ import annotations
 
@@ -35,6 +33,7 @@ def sweep(
     config: Config,
     out: Out = None,
     seeds: Seeds = None,
+    arms: options.Arms = None,
     processes: options.Processes = None,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
     nice: options.Nice = 0,
@@ -57,7 +56,7 @@ def sweep(
 
     study = studies.read(config)
     how = {"processes": processes, "stack": stack, "niceness": nice, "scheduler": scheduler, "machine": machine}
-    outcome, folder = _run(study, out, seeds=seeds, **how)
+    outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     if as_json:
         print_json(_as_dict(outcome, folder))
     else:
@@ -69,16 +68,17 @@ def language_model(
     config: Config,
     out: Out = None,
     seeds: Seeds = None,
+    arms: options.Arms = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
+    machine: Annotated[str, typer.Option(help="cpu, or cuda: trained on a GPU.")] = "cpu",
     operands: Annotated[
         bool, typer.Option("--operands", help="Keep what the linear layers multiply at the end of each run.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file on the same seeds, and compare their
-    losses.
+    """Train small language models in every precision of a file, and compare their losses.
 
     The sources have known entropies, so the excess loss is exact. The command also measures the
     gradients of the logits and compares them with the analysis. Runs that are in the folder are not
@@ -92,8 +92,9 @@ def language_model(
     from mxnum.lab.studies import studies
 
     study = studies.read(config, "language_model")
-    how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "keep_operands": operands}
-    outcome, folder = _run(study, out, seeds=seeds, **how)
+    how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "machine": machine}
+    how["keep_operands"] = operands
+    outcome, folder = _run(study, out, arms=arms, seeds=seeds, **how)
     for failure in outcome.failed:
         typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
     if outcome.table["arms"] and as_json:
@@ -106,23 +107,18 @@ def language_model(
     _end(outcome)
 
 
-def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
+def _run(study: Study, out: Path | None, *, arms: str | None, **how: Any) -> tuple[Outcome, Path]:
     """Run a study, write its tables, and return the outcome and the folder of the tables."""
-    from mxnum.cli.lab.watching import ended_by_signals, watching
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.lab.watching import continuable, watching
     from mxnum.lab.studies import report, study_file
     from mxnum.lab.studies.run_study import run_study
 
-    runs, folder = study_file.places(study.name, out)
-    try:
-        with ended_by_signals(), watching() as watch:
-            outcome = run_study(
-                study, runs, say=watch.say, **how,
-                show=lambda state: watch.at("training", state.done, state.total, str(state)),
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    runs, folder = study_file.folders_of(study.name, out)
+    with continuable(), watching() as watch:
+        outcome = run_study(
+            study, runs, say=watch.say, arms=options.arm_names(arms), **how,
+            show=lambda state: watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
     if outcome.table["arms"]:
         report.store(study, outcome.table, folder)
     return outcome, folder
@@ -146,7 +142,7 @@ def _print(outcome: Outcome, folder: Path) -> None:
         losses = {arm: [run["last_loss"] for run in found["runs"]] for arm, found in outcome.table["arms"].items()}
         ends = (f"{arm} {median(inf if x is None else x for x in of):.4g}" for arm, of in losses.items())
         print(f"Loss at the end, median of the seeds: {'; '.join(ends)}.")
-        print(f"Seeds: {report.seeds_told(outcome.table)}. Runs and tables: {folder}")
+        print(f"Seeds: {report.seeds_text(outcome.table)}. Runs and tables: {folder}")
     for failure in outcome.failed:
         print(f"Failed: {failure}")
     if outcome.failed:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mxnum.cli.main import INTERRUPTED
+
 #: Seconds between two lines of progress if standard error is no terminal.
 EVERY = 15.0
 #: The share of the work after which progress includes the time left. Earlier estimates would be
@@ -99,3 +101,16 @@ def ended_by_signals() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def continuable(again: str = "the same command") -> Iterator[None]:
+    """Stop the command with status 130 at Ctrl-C or SIGTERM, and say how to continue."""
+    import typer
+
+    try:
+        with ended_by_signals():
+            yield
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted; {again} continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None

@@ -193,7 +193,9 @@ def view(owner: Any, view: DeviceArray) -> Any:
     if SIMULATED:
         strided = np.lib.stride_tricks.as_strided(_host_memory(view.pointer, 1, view.dtype), view.shape, steps)
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
-        return type(fake)(strided)
+        made = type(fake)(strided)
+        made.kept_alive = owner  # the simulator's memory is the owner's
+        return made
     interface = {
         "shape": view.shape, "strides": steps, "typestr": f"<u{width}", "data": (view.pointer, False), "version": 3
     }  # fmt: skip

@@ -38,9 +38,9 @@ def quantize(
 ) -> Callable[..., Any]:
     """Return a function of (x, out, scales, ...) that returns the loop for arrays of these types.
 
-    The loop is `(arrays, (shape, bounds), marks, words, numbers)`, where the shape is (rows, columns,
-    k, run, panel). It computes the scales and the results of all panels by a fast formulation, marks
-    the panels for which that is not right, and returns their number.
+    The loop is `(arrays, (shape, bounds), marks, words, numbers)`, where the shape is (rows,
+    columns, k, run, panel). It computes the scales and the results of all panels by a fast
+    formulation, marks the panels for which that is not right, and returns their number.
     """
     kernel, loop = _quantizing_kernel(function, draw is not NO_DRAW), _quantize(source, constant_run)
 
@@ -80,7 +80,8 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
             for b in range(panel.blocks):
                 for j in range(run):
                     store(spread, b * run + j, used[b])
-            # While this panel is converted, the next one and the next row of the result are fetched.
+            # While this panel is converted, the next one and the next row of the result are
+            # fetched.
             is_last = panel.column + panel.width >= end
             following = k * columns - panel.column if is_last else width
             at = following, 0
@@ -94,8 +95,8 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
 def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    It is `(x, out, scales of columns, random bits, numbers, (first element, width, rows, columns, _,
-    distance of the next panel, _, offset of random bits))`.
+    It is
+    `(x, out, scales of columns, random bits, numbers, (first element, width, rows, columns, _, distance of the next panel, _, offset of random bits))`.
     """
 
     def kernel(x, out, spread, drawn, numbers, where):

@@ -34,10 +34,11 @@ class Finder:
     """How to find the scales of marked panels."""
 
     source: ElementFormat
-    #: `(maxima, scales, tensor scales, _, numbers, (first scale, blocks, step, ...))` computes scales.
-    #: None if the scales are there already.
+    #: `(maxima, scales, tensor scales, _, numbers, (first scale, blocks, step, ...))` computes
+    #: scales. None if the scales are there already.
     kernel: Kernel | None
-    #: The scale code of blocks that hold a NaN or an infinity; -1 if only their finite elements count.
+    #: The scale code of blocks that hold a NaN or an infinity; -1 if only their finite elements
+    #: count.
     nan_code: int
     #: Read by the kernel.
     numbers: Array
@@ -75,8 +76,8 @@ def _power_scales(definition: Definition) -> Kernel:
 def _find_scales(source: ElementFormat) -> Any:
     """Return `loop((kernel, NaN code, numbers), arrays, share, marks)`, which finds the scales of marked panels.
 
-    It marks panels as FINITE unless one of their blocks holds a NaN or an infinity under a number as
-    its scale.
+    It marks panels as FINITE unless one of their blocks holds a NaN or an infinity under a number
+    as its scale.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)

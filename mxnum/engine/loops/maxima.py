@@ -25,8 +25,8 @@ def magnitude_type(source: ElementFormat) -> Any:
 def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
     """Return the kernel that finds the largest magnitude of each block of a row.
 
-    It is `(x, maxima, _, _, _, (first element, blocks, width, ...))`. `constant_run` is the width if
-    that is compiled in, else 0.
+    It is `(x, maxima, _, _, _, (first element, blocks, width, ...))`. `constant_run` is the width
+    if that is compiled in, else 0.
     """
     MAGNITUDE, Magnitude = (1 << (source.bits - 1)) - 1, magnitude_type(source)
 

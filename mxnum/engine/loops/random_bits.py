@@ -25,10 +25,10 @@ _PIECE, SPARE = 4096, 8
 class Draw(NamedTuple):
     """A way to draw random bits, which loops call as a kernel."""
 
-    #: `(words, buffer, offset, _, _, (index, count, ...))` writes the bits of `count` elements, from
-    #: C-order `index` on, to `buffer`, and stores in `offset` where they begin. The buffer has room
-    #: for `count` + `SPARE` elements. None if no bits are drawn. `words` is an array in C order, or
-    #: what `words_of_key` returns.
+    #: `(words, buffer, offset, _, _, (index, count, ...))` writes the bits of `count` elements,
+    #: from C-order `index` on, to `buffer`, and stores in `offset` where they begin. The buffer has
+    #: room for `count` + `SPARE` elements. None if no bits are drawn. `words` is an array in C
+    #: order, or what `words_of_key` returns.
     fill: Kernel | None
 
     def address(self) -> Any:

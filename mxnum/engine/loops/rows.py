@@ -60,8 +60,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
     """Return `fast_scales(amax, used, scales, place, blocks, scales_given, limits, e)`.
 
     The function computes the scales of consecutive blocks from their largest magnitudes, or reads
-    them if they are given, and puts them in `used`. It returns True if the fast formulation is right
-    for the blocks; then it has stored the scales it computed.
+    them if they are given, and puts them in `used`. It returns True if the fast formulation is
+    right for the blocks; then it has stored the scales it computed.
     """
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     Magnitude, word = magnitude_type(source), wide if source.bits > 32 else lane
@@ -80,7 +80,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # Any scale gives the same zeros: one that is too small is replaced by the least allowed.
+            # Any scale gives the same zeros: one that is too small is replaced by the least
+            # allowed.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
             least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
@@ -106,12 +107,13 @@ def quantize(
 ) -> Callable[..., Any]:
     """Return a function of (x, out, scales, ...) that returns the loop for arrays of these types.
 
-    The loop is `(arrays, ((length, run, group), (first, last, begin, end)), marks, words, numbers)`.
-    It computes the scales and the results of all groups by a fast formulation, marks the groups for
-    which that is not right, and returns their number. If `constant_run` is not 0, it is the run, and
-    the loop also leaves what is left of a row behind whole blocks. Codes of fewer than eight bits are
-    packed, and blocks begin at a byte. If `inlined`, the kernels are compiled into a loop of their
-    own: it takes longer to compile and a twentieth less to run.
+    The loop is
+    `(arrays, ((length, run, group), (first, last, begin, end)), marks, words, numbers)`. It
+    computes the scales and the results of all groups by a fast formulation, marks the groups for
+    which that is not right, and returns their number. If `constant_run` is not 0, it is the run,
+    and the loop also leaves what is left of a row behind whole blocks. Codes of fewer than eight
+    bits are packed, and blocks begin at a byte. If `inlined`, the kernels are compiled into a loop
+    of their own: it takes longer to compile and a twentieth less to run.
     """
     elements = _quantizing_kernel(function, draw is not NO_DRAW, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -195,8 +197,8 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
 def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: int, asks_for_out: bool) -> Kernel:
     """Return the kernel that converts the elements of blocks.
 
-    It is `(x, out, scales, random bits, numbers, (first element, blocks, width, first of out, offset
-    of random bits, ...))`.
+    It is
+    `(x, out, scales, random bits, numbers, (first element, blocks, width, first of out, offset of random bits, ...))`.
     """
 
     @dialect
@@ -231,8 +233,8 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Callable[..., Any]:
     """Return a function of (codes, out, ...) that returns the loop for arrays of these types.
 
-    The loop is as that of `quantize`, and computes values by a fast formulation. Codes of fewer than
-    eight bits are packed, and blocks begin at a byte.
+    The loop is as that of `quantize`, and computes values by a fast formulation. Codes of fewer
+    than eight bits are packed, and blocks begin at a byte.
     """
     kernel, loop = _decoding_kernel(function, constant_run), _decode(bits)
 
@@ -287,7 +289,8 @@ def _decode(bits: int) -> Any:
 def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
     """Return the kernel that decodes consecutive blocks.
 
-    It is `(codes, out, scales, _, numbers, (first scale, first code, first of out, blocks, width, ...))`.
+    It is
+    `(codes, out, scales, _, numbers, (first scale, first code, first of out, blocks, width, ...))`.
     """
     PAIR = 2 * SHORT_RUN
 

@@ -44,10 +44,12 @@ class Kernel:
     ) -> Any:
         """Compile the kernel for arrays of these types, and return the value with which loops call it."""
         kinds = x, out, scales, drawn, numbers
-        if kinds not in self._found:
+        found = self._found.get(kinds)
+        if found is None:
             # Two words in an array, which must stay alive; without compilation the function itself.
-            self._found[kinds] = self.function if numba.config.DISABLE_JIT else self._words(kinds)
-        found = self._found[kinds]
+            # Of two threads that compile at once, both take the words of the first.
+            made = self.function if numba.config.DISABLE_JIT else self._words(kinds)
+            found = self._found.setdefault(kinds, made)
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:

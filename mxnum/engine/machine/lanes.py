@@ -77,8 +77,8 @@ def store(array: Any, index: Any, value: Any) -> None:
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
     """Return the greatest of `count` elements, each masked with `mask`. `count` is a constant.
 
-    This is one instruction for each register of elements. LLVM would unroll a loop of constant length
-    to scalars.
+    This is one instruction for each register of elements. LLVM would unroll a loop of constant
+    length to scalars.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 

@@ -125,8 +125,8 @@ def _define_runtime_functions() -> None:
 def _type_of(loop: Any, value: Any) -> Any:
     """Return the numba type of an argument.
 
-    Fast path: for an array, also in a tuple, numba itself would load `numpy.ma` to check whether the
-    array is masked.
+    Fast path: for an array, also in a tuple, numba itself would load `numpy.ma` to check whether
+    the array is masked.
     """
     if type(value) is tuple:
         return types.BaseTuple.from_types(tuple(_type_of(loop, item) for item in value))

@@ -18,8 +18,8 @@ from mxnum.engine.machine.lanes import element_pointer
 
 #: The distance in bytes at which a loop prefetches what it reads, and what it will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: The number of elements for which a loop prefetches at once if blocks do not give it: in loops with
-#: much work for each element, and with little.
+#: The number of elements for which a loop prefetches at once if blocks do not give it: in loops
+#: with much work for each element, and with little.
 PART, LONG_PART = 64, 256
 #: Bytes of a cache line.
 _LINE = 64

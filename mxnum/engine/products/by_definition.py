@@ -8,27 +8,34 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.fused_sum import make_parts
+from mxnum.definition.unpack import FINITE, NAN
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products import exact
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import Terms
-from mxnum.formats import E8M0
+from mxnum.formats import E8M0, FLOATS
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 _WORD = 0xFFFFFFFF
+#: The exponent of the last place of a subnormal float32.
+_LOWEST = FLOATS["float32"].emin - FLOATS["float32"].mantissa_bits
 #: With fewer products, another thread costs more than it saves.
 PRODUCTS_PER_THREAD = 1 << 15
 
 
 def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
-    """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values."""
+    """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values.
+
+    Here and below, `out` holds the sums' starting values.
+    """
     _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
 
 
 def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """Compute the exact sum of products for every pair of rows, rounded once."""
+    """Compute the exact sum of products and of the starting value for every pair of rows, rounded once."""
     terms = Terms.of_values(a), Terms.of_values(b)
     unit = [np.full((len(x.classes), 1), E8M0.bias, np.uint8) for x in terms]
     _exact_sums(terms, unit, max(1, a.array.shape[-1]), False, out, threads)
@@ -37,17 +44,29 @@ def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
 def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
     """Compute, for every pair of rows, the float32 sum over blocks.
 
-    The term of a block is the exact sum of its element products, scaled and rounded once.
+    The term of a block is the exact sum of its element products, scaled and rounded once. Values
+    are summed instead where scales are floats, which is the same.
     """
-    scales: Any = [a.scales, b.scales]
-    _exact_sums((Terms.of_elements(a), Terms.of_elements(b)), scales, a.blocks[-1], True, out, threads)
+    of_a, of_b = (Terms.of_values(x) if x.has_float_scales else Terms.of_elements(x) for x in (a, b))
+    scales: list[Any] = [x.scales for x in (a, b)]
+    scales = [np.full_like(s, E8M0.bias, np.uint8) if s.dtype == np.float32 else s for s in scales]
+    _exact_sums((of_a, of_b), scales, a.blocks[-1], True, out, threads)
+
+
+def scale(x: Array, factors: Array) -> None:
+    """Multiply the matrix `x` by float32 factors in place, each product rounded once."""
+    factors = np.ascontiguousarray(np.broadcast_to(factors, x.shape))
+    scale_loop()(stored_bits(x).ravel(), signed_bits(factors).ravel())
 
 
 def _exact_sums(
     terms: tuple[Terms, Terms], scales: list[Array], run: int, adding: bool, out: Array, threads: int | None
 ) -> None:
     (low_a, high_a), (low_b, high_b) = (x.range for x in terms)
-    numbers = run, adding, low_a + low_b, exact.limbs_for(low_a + low_b, high_a + high_b)
+    lowest, highest = low_a + low_b, high_a + high_b
+    if not adding and out.any():
+        lowest, highest = min(lowest, _LOWEST), max(highest, FLOATS["float32"].emax)
+    numbers = run, adding, lowest, exact.limbs_for(lowest, highest)
     a, b = ([*x.parts, own] for x, own in zip(terms, scales, strict=True))
     _by_rows(exact_loop(), a, b, numbers, out, threads)
 
@@ -71,7 +90,7 @@ def sequential_loop() -> Any:
     def multiply(a, b, out):
         for i in range(a.shape[0]):
             for j in range(b.shape[0]):
-                total = 0
+                total = int(out[i, j])
                 for k in range(a.shape[1]):
                     total = fma_float32(int(a[i, k]), int(b[j, k]), total)
                 out[i, j] = total & _WORD
@@ -87,25 +106,32 @@ def exact_loop() -> Any:
     exponent of a product, the number of limbs of the accumulator, and `out`.
 
     The sum of each block is exact, scaled and rounded once. If `adding`, the blocks of a row are
-    added in float32; otherwise a row has a single block.
+    added in float32 to the starting value; otherwise a row has a single block, and the starting
+    value is one of its terms.
     """
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
     add_float32 = make_add_float32()
     SCALE_NAN, SCALES_BIAS = E8M0.nan_code, 2 * E8M0.bias
+    WIDTH = FLOATS["float32"].mantissa_bits
+    unpack = make_parts(FLOATS["float32"])
 
     def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, adding, lowest, size, out):
         length, limbs = ca.shape[1], np.zeros(size, np.int64)
         for i in range(ca.shape[0]):
             for j in range(cb.shape[0]):
                 special = xa[i] or xb[j]
-                total = 0
-                for start in range(0, length, run):
+                total = int(out[i, j])
+                sign, exponent, significand, kind = unpack(0 if adding else total)
+                infinite = exact.MINUS if sign else exact.PLUS
+                start_state = 0 if kind == FINITE else exact.INVALID if kind == NAN else infinite
+                for start in range(0, length if adding else max(length, 1), run):
                     stop, block = min(start + run, length), start // run
                     scale_a, scale_b = int(scales_a[i, block]), int(scales_b[j, block])
                     state = state_of(ca[i], cb[j], start, stop) if special else 0
                     if scale_a == SCALE_NAN or scale_b == SCALE_NAN:
                         state = exact.INVALID
+                    state |= start_state
                     if state:
                         term = special_float32(state)
                     else:
@@ -116,11 +142,26 @@ def exact_loop() -> Any:
                                         power = int(ea[s, i, k]) + int(eb[t, j, k]) - lowest
                                         add_product(limbs, int(ma[s, i, k]), int(mb[t, j, k]), power)
                                     carry(limbs)
+                        if significand:
+                            add_product(limbs, -significand if sign else significand, 1, exponent - WIDTH - lowest)
                         term = rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS)
                     total = add_float32(total, term) if adding else term
                 out[i, j] = total & _WORD
 
     return compile_loop(multiply)
+
+
+@cache
+def scale_loop() -> Any:
+    """Return `scale(x, factors)`, which multiplies a vector by another, as float32 bit patterns."""
+    fma_float32 = make_fma_float32()
+    minus_zero = 1 << 31  # a product of zero keeps its sign if this is added
+
+    def scale(x, factors):
+        for i in range(x.size):
+            x[i] = fma_float32(int(x[i]), int(factors[i]), minus_zero) & _WORD
+
+    return compile_loop(scale)
 
 
 @cache
@@ -146,7 +187,7 @@ def _by_rows(
     height, width = out.shape
     workers = worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)
     if height < width and workers > 1:
-        turned = np.empty((width, height), np.float32)
+        turned = np.ascontiguousarray(out.T)
         _by_rows(loop, b, a, numbers, turned, threads)
         out[...] = turned.T
         return

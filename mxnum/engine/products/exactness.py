@@ -1,12 +1,16 @@
-"""Decides how float hardware can hold the sums of blocks exactly.
+"""Decides how hardware can hold the sums of blocks exactly.
 
 The elements of a format are integer multiples of one unit. Sums of their products are exact in any
 order up to 2**24 units in float32, and up to 2**53 units in float64. If the elements of a format
 could exceed that, the elements of the arrays decide: most blocks span a few binades only. If they
 span more, one operand is split in two.
 
-A sum is then scaled by a power of two and rounded once. In float64 this cannot underflow. In
-float32 the product of the scales must be a float32 number; otherwise float64 is used.
+Small elements are multiplied in integers, whose sums have the same bound as those in float32.
+
+A sum is then multiplied by the product of the scales and rounded once. In float64 this cannot
+underflow. In float32 the product of the scales must be a float32 number; otherwise float64 is used.
+Where scales are floats, their product has several bits: float64 then has to hold these besides the
+bits of the sum.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.engine.products import integers
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import ZERO, meanings
 from mxnum.formats import E8M0, ElementFormat
@@ -32,8 +37,8 @@ SPLIT = 16
 class Held:
     """How the block sums of two matrices are held.
 
-    `word` is the float type. `step` is the power of two at which the left operand is split, or
-    None.
+    `word` is the type of the panels. `step` is the power of two at which the left operand is split,
+    or None.
     """
 
     word: str
@@ -42,13 +47,15 @@ class Held:
 
 def held(a: Operand, b: Operand) -> Held | None:
     """Return how floats can hold the block sums of two matrices that are `by_rows`, or None."""
-    run = min(a.blocks[-1], a.array.shape[-1])
-    how = exactness_of(a.format, b.format, run) if run else None
-    if how is None:
+    run = run_of(a)
+    extra = a.scale_bits + b.scale_bits - 2
+    how = exactness_of(a.format, b.format, run, integers.instructions(), extra) if run else None
+    if how is None or any(_has_infinite_scale(x) for x in (a, b)):
         return None
-    if how.word == "float32" and _scales_are_float32(a, b, run):
-        return Held("float32")
-    if how.always or not may_be_wide(a, b, run):
+    unit = how.unit_a + how.unit_b if how.word in integers.IN_WORD else 0
+    if how.word != "float64" and _scales_are_float32(a, b, run, unit):
+        return Held(how.word)
+    if how.always or (extra == 0 and not may_be_wide(a, b, run)):
         return Held("float64")
     return Held("float64", 2.0 ** (SPLIT + how.unit_a)) if how.if_split else None
 
@@ -67,8 +74,14 @@ class Exactness:
 
 
 @cache
-def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | None:
+def exactness_of(
+    a: ElementFormat, b: ElementFormat, run: int, instructions: str = "", extra: int = 0
+) -> Exactness | None:
     """Return the cheapest way to hold sums of `run` products exactly, or None.
+
+    `instructions` is what `integers.instructions` returns. The product of two scales is a power of
+    two if `extra` is 0, else it has at most `extra + 2` bits: float32 has to hold it by itself, and
+    float64 its product with a sum.
 
     All elements must be normal float32 numbers.
     """
@@ -82,11 +95,12 @@ def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | No
         largest.append(max(int(math.ldexp(m, e - unit)) for m, e in magnitudes))
         units.append(unit)
     total, unit = largest[0] * largest[1] * run, sum(units)
-    if total <= 1 << _EXACT["float32"] and -149 <= unit <= 103:
-        return Exactness("float32", True, True, *units)
+    if total <= 1 << _EXACT["float32"] and -149 <= unit <= 103 and extra + 2 <= _EXACT["float32"]:
+        return Exactness(integers.word_for(a, b, run, instructions) or "float32", True, True, *units)
     parts = max(largest[0] >> SPLIT, 1 << SPLIT)
-    if_split = parts * largest[1] * run <= 1 << _EXACT["float64"]
-    return Exactness("float64", total <= 1 << _EXACT["float64"], if_split, *units)
+    if_split = extra == 0 and parts * largest[1] * run <= 1 << _EXACT["float64"]
+    always = total <= 1 << (_EXACT["float64"] - (extra + 2 if extra else 0))
+    return Exactness("float64", always, if_split, *units) if extra == 0 or always else None
 
 
 def is_normal_float32(element: ElementFormat) -> bool:
@@ -94,25 +108,52 @@ def is_normal_float32(element: ElementFormat) -> bool:
     return element.emin - element.mantissa_bits >= -126 and element.emax <= 127
 
 
-def _scales_are_float32(a: Operand, b: Operand, run: int) -> bool:
-    """Return True if float32 holds the product of any scale of `a` with any scale of `b`.
+def _has_infinite_scale(x: Operand) -> bool:
+    scales: Any = x.scales
+    return x.has_float_scales and bool(np.isinf(scales).any())
+
+
+def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
+    """Return True if float32 holds 2**unit times the product of any scale of `a` and any of `b`.
 
     NaN is ignored. Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
     """
-    if _reach([x.scales for x in (a, b)]):
+    if _reach([_ends(x, x.scales) for x in (a, b)], unit):
         return True
     some = []
     for x in (a, b):
         codes: Any = x.scales
-        zero = (meanings(x.format).classes // 2 == ZERO // 2)[x.array]
-        least_of_zeros = (codes == 0) & np.logical_and.reduceat(zero, np.arange(0, x.array.shape[1], run), 1)
-        some.append(codes[~least_of_zeros & (codes != E8M0.nan_code)])
-    return _reach(some)
+        if not x.has_float_scales:
+            zero = (meanings(x.format).classes // 2 == ZERO // 2)[x.array]
+            least_of_zeros = (codes == 0) & np.logical_and.reduceat(zero, np.arange(0, x.array.shape[1], run), 1)
+            codes = codes[~least_of_zeros & (codes != E8M0.nan_code)]
+        some.append(_ends(x, codes))
+    return _reach(some, unit)
 
 
-def _reach(scales: list[Any]) -> bool:
-    least, greatest = (sum(int(reduce(x, initial=E8M0.bias)) for x in scales) for reduce in (np.min, np.max))
-    return least - 2 * E8M0.bias >= -149 and greatest - 2 * E8M0.bias <= 127
+def _reach(ends: list[tuple[int, int]], unit: int) -> bool:
+    (least_a, greatest_a), (least_b, greatest_b) = ends
+    return least_a + least_b + unit >= -149 and greatest_a + greatest_b + unit <= 127
+
+
+def _ends(x: Operand, scales: Any) -> tuple[int, int]:
+    """Return e and f so that scales are multiples of 2**e, and at most 2**f.
+
+    Zeros and NaN are ignored, but not the NaN code of E8M0.
+    """
+    # Ufuncs: `np.min` and `np.max` take twice the time, which small products notice.
+    if not x.has_float_scales:
+        least, greatest = (reduce(scales, None, initial=E8M0.bias) for reduce in (np.minimum.reduce, np.maximum.reduce))
+        return int(least) - E8M0.bias, int(greatest) - E8M0.bias
+    least = np.minimum.reduce(scales, None, initial=1.0, where=scales > 0)
+    greatest = np.fmax.reduce(scales, None, initial=1.0)
+    return math.frexp(float(least))[1] - x.scale_bits, math.frexp(float(greatest))[1]
+
+
+def run_of(x: Operand) -> int:
+    """Return the length of blocks; that of a single block is a multiple of 4, as zeros are added."""
+    block, length = x.blocks[-1], x.array.shape[-1]
+    return block if block <= length else -(-length // 4) * 4
 
 
 # The elements of arrays

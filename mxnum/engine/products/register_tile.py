@@ -7,7 +7,7 @@ allowed to contract other operations. The results are defined in the default flo
 environment only.
 
 Operands are panels: C-contiguous arrays (panels, length, rows or columns of a tile), padded with
-zeros.
+zeros. A number of a panel is a float, or a word of several integers (see `integers`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.jit import compile_loop, has_feature
+from mxnum.engine.products import integers
 
 #: The summed index is cut into pieces of about this length, so that a panel of columns stays in the
 #: second-level cache.
@@ -48,10 +49,11 @@ def _shape(word: str) -> Shape:
 
     The registers hold all accumulators, one row of columns, and one number broadcast.
     """
-    features = llvmlite.binding.get_host_cpu_features()
-    if features.get("avx512f"):  # 32 registers of 64 bytes
-        return Shape(8, 32, 16) if word == "float32" else Shape(8, 16, 8)
-    if features.get("avx2"):  # 16 registers of 32 bytes
+    if word in integers.IN_WORD:
+        return Shape(4, 64, 16) if integers.lanes() == 16 else Shape(4, 16, 8)
+    if has_feature("avx512f"):  # 32 registers of 64 bytes
+        return Shape(8, 32, 16) if word == "float32" else Shape(4, 16, 8)
+    if has_feature("avx2"):  # 16 registers of 32 bytes
         return Shape(6, 16, 8) if word == "float32" else Shape(6, 8, 4)
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
 
@@ -61,16 +63,20 @@ def _shape(word: str) -> Shape:
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
 #: The shape of a tile, by the type of the panels.
-SHAPES = {word: _shape(word) for word in ("float32", "float64")}
+SHAPES = {word: _shape(word) for word in ("float32", "float64", *integers.IN_WORD)}
 
 
 class _Builder:
-    """Builds IR for a tile, with vectors of `shape.lanes` numbers of one type."""
+    """Builds IR for a tile, with vectors of `shape.lanes` numbers.
 
-    def __init__(self, context: Any, builder: Any, shape: Shape, word: Any) -> None:
-        self.context, self.ir, self.shape, self.word = context, builder, shape, word
-        self.vectors = shape.columns // shape.lanes
-        self.cells = [(i, v) for i in range(shape.rows) for v in range(self.vectors)]
+    `kind` is the type of the panels, and `word` the type of their numbers.
+    """
+
+    def __init__(self, context: Any, builder: Any, kind: str) -> None:
+        self.context, self.ir, self.shape, self.kind = context, builder, SHAPES[kind], kind
+        self.word = {"float32": _F32, "float64": _F64}.get(kind, _I32)
+        self.vectors = self.shape.columns // self.shape.lanes
+        self.cells = [(i, v) for i in range(self.shape.rows) for v in range(self.vectors)]
 
     def vector(self, word: Any) -> Any:
         return ir.VectorType(word, self.shape.lanes)
@@ -78,11 +84,11 @@ class _Builder:
     def array(self, kind: Any, value: Any) -> Any:
         return self.context.make_array(kind)(self.context, self.ir, value)
 
-    def panel(self, kind: Any, value: Any, which: Any) -> Any:
-        """Return a pointer to one panel of a contiguous array."""
+    def panel(self, kind: Any, value: Any, which: Any, word: Any) -> Any:
+        """Return a pointer to one panel of a contiguous array of numbers of the type `word`."""
         array = self.array(kind, value)
         size = self.ir.mul(self.ir.extract_value(array.shape, 1), self.ir.extract_value(array.shape, 2))
-        return self.ir.gep(array.data, [self.ir.mul(which, size)])
+        return self.ir.gep(self.ir.bitcast(array.data, word.as_pointer()), [self.ir.mul(which, size)])
 
     def at(self, pointer: Any, index: Any, step: int) -> Any:
         return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
@@ -90,7 +96,7 @@ class _Builder:
     def load(self, pointer: Any, word: Any) -> Any:
         """Return a vector loaded from memory that is aligned for single elements only."""
         loaded = self.ir.load(self.ir.bitcast(pointer, self.vector(word).as_pointer()))
-        loaded.align = 4 if word == _F32 else 8
+        loaded.align = 8 if word == _F64 else 4
         return loaded
 
     def store(self, value: Any, pointer: Any) -> None:
@@ -102,7 +108,10 @@ class _Builder:
         zeros = ir.Constant(self.vector(_I32), [0] * self.shape.lanes)
         return self.ir.shuffle_vector(self.ir.insert_element(undefined, scalar, _I32(0)), undefined, zeros)
 
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
+    def add_product(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a * b + c, rounded once; for words, c plus all products of their integers."""
+        if self.word == _I32:
+            return integers.dot(self.ir, c, a, b, self.kind)
         suffix = "f32" if a.type.element == _F32 else "f64"
         kind = ir.FunctionType(a.type, [a.type] * 3)
         name = f"llvm.fma.v{self.shape.lanes}{suffix}"
@@ -131,37 +140,50 @@ class _Builder:
         self.ir.position_at_end(after)
         return list(results)
 
-    def columns(self, pointer: Any) -> list[Any]:
+    def columns(self, pointer: Any, word: Any) -> list[Any]:
         """Return the vectors of one row of columns."""
-        return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), self.word) for v in range(self.vectors)]
+        return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return `initial` plus the sums of all cells, with one fma for each cell and index."""
+        """Return `initial` plus the sums of all cells, with one `add_product` for each cell and index."""
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
-            right, row = self.columns(self.at(b, k, self.shape.columns)), self.at(a, k, self.shape.rows)
+            right, row = self.columns(self.at(b, k, self.shape.columns), self.word), self.at(a, k, self.shape.rows)
             left = [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(self.shape.rows)]
-            return [self.fma(left[i], right[v], c) for (i, v), c in zip(self.cells, sums, strict=True)]
+            return [self.add_product(left[i], right[v], c) for (i, v), c in zip(self.cells, sums, strict=True)]
 
         return self.loop(start, stop, initial, body)
 
+    def block_sums(self, a: Any, b: Any, start: Any, stop: Any, starts: Any) -> list[Any]:
+        """Return the sums of a block of all cells, in floats.
+
+        `starts` points to the values from which sums of 8-bit integers start, by column.
+        """
+        zeros = [ir.Constant(self.vector(self.word), [0] * self.shape.lanes)] * self.vectors
+        initial = zeros if self.kind != "int8" else self.columns(starts, self.word)
+        if self.kind != "int8" or integers.instructions() == "vnni":
+            sums = self.multiply(a, b, start, stop, [initial[v] for _, v in self.cells])
+        else:
+            halves = self.multiply(a, b, start, stop, [zeros[v] for _, v in self.cells])
+            sums = [integers.widened(self.ir, x, initial[v]) for x, (_, v) in zip(halves, self.cells, strict=True)]
+        return [self.ir.sitofp(x, self.vector(_F32)) for x in sums] if self.word == _I32 else sums
+
 
 @intrinsic
-def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run, row, column):
+def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, stop, run, row, column):
     """Add the product of panels `p` and `q` to the tile of `out` at (row, column).
 
     Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
     scales, it has a term for each block from `start` to `stop`, of `run` indices. The sum of a
-    block is exact; it is scaled by a power of two, rounded to float32 once, and added.
+    block is exact; it is scaled, rounded to float32 once, and added.
     """
-    word = _F32 if a.dtype == types.float32 else _F64
-    shape = SHAPES[a.dtype.name]
 
     def generate(context, builder, signature, arguments):
-        t = _Builder(context, builder, shape, word)
-        p, q, start, stop, run, row, column = arguments[5:]
-        panel_a, panel_b = t.panel(a, arguments[0], p), t.panel(b, arguments[1], q)
-        result = t.array(out, arguments[4])
+        t = _Builder(context, builder, a.dtype.name)
+        shape, factor = t.shape, _F64 if t.word == _F64 else _F32
+        p, q, start, stop, run, row, column = arguments[6:]
+        panel_a, panel_b = t.panel(a, arguments[0], p, t.word), t.panel(b, arguments[1], q, t.word)
+        result = t.array(out, arguments[5])
         width = builder.extract_value(result.shape, 1)
         corner = builder.gep(result.data, [builder.add(builder.mul(row, width), column)])
         cells = [
@@ -173,18 +195,19 @@ def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run,
                 t.store(value, cell)
             return context.get_dummy_value()
 
-        left, right = t.panel(scales_a, arguments[2], p), t.panel(scales_b, arguments[3], q)
-        zeros = [ir.Constant(t.vector(word), [0.0] * shape.lanes)] * len(cells)
+        left, right = t.panel(scales_a, arguments[2], p, factor), t.panel(scales_b, arguments[3], q, factor)
+        initial = None if starts == types.none else t.panel(starts, arguments[4], q, _I32)
 
         def block(index, _):
             first, last = builder.mul(index, run), builder.mul(builder.add(index, _I64(1)), run)
-            sums = t.multiply(panel_a, panel_b, first, last, zeros)
-            powers = t.columns(t.at(right, index, shape.columns))
+            own_start = None if initial is None else t.at(initial, index, shape.columns)
+            sums = t.block_sums(panel_a, panel_b, first, last, own_start)
+            powers = t.columns(t.at(right, index, shape.columns), factor)
             own = t.at(left, index, shape.rows)
             splats = [t.splat(builder.load(builder.gep(own, [_I64(i)]))) for i in range(shape.rows)]
             for (i, v), total, cell in zip(t.cells, sums, cells, strict=True):
                 term = builder.fmul(total, builder.fmul(splats[i], powers[v]))
-                if word == _F64:
+                if factor == _F64:
                     term = builder.fptrunc(term, t.vector(_F32))
                 t.store(builder.fadd(t.load(cell, _F32), term), cell)
             return []
@@ -192,44 +215,48 @@ def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run,
         t.loop(start, stop, [], block)
         return context.get_dummy_value()
 
-    return types.void(a, b, scales_a, scales_b, out, *[types.int64] * 7), generate
+    return types.void(a, b, scales_a, scales_b, starts, out, *[types.int64] * 7), generate
 
 
 @compile_loop
-def multiply(a, b, scales_a, scales_b, run, out, first):
-    """Store the product of all panels, as `_tile` defines it, in `out` from column `first` on.
+def multiply(a, b, scales_a, scales_b, starts, run, out, first, count):
+    """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
-    NaN is canonical. `out` is a C-contiguous float32 matrix. `run` is the length of blocks, or 1 if
-    scales are None. Panels of columns may extend beyond the edge of `out`.
+    `out` is a C-contiguous float32 matrix: `count` matrices, one below the other. Each has as many
+    panels of `a` and of `b`. NaN is canonical. `run` is the length of blocks, or 1 if scales are
+    None. `starts` are panels of the values from which block sums of 8-bit integers start, else
+    None. Panels of columns may extend beyond the edge of `out`.
     """
     rows, columns = a.shape[2], b.shape[2]
-    height, width = out.shape
+    height, width = out.shape[0] // count, out.shape[1]
+    panels_a, panels_b = a.shape[0] // count, b.shape[0] // count
     steps = a.shape[1] // run
     piece = max(1, _PIECE // run)
     edge = np.zeros((rows, columns), np.float32)
-    last = min(width, first + b.shape[0] * columns)
-    out[:, first:last] = 0
-    for top in range(0, a.shape[0], _SHARING):
-        bottom = min(top + _SHARING, a.shape[0])
-        for start in range(0, steps, piece):
-            stop = min(start + piece, steps)
-            for q in range(b.shape[0]):
-                column = first + q * columns
-                for p in range(top, bottom):
-                    row = p * rows
-                    high, wide = min(rows, height - row), min(columns, width - column)
-                    is_whole = high == rows and wide == columns
-                    if not is_whole:
-                        _copy(out, row, column, edge, 0, 0, high, wide)
-                    target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
-                    _tile(a, b, scales_a, scales_b, target, p, q, start, stop, run, top_row, left)
-                    if not is_whole:
-                        _copy(edge, 0, 0, out, row, column, high, wide)
-        for i in range(top * rows, min(bottom * rows, height)):
-            line = out[i, first:last]
-            for j in range(line.size):
-                if line[j] != line[j]:
-                    line[j] = np.float32(np.nan)
+    last = min(width, first + panels_b * columns)
+    for matrix in range(count):
+        for top in range(0, panels_a, _SHARING):
+            bottom = min(top + _SHARING, panels_a)
+            for start in range(0, steps, piece):
+                stop = min(start + piece, steps)
+                for q in range(panels_b):
+                    column = first + q * columns
+                    for p in range(top, bottom):
+                        row = matrix * height + p * rows
+                        high, wide = min(rows, height - p * rows), min(columns, width - column)
+                        is_whole = high == rows and wide == columns
+                        if not is_whole:
+                            _copy(out, row, column, edge, 0, 0, high, wide)
+                        target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
+                        own_a, own_b = matrix * panels_a + p, matrix * panels_b + q
+                        _tile(a, b, scales_a, scales_b, starts, target, own_a, own_b, start, stop, run, top_row, left)
+                        if not is_whole:
+                            _copy(edge, 0, 0, out, row, column, high, wide)
+    for i in range(out.shape[0]):
+        line = out[i, first:last]
+        for j in range(line.size):
+            if line[j] != line[j]:
+                line[j] = np.float32(np.nan)
 
 
 @register_jitable

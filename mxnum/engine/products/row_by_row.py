@@ -21,8 +21,8 @@ PRODUCTS_PER_THREAD = 1 << 18
 
 @compile_loop
 def in_sequence(a, b, out):
-    """Compute acc = fma(a, b, acc) in index order for two vectors, and store it in `out`."""
-    total = np.float32(0)
+    """Compute acc = fma(a, b, acc) in index order for two vectors, from the number in `out` on, and store it there."""
+    total = out[0, 0]
     for k in range(a.size):
         total = _fma(a[k], b[k], total)
     out[0, 0] = np.float32(np.nan) if np.isnan(total) else total

@@ -6,32 +6,50 @@ the sums, and else by integers, as the definition does.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
 
 from mxnum.engine.machine import float_environment
 from mxnum.engine.products import by_definition, by_floats, exactness
-from mxnum.engine.products.operands import Operand, ToFloat32, matrices
+from mxnum.engine.products.operands import Operand, ToFloat32, matrices, stack
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate
 
+#: Matrices with at most so many multiplications are small. A call of a loop takes as long.
+SMALL = 1 << 20
+
 
 def matmul(
-    a: Operand, b: Operand, accumulate: Accumulate, out: Array, threads: int | None, to_float32: ToFloat32
+    a: Operand,
+    b: Operand,
+    accumulate: Accumulate,
+    out: Array,
+    threads: int | None,
+    to_float32: ToFloat32,
+    tensor_scales: Sequence[Array] = (),
 ) -> None:
     """Store in `out` the sums of products over the last axis of both operands.
 
-    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b).
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). It holds the
+    sums' starting values. The sums are multiplied by the product of `tensor_scales`, float32 arrays
+    that broadcast with `out`.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
+            start = out.copy() if out.any() else None
             np.matmul(to_float32(a, threads), to_float32(b, threads).swapaxes(-1, -2), out=out)
+            if start is not None:
+                out += start
         return
     if not out.size:
         return
     trusted = by_floats.HAS_FMA and float_environment.is_default()
-    for result, x, y in matrices(out, a.by_rows(), b.by_rows()):
+    a, b = a.by_rows(), b.by_rows()
+    done = trusted and accumulate == Accumulate.BLOCK and _multiply_stack(a, b, out, threads)
+    for result, x, y in () if done else matrices(out, a, b):
         match accumulate:
             case Accumulate.EXACT:
                 by_definition.exactly(x, y, result, threads)
@@ -48,3 +66,30 @@ def matmul(
                     by_definition.in_sequence(to_float32(x, threads), to_float32(y, threads), result, threads)
             case _:
                 assert_never(accumulate)
+    if tensor_scales:
+        scale = by_floats.scale if trusted else by_definition.scale
+        factors = np.ones(np.broadcast_shapes((1, 1), *(x.shape for x in tensor_scales)), np.float32)
+        for tensor_scale in tensor_scales:
+            scale(factors, tensor_scale)
+        scale(out, factors)
+
+
+def add_to_rows(x: Array, row: Array) -> None:
+    """Add the vector `row` to each row of the matrix `x`, in place and in float32.
+
+    Both are contiguous.
+    """
+    (by_floats if float_environment.is_default() else by_definition).add_to_rows(x, row)
+
+
+def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:
+    """Compute block sums for a stack of small matrices, and return True, unless floats might not hold them."""
+    is_stack = a.array.ndim > 2 and b.array.ndim > 2 and out.shape[-1] * out.shape[-2] > 1
+    if not is_stack or math.prod(out.shape[-2:]) * a.array.shape[-1] > SMALL:
+        return False
+    matrices_, x, y = stack(out, a, b)
+    held = exactness.held(x.joined(1), y.joined(1))
+    if held is None or held.step is not None:
+        return False
+    by_floats.by_blocks_of_stack(x, y, held, matrices_, threads)
+    return True

@@ -14,7 +14,7 @@ import numpy as np
 from mxnum.definition.offset import OFFSET
 from mxnum.definition.unpack import FINITE, NAN, make_unpack
 from mxnum.engine.products.operands import Operand
-from mxnum.formats import E8M0, ElementFormat
+from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits
 
 #: Classes of values. The class of a negative value is one more.
@@ -49,12 +49,30 @@ class Term:
         return Term(self.significands[index], self.exponents[index], self.classes[index])
 
     def scaled(self, scales: Array) -> Term:
-        """Return this term times powers of two, given as E8M0 codes."""
+        """Return this term times scales: powers of two as E8M0 codes, or float32 values.
+
+        Significands have at most 29 bits where scales are floats.
+        """
+        if scales.dtype == np.float32:
+            return self * Term.of_codes(signed_bits(scales), FLOATS["float32"])
         nan = scales == E8M0.nan_code
         return Term(
             np.where(nan, 0, self.significands),
             np.where(nan | (self.significands == 0), 0, self.exponents + (scales.astype(np.int32) - E8M0.bias)),
             np.where(nan, np.uint8(NOT_A_NUMBER), self.classes),
+        )
+
+    def __mul__(self, other: Term) -> Term:
+        """Return the exact products. 0 * infinity is NaN, as with any NaN."""
+        kinds = [x.classes & ~np.uint8(1) for x in (self, other)]
+        kind, least = np.maximum(*kinds), np.minimum(*kinds)
+        is_nan = (kind == NOT_A_NUMBER) | ((kind == INFINITY) & (least == ZERO))
+        sign = (self.classes ^ other.classes) & np.uint8(1)
+        is_number = kind == NUMBER
+        return Term(
+            np.where(is_number, self.significands * other.significands, 0),
+            np.where(is_number, self.exponents + other.exponents, 0).astype(np.int32),
+            np.where(is_nan, np.uint8(NOT_A_NUMBER), kind | sign),
         )
 
 

@@ -29,8 +29,8 @@ _ONE = stored_bits(np.ones(1, np.float32))
 
 #: Returns the loop for contiguous flat arrays like those given: see `loops.rows.quantize`.
 Bind = Callable[..., Callable[..., int]]
-#: (x, out, scales), and for scales that are floats also (tensor scales, maxima of blocks): contiguous
-#: and flat, as integers.
+#: (x, out, scales), and for scales that are floats also (tensor scales, maxima of blocks):
+#: contiguous and flat, as integers.
 Flat = tuple[Array, ...]
 
 
@@ -45,7 +45,8 @@ class Exact(NamedTuple):
     finder: Finder | None
     #: Converts them by the definition.
     definition: Converter
-    #: The same at any scale, faster, wherever hardware floats are right; None if there is no such way.
+    #: The same at any scale, faster, wherever hardware floats are right; None if there is no such
+    #: way.
     at_any_scale: Converter | None = None
 
 
@@ -59,8 +60,8 @@ class Conversion:
     has_float_scales: bool
     #: Returns the fast loop; None if nothing is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
-    #: Returns what redoes the panels that the fast loop leaves; None if there are no loops for that.
-    #: Most calls leave no panel, so this is called only when needed.
+    #: Returns what redoes the panels that the fast loop leaves; None if there are no loops for
+    #: that. Most calls leave no panel, so this is called only when needed.
     exact: Callable[[Draw], Exact] | None
     #: The numbers that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
@@ -208,7 +209,8 @@ def _fast_quantizing(fast: Fast, source: ElementFormat, scales_given: bool, walk
     function = (fast.special if is_common else None) or fast.function
     if not walk.along_rows:
         return columns.quantize(function, source, scales_given, draw, run)
-    # The commonest loops of all have their kernels compiled in: that saves a twentieth of their time.
+    # The commonest loops of all have their kernels compiled in: that saves a twentieth of their
+    # time.
     is_quick = draw is NO_DRAW and (source.bits == 16 or (source.bits == 32 and function is fast.special))
     return rows.quantize(function, source, scales_given, draw, run, walk.bits, inlined=is_common and is_quick)
 

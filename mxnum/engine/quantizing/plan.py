@@ -30,8 +30,8 @@ from mxnum.memory.dtypes import Array
 
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 
-#: `run(x, out, sides, words, threads)` converts one contiguous part; `words` are the source of random
-#: bits.
+#: `run(x, out, sides, words, threads)` converts one contiguous part; `words` are the source of
+#: random bits.
 Run = Callable[[Array, Array, Sides, Array, "int | None"], None]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
@@ -86,8 +86,8 @@ class Plan:
         """Make the plan of `operation` for arrays of a shape.
 
         `kinds` are those of the result and of the scales and offsets, if there are any. Codes are
-        packed if `packed_bits` is not 0. A plan for transposed arrays has an `order`: for each of its
-        axes, the axis of the caller's arrays.
+        packed if `packed_bits` is not 0. A plan for transposed arrays has an `order`: for each of
+        its axes, the axis of the caller's arrays.
         """
         self.shape, self.blocks, self.operation, self.draw, self.order = shape, blocks, operation, draw, order
         self.kinds, self.packed_bits, self.quantizes = kinds, packed_bits, operation.quantizes

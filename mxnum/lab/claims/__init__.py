@@ -1,5 +1,4 @@
-"""The claims of the papers on MX training: their checks, and the verdicts, computed from what was
-run.
+"""The claims of the papers on MX training: checks, and verdicts computed from stored runs.
 
     from mxnum.lab.claims import reproduce
     reproduce(["I1", "I2", "M9"])

@@ -1,8 +1,7 @@
 """A claim as its file in `rows` declares it, and the context of its check and its figures.
 
-M9 = Claim("M9", "Bits per element", "An element costs ...", "The description of the format, ...")
-
-@M9.check def bits_of_an_element(context: Context) -> Evidence: ...
+A file makes a `Claim` from its id, title and sentence, and decorates its check with `Claim.check`,
+which registers it, and each of its figures with `Claim.figure`.
 """
 
 from __future__ import annotations

@@ -54,25 +54,12 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     pages.filters["code"] = code
-    return pages.get_template(
-        "report.html.jinja"
-    ).render(
-        report=report,
-        command=command,
-        facts=facts,
-        sources=SOURCES,
-        meanings=MEANINGS,
-        headed=headed,
-        classes=_CLASSES,
-        marks=_MARKS,
-        folded=FOLDED,
-        unchecked=_UNCHECKED,
-        sentences=sentences(report),
-        stored=stored.load(),
-        leading=[(id, drawn[id][0]) for id in leading],
+    return pages.get_template("report.html.jinja").render(
+        report=report, command=command, facts=facts, sources=SOURCES, meanings=MEANINGS, headed=headed,
+        classes=_CLASSES, marks=_MARKS, folded=FOLDED, unchecked=_UNCHECKED, sentences=sentences(report),
+        stored=stored.load(), leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
         draws=draws,  # the footer mentions missing figures
-        plain=plain,
-        duration=duration,
+        plain=plain, duration=duration,
         figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once
-    )
+    )  # fmt: skip

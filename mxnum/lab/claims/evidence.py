@@ -1,6 +1,4 @@
-"""The evidence of a check, and the verdict that follows from it by rule: no verdict is ever written
-by hand.
-"""
+"""The evidence of a check, and the verdict that follows from it by rule."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who states a figure or a sentence. The verdict rests on the first member, in this order, with
-    evidence in a row.
-    """
+    """Who states a figure or a sentence; the first member with evidence decides the verdict."""
 
     #: A paper.
     PAPER = "paper"
@@ -30,8 +26,9 @@ class Whose(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the evidence says about a claim; `MEANINGS` explains each. A check that raises an
-    exception has failed.
+    """What the evidence says about a claim; `MEANINGS` explains each member.
+
+    A check that raises an exception has failed.
     """
 
     REPRODUCED = "reproduced"
@@ -79,9 +76,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that the claim implies, whether it holds here (None: undecided), and the numbers
-    behind it.
-    """
+    """A sentence that the claim implies: if it holds (None: undecided), and its numbers."""
 
     what: str
     holds: bool | None
@@ -142,11 +137,11 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict by rule: figures that differ make a difference, and a claim without a true
-        statement is not reproduced.
+        """The verdict by rule.
 
-        If a paper states something about the claim, only that counts. If no paper does, the verdict
-        uses other words.
+        Figures that differ make a difference, and a claim without a true statement is not
+        reproduced. If a paper states something about the claim, only that counts. If no paper does,
+        the verdict uses other words.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -166,9 +161,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """How many figures agree and statements hold, in words, separately for each member of
-        `Whose`.
-        """
+        """How many figures agree and statements hold, in words, for each member of `Whose`."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -194,10 +187,10 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with an answer, or without it unless everything agrees; `number` defaults
-    to a count of figures.
+    """Return the evidence with an answer, or without it unless everything agrees.
 
-    Without an answer the page shows the counts and what does not agree.
+    `number` defaults to a count of figures. Without an answer the page shows the counts and what
+    does not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)
@@ -206,8 +199,9 @@ def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
 
 
 def unanimous(statements: Iterable[Statement]) -> bool | None:
-    """Return the common answer of all statements; None if they differ, are undecided, or there are
-    none.
+    """Return the answer that all statements share, or None if there is none.
+
+    It is None if they differ, are undecided, or there are none.
     """
     found = {s.holds for s in statements}
     return found.pop() if len(found) == 1 else None
@@ -219,8 +213,9 @@ def decided(holds: bool, refuted: bool) -> bool | None:
 
 
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
-    """Judge whether the mean lies below a limit, by Student's limits at a level; None if they
-    enclose it.
+    """Judge if the mean lies below a limit, by Student's t; None if undecided.
+
+    The verdict is None if the confidence limits at this level enclose the limit.
     """
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)

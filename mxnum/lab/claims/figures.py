@@ -1,5 +1,4 @@
-"""The figures of the report as SVG that takes its colours from the page, so that it is readable in
-light and dark.
+"""The figures of the report, as SVG that follows the page's light or dark colours.
 
 The file of a claim draws its figures, always from the stored results.
 """
@@ -67,9 +66,7 @@ def _style(salt: str) -> Iterator[None]:
 
 
 def inline(svg: str, description: str) -> str:
-    """Return an SVG file as part of a page: as wide as its container, in the page's colours, with a
-    description.
-    """
+    """Return an SVG file as part of a page, in the page's width and colours."""
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height|version|xmlns:xlink)="[^"]*"', "", head)

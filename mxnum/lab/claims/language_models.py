@@ -1,5 +1,4 @@
-"""Stored studies of this project's small language models: their losses, the gaps between arms, and
-which runs are lost.
+"""Stored studies of small language models: their losses, gaps between arms, and lost runs.
 
 The rules of the checks are those of `docs/lab/results/language/README.md`, written before the
 models were trained.
@@ -70,9 +69,7 @@ def apart(table: Table, arm: str, other: str) -> list[float]:
 
 
 def mean_row(table: Table, arm: str) -> float:
-    """Return the norm of the mean row of the last layer at the last evaluation, averaged over
-    seeds.
-    """
+    """Return the final norm of the last layer's mean row, averaged over seeds."""
     return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
 
 
@@ -83,8 +80,7 @@ def words(values: Sequence[float]) -> str:
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: half way from the best loss to that of a uniform
-    guess.
+    """Return the loss above which a run is lost: half way from the best to a uniform guess.
 
     The limit is that of the arm's own source (default: of the first arm's). The best loss of a text
     is unknown; its limit is 2.5 nats.

@@ -1,5 +1,4 @@
-"""Judge what small language models show about their last layer: which operand costs, what centring
-saves, and text.
+"""Judge what small language models show about their last layer.
 
 These rules are for B11, and are those of `docs/lab/results/language/README.md`, written before the
 models were trained.
@@ -70,17 +69,15 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge what decides the gaps of recipes whose models were trained until float32 was at the
-    entropy.
-    """
+    """Judge what decides the gaps of recipes trained until float32 is at the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
             [below(gaps(table, f"{kind} rceil", share=part, of=kind)) for kind in kinds] for part in (0.2, 0.5)
         )
         what = f"trained to the end, the gap of {', '.join(kinds)} is overflow: rceil leaves less than a fifth"
-        told = (f"{kind} {mean_gap(table, kind):.4f}, rceil {mean_gap(table, f'{kind} rceil'):.4f}" for kind in kinds)
-        return Statement(what, decided(all(each is True for each in fifth), False in half), "; ".join(told))
+        listed = (f"{kind} {mean_gap(table, kind):.4f}, rceil {mean_gap(table, f'{kind} rceil'):.4f}" for kind in kinds)
+        return Statement(what, decided(all(each is True for each in fifth), False in half), "; ".join(listed))
 
     normed = {kind: apart(table, f"{kind}, layer norm too", kind) for kind in ("E4M3", "E2M1")}
     p = holm({kind: sign_flip(values) for kind, values in normed.items()})
@@ -108,8 +105,9 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 
 
 def grown(table: Table, early: Table) -> Statement:
-    """Judge whether gaps shrink when models are trained to the end; arms with small gaps before are
-    left out.
+    """Judge if gaps shrink when models are trained to the end.
+
+    Arms whose gaps were small before are left out.
     """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
@@ -202,8 +200,9 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge what E4M3 costs at a high rate if the last layer's weight loses its mean row after each
-    step.
+    """Judge what E4M3 costs at a high rate without the mean row of the last layer.
+
+    The mean row of the weight is removed after each step.
     """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}

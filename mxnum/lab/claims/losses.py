@@ -116,8 +116,9 @@ def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda r
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return how far an arm's finished runs lie above another's, cell by cell; runs of one cell are
-    averaged.
+    """Return how far an arm's runs lie above another's, in each cell.
+
+    The loss of a cell is the mean over its finished runs.
     """
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}

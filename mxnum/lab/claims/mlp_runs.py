@@ -1,6 +1,4 @@
-"""Summaries of stored runs of `mxnum.lab.mlp`: shared settings, final losses, and the hazard of a
-jump.
-"""
+"""Summaries of stored MLP runs: shared settings, final losses, and the hazard of a jump."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: statements of a row.
 LEVEL = 0.01
 #: The bins of the stored curve over which a final loss is averaged: the last fifth of a run.
-LOOKS = 8
+LAST_BINS = 8
 #: A statement that something does not happen needs an upper 95 % limit of its share, by Wilson,
 #: below this.
 SHARE = 0.25
@@ -49,11 +47,9 @@ def gaps(table: Table, arm: str, other: str) -> list[float]:
 
 
 def final_logs(table: Table, arm: str) -> dict[int, float]:
-    """Return, for each seed, the mean logarithm of the loss over the last `LOOKS` bins of its
-    curve.
-    """
-    looks = {run["seed"]: run["curve"][-LOOKS:] for run in table["arms"][arm]["runs"]}
-    return {seed: float(np.mean(np.log(last))) for seed, last in looks.items() if last and all(last)}
+    """Return each seed's mean log loss over the last `LAST_BINS` bins of its curve."""
+    ends = {run["seed"]: run["curve"][-LAST_BINS:] for run in table["arms"][arm]["runs"]}
+    return {seed: float(np.mean(np.log(last))) for seed, last in ends.items() if last and all(last)}
 
 
 def words(values: list[float]) -> str:
@@ -66,9 +62,7 @@ def words(values: list[float]) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Judge whether the mean lies below a limit, by Student's limits at `LEVEL`, and return the
-    limits in words too.
-    """
+    """Judge if the mean lies below a limit, and return the confidence limits in words."""
     return evidence.below(values, limit, LEVEL), words(values)
 
 
@@ -94,8 +88,9 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
 
 
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
-    """Return True if no run of an arm is lost and the upper limit of their share is below `SHARE`,
-    with the counts.
+    """Judge if an arm loses few runs, and return the counts in words.
+
+    True if no run is lost and the upper limit of their share is below `SHARE`.
     """
     away, runs = report.outcomes(table, arm)[Outcome.RUNAWAY], len(table["arms"][arm]["runs"])
     limit = wilson(away, runs)[1]
@@ -116,9 +111,7 @@ def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "fir
 
 
 def hazard_of_e4m3(table: Table) -> Statement:
-    """Judge whether the hazard of an excursion is higher in E4M3 than in FP32, over the rates of a
-    table.
-    """
+    """Judge if E4M3 has more excursions per step than FP32, over the rates of a table."""
     test = compare(over_rates(table, "E4M3"))
     what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
     if test.ratio is None:

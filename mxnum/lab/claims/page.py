@@ -54,7 +54,7 @@ def markdown(report: Report) -> str:
 
 
 def summary(report: Report, command: str) -> str:
-    """Return a page on one run of a command: a table with a row for each claim, then the sections."""
+    """Return a page on one run of a command: a table of claims, then their sections."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
@@ -63,9 +63,7 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return the parts of the evidence with their headings, which are empty if all of it is a
-    paper's.
-    """
+    """Return the parts of the evidence with headings; "" if all of it is a paper's."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -141,8 +139,7 @@ _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the answers on runaway divergence, of stored studies, on the numbers, and on all
-    claims.
+    """Return the main answers of a report: on divergence, on the numbers, on all claims.
 
     The second sentence quotes stored studies that this run did not repeat.
     """
@@ -158,9 +155,9 @@ def _on_claims(report: Report) -> str:
     if not papers and not ours:
         return f"None of the {counted(len(report), 'claim')} could be decided by what was run."
     of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
-    told = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
-    told += [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} of our own came out as expected")] if ours else []
-    return "; ".join(told) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
+    parts = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
+    parts += [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} of our own came out as expected")] if ours else []
+    return "; ".join(parts) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
 
 
 def _how_many(entries: list[Entry], good: Verdict, what: str) -> str:

@@ -46,7 +46,7 @@ def jumping(runs: list[Course]) -> int:
     return sum(run.first is not None for run in runs)
 
 
-def told(runs: list[Course]) -> str:
+def described(runs: list[Course]) -> str:
     """Return in words how many runs rise, when, and where they end."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))

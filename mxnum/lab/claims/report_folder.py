@@ -1,9 +1,11 @@
 """The folder of a reproduction, in which a second call continues where the first stopped.
 
-FOLDER/report.html  claims.md FOLDER/data/reproduction.json      the request, seeds, versions,
-machine, duration FOLDER/data/checks/I1.json         the evidence of each claim
-FOLDER/data/arrays/NAME.npz        arrays that figures show FOLDER/data/results/quick.json     one
-table for each study FOLDER/data/runs/width-64/E2M1/seed-N.npz, .json    every run
+- `report.html`, `claims.md`: the report;
+- `data/reproduction.json`: the request, seeds, versions, machine, duration;
+- `data/checks/I1.json`: the evidence of each claim;
+- `data/arrays/NAME.npz`: arrays that figures show;
+- `data/results/quick.json`: one table for each study;
+- `data/runs/width-64/E2M1/seed-N.npz`, `.json`: every run.
 """
 
 from __future__ import annotations
@@ -36,9 +38,7 @@ class ReportFolder:
         self.diary = self.data / "reproduction.json"
 
     def open(self, fresh: bool = False) -> dict[str, Any]:
-        """Make the folder, or reopen it with its seeds, and return the facts that are recorded
-        there.
-        """
+        """Make or reopen the folder, and return the facts recorded in it."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
@@ -100,8 +100,9 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Convert the JSON of `dataclasses.asdict` back; tuples in the configuration come back as
-    lists.
+    """Convert the JSON of `dataclasses.asdict` back to `Evidence`.
+
+    Tuples in the configuration come back as lists.
     """
     kinds = {"comparisons": Comparison, "statements": Statement}
     return Evidence(**dict(table) | {name: [kind(**each) for each in table[name]] for name, kind in kinds.items()})

@@ -53,14 +53,8 @@ class Watch(Protocol):
         return
 
 
-class _Nobody:
+class _Nobody(Watch):
     """A receiver that ignores progress."""
-
-    def say(self, text: str) -> None:
-        """Handle a message by ignoring it."""
-
-    def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Handle progress by ignoring it."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +72,7 @@ class Request:
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make: for each need, the first of its files that this request
-        can make.
-        """
+        """Return the results files to make: for each need, the first that can be made."""
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -113,8 +105,7 @@ def reproduce_into(
     processes: int | None = None,
     watch: Watch | None = None,
 ) -> Reproduction:
-    """Check claims (default: all), train what they need, and write `report.html`, `claims.md` and
-    the data.
+    """Check claims (default: all), train what they need, and write the report.
 
     With `fresh` the training runs get new seeds. Ctrl-C ends the call with a report of what is
     done; the same call with the same folder continues. Training runs on processes (default: one for
@@ -224,7 +215,6 @@ class _Session:
             storage.write_json(path, outcome.table)
 
     def _train_language_models(self, name: str, seed: int) -> None:
-
         path = self.store.results / name
         study = studies.read(path.stem, "language_model")
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study

@@ -1,6 +1,4 @@
-"""Normal numbers and mantissas that several checks quantize, and a test that kernels agree with a
-formula on them.
-"""
+"""Random samples that checks quantize, and a test that kernels agree with a formula."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def mean(values: Array) -> tuple[float, float]:
 
 
 def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
-    """Judge whether the means of independent samples lie within `SIGMA` standard errors of the
-    expected values.
-    """
+    """Judge if independent sample means lie within `SIGMA` standard errors of theory."""
     distances = []
     for expected, sample in samples:
         value, bar = mean(sample)

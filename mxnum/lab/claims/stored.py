@@ -1,5 +1,4 @@
-"""What stored studies found about runaways: a small table that ships with the package, for reports
-made anywhere.
+"""The findings of stored studies on runaways, as a small table that ships with the package.
 
 ``python -m mxnum.lab.claims.stored docs/lab/results`` writes the table. A report marks quotes from
 it as stored, because the machine that writes the report has not run the studies.
@@ -26,9 +25,7 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Return the numbers of runs of each arm at each rate that jump or are lost, from the study
-    with most runs of it.
-    """
+    """Count the runs of each arm and rate that jump or are lost, in its largest study."""
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:
         table = storage.read_json(results / f"{study}.json")

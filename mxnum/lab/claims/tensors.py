@@ -1,6 +1,4 @@
-"""Synthetic weights, activations and gradients, and their quantization errors: for M2, M3, M5, M6
-and M7.
-"""
+"""Synthetic weights, activations and gradients, and their errors (M2, M3, M5, M6, M7)."""
 
 from __future__ import annotations
 
@@ -24,15 +22,11 @@ def tensors() -> Mapping[str, Array]:
 
 
 @cache
-def _found(tensor: str, fmt: str, rule: str, block: tuple[int, int], offset: str | None) -> Statistics:
-    return measure(tensors()[tensor], fmt, scale_rule=rule, block_shape=block, offset=offset)
-
-
 def found(
     tensor: str, fmt: str, rule: str, *, block: tuple[int, int] = (1, 32), offset: str | None = None
 ) -> Statistics:
     """Return the error statistics of one of the tensors; each is measured once."""
-    return _found(tensor, fmt, rule, block, offset)
+    return measure(tensors()[tensor], fmt, scale_rule=rule, block_shape=block, offset=offset)
 
 
 def error(tensor: str, fmt: str, rule: str, **how: Any) -> float:

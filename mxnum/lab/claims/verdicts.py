@@ -57,9 +57,9 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole report as plain data, for JSON."""
-        told = ("id", "title", "sentence", "how", "scale", "whose")
+        names = ("id", "title", "sentence", "how", "scale", "whose")
         claims = [
-            {name: getattr(e.claim, name) for name in told}
+            {name: getattr(e.claim, name) for name in names}
             | {"verdict": str(e.verdict), "remark": e.remark}
             | asdict(e.evidence)
             | {"comparisons": [asdict(c) | {"agrees": c.agrees} for c in e.evidence.comparisons]}
@@ -77,8 +77,7 @@ class Report:
 def reproduce(
     ids: Iterable[str] | None = None, *, results: str | Path = "docs/lab/results", progress: Progress | None = None
 ) -> Report:
-    """Check claims (default: all), and return a report with a verdict for each, computed from what
-    was run.
+    """Check claims (default: all), and return a report with a verdict for each.
 
     An interruption (Ctrl-C) returns the verdicts so far; the other claims are "not run".
     """
@@ -112,8 +111,8 @@ def judge(claim: Claim, context: Context) -> Entry:
     try:
         evidence = claim.run(context).of(claim.whose)
     except Exception as problem:  # a failing check must not hide the other verdicts
-        place = traceback.extract_tb(problem.__traceback__)[-1]
-        return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({place.name})")
+        frame = traceback.extract_tb(problem.__traceback__)[-1]
+        return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({frame.name})")
     return Entry(claim, evidence.verdict, evidence)
 
 

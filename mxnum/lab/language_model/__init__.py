@@ -1,5 +1,4 @@
-"""Train a small language model in low precision, on sources whose entropy is known (extra
-``torch``).
+"""Train a small language model in low precision, on known sources (extra ``torch``).
 
     from mxnum.lab.language_model import Setting, train
     run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)
@@ -13,11 +12,10 @@ errors.package("torch", "torch")
 
 from mxnum.lab.language_model.decoder import Decoder, Run, train  # noqa: E402
 from mxnum.lab.language_model.setting import Setting  # noqa: E402
-from mxnum.lab.language_model.sources import HiddenMarkov, Markov, Text, source_of  # noqa: E402
+from mxnum.lab.language_model.sources import Markov, Text, source_of  # noqa: E402
 
 __all__ = [
     "Decoder",
-    "HiddenMarkov",
     "Markov",
     "Run",
     "Setting",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from torch.nn import functional
 import mxnum.torch as mxt
 from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
-from mxnum.lab.language_model.looks import centring, errors_of, looked_at, operands_of
+from mxnum.lab.language_model.measurements import centring, errors_of, measured, operands_of
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
+from mxnum.lab.torch_threads import one_thread
 from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
@@ -44,7 +45,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention; the setting decides on rotary positions and on normalized queries and keys."""
+    """Causal attention; the setting chooses rotary positions and query-key normalization."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -103,9 +104,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder that maps symbols to logits of the next symbol; the embedding and the last layer
-    share no weights.
-    """
+    """A decoder from symbols to logits; its embedding and last layer share no weights."""
 
     def __init__(self, setting: Setting, vocabulary: int, seed: int = 0):
         super().__init__()
@@ -159,8 +158,8 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: The steps at which measurements were made, and the measurements of `looks.looked_at` and
-    #: `looks.errors_of`.
+    #: The steps at which measurements were made, and the measurements of `measurements.measured`
+    #: and `measurements.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
     #: The final loss on new batches, over positions that have as many previous symbols as the
@@ -194,8 +193,11 @@ def train(
     checkpoint_every: int = 500,
     checkpoint_seconds: float = 120,
     report: Callable[[int, float], None] | None = None,
+    device: str = "cpu",
 ) -> Run:
-    """Train on one thread; the trajectory is the same bit for bit, interrupted or not.
+    """Train; on the CPU the trajectory is the same bit for bit, interrupted or not.
+
+    Training on the CPU takes one thread.
 
     Seeds are paired: the initial weights and the batches depend on the seed and on the setting's
     source and shape, not on what is rounded.
@@ -210,20 +212,22 @@ def train(
         interruption, and to continue from if it exists. It is deleted at the end.
     report
         Called after each step with the number of steps and the loss.
+    device
+        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, and are the same.
     """
     source, run = source_of(setting), Run(seed, setting)
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
-    model = run.model = Decoder(setting, source.vocabulary, seed)
+    model = run.model = Decoder(setting, source.vocabulary, seed).to(device)
     emulation = emulated(model, setting, seed)
-    looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
-    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # an emulation counts steps from 1
+    measured_steps = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
+    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # an emulation counts steps from 1
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(setting, parameters)
 
     def batch(what: int, index: int) -> Tensor:
         random = generator(seed, [what, index])
         symbols = source.batch(random, setting.sequences, setting.context + 1, held_out=what == EVALUATION)
-        return torch.from_numpy(symbols)
+        return torch.from_numpy(symbols).to(device)
 
     saved, around = time.monotonic(), mxt.rounding_by(centring) if setting.centred else nullcontext()
     with one_thread(), around, Interruptions() as interruptions:
@@ -232,8 +236,8 @@ def train(
         for step in range(len(run.losses), setting.steps):
             symbols = batch(TRAINING, step)
             logits, targets = model(symbols[:, :-1]), symbols[:, 1:].flatten()
-            looks = step in looks_at
-            if looks:
+            measures = step in measured_steps
+            if measures:
                 logits.retain_grad()
             loss = functional.cross_entropy(logits.flatten(0, 1), targets, label_smoothing=setting.label_smoothing)
             optimizer.zero_grad()
@@ -241,9 +245,9 @@ def train(
             for parameter in parameters:
                 parameter.grad /= setting.factor
             nn.utils.clip_grad_norm_(parameters, setting.clip)
-            if looks:
+            if measures:
                 run.measured_at.append(step)
-                seen = looked_at(logits, targets, model.head, gradient_of_logits(setting))
+                seen = measured(logits, targets, model.head, gradient_of_logits(setting))
                 for name, value in (seen | errors_of(watch.rows(), emulation.step)).items():
                     run.measured.setdefault(name, []).append(value)
             for group in optimizer.param_groups:
@@ -270,11 +274,12 @@ def train(
 
 
 def operands_at_the_end(run: Run) -> dict[str, Any]:
-    """Return the operands (`looks.operands_of`) of the trained model on its first evaluation batch."""
+    """Return the trained model's operands on its first evaluation batch."""
     assert run.model is not None
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
     symbols = torch.from_numpy(source.batch(random, setting.sequences, setting.context + 1, held_out=True))
+    symbols = symbols.to(next(model.parameters()).device)
 
     def loss() -> Tensor:
         return functional.cross_entropy(model(symbols[:, :-1]).flatten(0, 1), symbols[:, 1:].flatten())
@@ -301,9 +306,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the rate of a step: rising at first, then constant or along a cosine to `last_rate` of
-    it.
-    """
+    """Return the rate of a step: a warm-up, then constant or a cosine to `last_rate` of it."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising
@@ -318,17 +321,6 @@ def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
     first = max(order - 1, 0)
     logits = model(symbols[:, :-1])[:, first:]
     return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, so that its sums do not depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
@@ -348,7 +340,7 @@ def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
 def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
     """Continue a run that was just made with the same setting and seed."""
     assert run.model is not None
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, weights_only=True, map_location=next(run.model.parameters()).device)
     about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it
     if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
@@ -359,4 +351,4 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     optimizer.load_state_dict(state["optimizer"])
     emulation.load_state_dict(state["emulation"])
     run.losses, run.measured_at = state["losses"], state["measured_at"]
-    run.measured = {name: list(values.numpy()) for name, values in state["measured"].items()}
+    run.measured = {name: list(values.cpu().numpy()) for name, values in state["measured"].items()}

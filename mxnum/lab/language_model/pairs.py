@@ -1,6 +1,4 @@
-"""Byte-pair encoding, learnt on the text itself: the commonest pair of neighbours becomes a symbol,
-again and again.
-"""
+"""Byte-pair encoding, learnt on the text itself: the commonest pair becomes a symbol."""
 
 from __future__ import annotations
 
@@ -42,11 +40,11 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
     counts = Counter(order)
     words = {word: list(word) for word in counts}
     pairs: Counter[tuple[int, int]] = Counter()
-    places: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)
+    words_with: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)
     for word, symbols in words.items():
         for pair in pairwise(symbols):
             pairs[pair] += counts[word]
-            places[pair].add(word)
+            words_with[pair].add(word)
     meanings = [bytes([value]) for value in range(256)]
     heap = [(-count, pair) for pair, count in pairs.items()]
     heapq.heapify(heap)
@@ -59,14 +57,14 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
             continue  # an outdated count; a later entry has the current one
         new, changed = len(meanings), set()
         meanings.append(meanings[pair[0]] + meanings[pair[1]])
-        for word in places.pop(pair):
+        for word in words_with.pop(pair):
             before, after = words[word], _merged(words[word], pair, new)
             for old in pairwise(before):
                 pairs[old] -= counts[word]
                 changed.add(old)
             for made in pairwise(after):
                 pairs[made] += counts[word]
-                places[made].add(word)
+                words_with[made].add(word)
                 changed.add(made)
             words[word] = after
         for each in changed:

@@ -1,6 +1,4 @@
-"""The settings of a language model and its training: frozen, comparable, and stored beside every
-result.
-"""
+"""The settings of a language model and its training, stored beside every result."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class Setting:
     """
 
     # The source.
-    source: Literal["markov", "hidden_markov", "text"] = "markov"
+    source: Literal["markov", "text"] = "markov"
     #: The text file of the source "text". A vocabulary of 256 has its bytes; a larger one adds
     #: pairs, learnt on the text itself.
     text: str = ""
@@ -34,8 +32,6 @@ class Setting:
     #: The number of classes of words that have the same choices: fewer classes are learnt sooner.
     #: 0: each word has its own choices.
     classes: int = 0
-    #: The number of hidden states of "hidden_markov".
-    states: int = 8
     source_seed: int = 0
 
     # The model.
@@ -152,4 +148,5 @@ class Setting:
         >>> Setting.from_dict(Setting(width=128).to_dict()) == Setting(width=128)
         True
         """
-        return cls(**errors.known_fields(dict(table), Setting, "a setting"))
+        kept = {name: value for name, value in table.items() if name != "states"}  # in runs of version 0.2
+        return cls(**errors.known_fields(kept, Setting, "a setting"))

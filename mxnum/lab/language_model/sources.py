@@ -1,5 +1,4 @@
-"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of
-them.
+"""Sources that language models learn: of known entropy, or any file by bytes or pairs.
 
 A batch is int64 of shape (sequences, length), and depends only on the random generator that is
 passed.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,10 +20,6 @@ from mxnum.lab.language_model.setting import Setting
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: Upper limit of the table for conditional entropies: probabilities of all words of a length and
-#: two states.
-_MOST = 1 << 22
-
 
 class Source(Protocol):
     """A source of batches."""
@@ -35,8 +30,9 @@ class Source(Protocol):
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """Bounds of the entropy of the next symbol in nats: equal if it is known exactly, None if
-        nothing is known.
+        """The bounds of the next symbol's entropy in nats; None if nothing is known.
+
+        The bounds are equal if the entropy is known exactly.
         """
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -63,7 +59,7 @@ class Markov:
         #: The symbol at each position of a shuffled vocabulary, and the offsets of a word's choices
         #: from the position of the word.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
-        self._places = classes or vocabulary
+        self._positions = classes or vocabulary
         if classes:
             self._apart = np.arange(choices) * (vocabulary // choices)
         self._multipliers = random.integers(1 << 62, size=order, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -74,15 +70,16 @@ class Markov:
         return exact, exact
 
     def next_of(self, words: Array) -> Array:
-        """Return the choices after each word, in the order of `probabilities`; the last axis of
-        `words` has the symbols.
+        """Return the choices after each word, in the order of `probabilities`.
+
+        Words lie along the last axis of `words`.
         """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
                 mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._places)).astype(np.int64)
-        found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
+        positions = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._positions)).astype(np.int64)
+        found: Array = self._symbols[(positions[..., None] + self._apart) % self.vocabulary]
         return found
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -96,76 +93,10 @@ class Markov:
         return made
 
 
-class HiddenMarkov:
-    """A hidden Markov model: random states, each with its own random probabilities of symbols."""
-
-    order = 0
-
-    def __init__(self, vocabulary: int, states: int = 8, seed: int = 0):
-        self.vocabulary = vocabulary
-        random = np.random.default_rng([seed, vocabulary, states])
-        self.moves = random.dirichlet(np.full(states, 0.3), states)
-        self.shows = random.dirichlet(np.full(vocabulary, 0.1), states)
-
-    @cached_property
-    def stationary(self) -> Array:
-        """The stationary probabilities of the states."""
-        count = len(self.moves)
-        system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
-        found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
-        chances: Array = np.maximum(found, 0) / np.maximum(found, 0).sum()
-        return chances
-
-    @cached_property
-    def entropy(self) -> tuple[float, float]:
-        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is
-        feasible.
-        """
-        states, n = len(self.moves), 1
-        while self.vocabulary ** (n + 1) * states**2 <= _MOST:
-            n += 1
-        # axes (first state, word, current state): the joint probability
-        joint = np.diag(self.stationary)[:, None, :]
-        words = []
-        for _ in range(n):
-            shown = joint[:, :, None, :] * self.shows.T[None, None]
-            shown = shown.reshape(states, -1, states)
-            words.append(shown)
-            joint = shown @ self.moves
-        before = joint_before = words[-2].sum(-1) if n > 1 else self.stationary[:, None]
-        now = words[-1].sum(-1)
-        low = _entropy(now) - _entropy(before)
-        high = _entropy(now.sum(0)) - _entropy(joint_before.sum(0))
-        slack = 1e-9  # covers the rounding errors of float64
-        return low - slack, high + slack
-
-    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
-        made = np.empty((sequences, length), np.int64)
-        drawn, state = random.random((2, length, sequences)), _drawn(self.stationary[None], random.random(sequences))
-        moves, shows = self.moves.cumsum(-1), self.shows.cumsum(-1)
-        for t in range(length):
-            made[:, t] = _pick(shows[state], drawn[0, t])
-            state = _pick(moves[state], drawn[1, t])
-        return made
-
-
-def _entropy(p: Array) -> float:
-    kept = p[p > 0]
-    return float(-(kept * np.log(kept)).sum())
-
-
-def _drawn(p: Array, drawn: Array) -> Array:
-    return _pick(np.broadcast_to(p.cumsum(-1), (drawn.size, p.shape[-1])), drawn)
-
-
-def _pick(limits: Array, drawn: Array) -> Array:
-    picked: Array = np.minimum((limits <= drawn[:, None]).sum(-1), limits.shape[-1] - 1)
-    return picked
-
-
 class Text:
-    """A file, read from random positions, in symbols of one byte or more; its last tenth is held
-    out.
+    """A file read from random positions, as symbols of one byte or more.
+
+    The last tenth is held out.
     """
 
     order = 0
@@ -190,9 +121,7 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """Return the encoded text, cached: learning pairs takes seconds, and all runs of a study read
-    the same text.
-    """
+    """Return the encoded text, cached since all runs of a study read the same text."""
     return pairs.encode(text, vocabulary)
 
 
@@ -202,8 +131,6 @@ def source_of(setting: Setting) -> Source:
         accepted = "256 for the bytes of a text, or more for pairs of them"
         errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
         return Text(setting.text, setting.vocabulary)
-    if setting.source == "hidden_markov":
-        return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
     chain = setting.order, setting.choices, setting.ratio, setting.source_seed, setting.classes
     return Markov(setting.vocabulary, *chain)
 
@@ -213,7 +140,5 @@ START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return the random generator of a run for one purpose `what`, so that a run can continue at
-    any step.
-    """
+    """Return a run's random generator for one purpose, so that it can resume at any step."""
     return np.random.default_rng([seed, *what])

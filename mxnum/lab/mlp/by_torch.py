@@ -1,5 +1,4 @@
-"""The student in PyTorch, on the CPU or a GPU: products and layer norms of `mxnum.torch`, gradients
-by autograd.
+"""The student in PyTorch, on the CPU or a GPU, with gradients by autograd.
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
 operands, and is trained by the same loop. Sums run in another order and the activations are
@@ -9,8 +8,6 @@ beta that `mxnum.torch` cannot make raise ValueError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,15 +20,14 @@ from mxnum import errors
 from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.model import KINDS, Parameters, initial_parameters
+from mxnum.lab.torch_threads import one_thread
 from mxnum.recipe import OPERANDS, Operand, Recipe
 
 Array = Any
 
 
 class TorchNetwork:
-    """The student of several runs, computed one after the other; `parameters` and `gradients` are
-    numpy arrays in host memory.
-    """
+    """The student of several runs, one after the other, with numpy parameters and gradients."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:
@@ -52,7 +48,7 @@ class TorchNetwork:
         """Return the mean squared error of each run, and write `self.gradients`."""
         recipe = self.experiment.precision if precision is None else precision
         losses, hidden = np.empty(len(self.seeds)), []
-        with _one_thread():
+        with one_thread():
             for run, seed in enumerate(self.seeds):
                 leaves = {kind: self._tensors(self.parameters, kind, run) for kind in KINDS}
                 made, h = self._forward(self._here(x[run]), leaves, recipe, seed, step)
@@ -66,7 +62,7 @@ class TorchNetwork:
                 hidden.append([part.detach().cpu().numpy() for part in h])
         self.saved = [SimpleNamespace(h=np.stack(of_runs)) for of_runs in zip(*hidden, strict=True)]
         if recipe.vector == "bfloat16":
-            kernels.round_in_place(self.gradients.flat.view(np.int32), vector_code(recipe))
+            kernels.round_in_place(self.gradients.flat, vector_code(recipe))
         return losses
 
     def _here(self, array: Array) -> Tensor:
@@ -80,16 +76,16 @@ class TorchNetwork:
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the prediction and the activations of each layer."""
         e, hidden = self.experiment, []
-        draws = any(_is_stochastic(getattr(recipe, name)) for name in OPERANDS)
+        draws = any(getattr(getattr(recipe, name), "rounding", None) == "sr" for name in OPERANDS)
         for k, (gamma, beta, bias, w1, w2) in enumerate(zip(*(leaves[kind] for kind in KINDS), strict=True)):
-            streams = iter(_drawn(seed, step << 8 | 3 * k + i) if draws else {} for i in range(3))
+            keys: Any = iter({"seed": seed, "stream": step << 8 | 3 * k + i} if draws else {} for i in range(3))
             if e.layer_norm:
-                z = mxt.layer_norm(x, (e.width,), gamma, beta, recipe, **next(streams))
+                z = mxt.layer_norm(x, (e.width,), gamma, beta, recipe, **next(keys))
             else:
                 z = _rounded(x, recipe)
-            u = mxt.linear(z, w1, None, recipe, **next(streams))
+            u = mxt.linear(z, w1, None, recipe, **next(keys))
             h = _rounded(self._activation(_rounded(u, recipe)), recipe)
-            x = x + mxt.linear(h, w2, bias, recipe, **next(streams))
+            x = x + mxt.linear(h, w2, bias, recipe, **next(keys))
             hidden.append(h)
         return x, hidden
 
@@ -121,22 +117,3 @@ def _rounded(x: Tensor, recipe: Recipe) -> Tensor:
         return x
     made: Tensor = _Rounded.apply(x, Operand("bfloat16", rounding=recipe.vector_rounding))
     return made
-
-
-def _drawn(seed: int, stream: int) -> dict[str, Any]:
-    return {"seed": seed, "stream": stream}
-
-
-def _is_stochastic(operand: Operand | None) -> bool:
-    return operand is not None and operand.rounding == "sr"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run products on the CPU on one thread, as those of `model.Network` do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -13,8 +13,9 @@ from mxnum.recipe import BFLOAT16, OPERANDS, Operand, Recipe
 
 @dataclass(frozen=True)
 class Injection:
-    """Synthetic noise: each step replaces a gradient g by g (1 + mean + deviation n), with new
-    standard normal n.
+    """Synthetic noise: each step replaces a gradient g by g (1 + mean + deviation n).
+
+    Each step draws new standard normal numbers n.
     """
 
     mean: float = 0.0
@@ -30,8 +31,9 @@ class Injection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752)
-    where the paper has one.
+    """All settings of a training run except its seed.
+
+    Names follow Su et al. (arXiv 2506.20752) where the paper has one.
     """
 
     width: int = 64
@@ -114,8 +116,9 @@ class Experiment:
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
-        """Return a copy with other values. Fields of `Recipe` may be named directly; ``uniform``
-        sets all its operands.
+        """Return a copy with other values.
+
+        Fields of `Recipe` may be named directly; ``uniform`` sets all its operands.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'
@@ -159,7 +162,8 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 
 
 def vector_code(precision: Recipe) -> int:
-    """Return how the kernels round vector operations: 0 not at all, 1 to nearest even, 2 ties away
-    from zero.
+    """Return how the kernels round vector operations.
+
+    The code is 0 for not at all, 1 for nearest even, 2 for ties away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

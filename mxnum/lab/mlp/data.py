@@ -17,30 +17,26 @@ INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return the random generator of a seed for one purpose (and step); the streams are
-    independent.
-    """
+    """Return a seed's random generator for one purpose (and step), independent of others."""
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
-    """Write the activation of u to `out`, round u in place, and store what the backward pass needs
-    in `slope`.
+    """Write the activation of u to `out`, and prepare the backward pass.
+
+    u is rounded in place, and `slope` receives what the backward pass needs.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
     elif experiment.activation == "swiglu":
-        rows = (-1, experiment.inner)
-        kernels.swiglu(u.reshape(rows), slope.reshape(-1, slope.shape[-1]), out.reshape(-1, out.shape[-1]), bf16)
+        kernels.swiglu(*(x.reshape(-1, x.shape[-1]) for x in (u, slope, out)), bf16)
     else:
         gelu = kernels.gelu_exact if experiment.gelu == "exact" else kernels.gelu_tanh
         gelu(u.reshape(-1), slope.reshape(-1), out.reshape(-1), bf16)
 
 
 class Teacher:
-    """A plain network of `layers` times (linear, activation, linear), with hidden width d and
-    without biases.
-    """
+    """A plain network of `layers` times (linear, activation, linear), without biases."""
 
     def __init__(self, experiment: Experiment, seed: int):
         self.experiment = experiment.but(gelu="exact")
@@ -53,24 +49,20 @@ class Teacher:
                 self.weights.append(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32))
 
     def __call__(self, x: Array, multiply: Any = None) -> Array:
-        """Return the labels without noise; `multiply(x, weight)` replaces the product, for a
-        quantized teacher.
+        """Return the labels without noise.
+
+        A quantized teacher passes `multiply(x, weight)`, which replaces the product.
         """
         for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
             u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
             h = np.empty((len(u), second.shape[1]), np.float32)
-            if self.experiment.activation == "swiglu":
-                kernels.swiglu(u, np.empty_like(h), h, 0)
-            else:
-                apply_activation(self.experiment, u, np.empty_like(h), h, 0)
+            apply_activation(self.experiment, u, np.empty_like(h), h, 0)
             x = h @ second.T if multiply is None else multiply(h, second)
         return x
 
 
 class Batches:
-    """The batches of several runs, each from its own seed. Batch t does not depend on earlier
-    calls.
-    """
+    """The batches of several runs, each from its own seed; any batch can come first."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
         self.experiment, self.seeds = experiment, seeds

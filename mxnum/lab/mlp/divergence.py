@@ -1,5 +1,4 @@
-"""Detect a divergence: 20 losses in a row above 100 times the least so far, or one loss that is not
-finite.
+"""Detect a divergence: 20 losses in a row above 100 times the least, or one not finite.
 
 A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
 `critical` to judge a rate. It does not show whether the loss comes back; `excursions` decides that
@@ -20,9 +19,7 @@ NEAR = 500
 
 
 class Watch:
-    """Detects the divergence of several runs; `first[run]` is the first step of the divergence, or
-    -1.
-    """
+    """Detects divergence: `first[run]` is its first step, or -1 without one."""
 
     def __init__(self, runs: int):
         self.least = np.full(runs, np.inf)
@@ -40,10 +37,10 @@ class Watch:
 
 
 def is_near_spike(losses: list[float], above: float) -> bool:
-    """Return True if the last loss is more than `above` times the least of the last 500; NaN counts
-    as infinity.
+    """Return True if the last loss is over `above` times the least of the last 500.
 
-    On a plateau of 500 losses the answer is False, however high the plateau is.
+    NaN counts as infinity. On a plateau of 500 losses the answer is False, however high the plateau
+    is.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)

@@ -1,5 +1,4 @@
-"""The vector operations of the network and of the optimizers, one fused loop each, compiled by
-numba.
+"""The vector operations of the network and the optimizers, as loops that numba compiles.
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. So
@@ -37,8 +36,9 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 
 @_inline
 def _rounded(bits, bf16):
-    """Return the bits of a float32 rounded to bfloat16. A NaN stays NaN, as its quiet bit is in the
-    upper half.
+    """Return a float32's bits rounded to bfloat16.
+
+    A NaN stays NaN, as its quiet bit is in the upper half.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
@@ -55,16 +55,10 @@ def round_bf16(x, out, bf16):
 
 
 @_jit
-def round_in_place(bits, bf16):
-    """Round x to bfloat16 in place (a flat view of int32)."""
-    for i in range(bits.size):
-        bits[i] = _rounded(bits[i], bf16)
-
-
-@_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset of (rows, blocks, offsets); NaN counts
-    as largest.
+    """Write the bits of the largest magnitude at each offset; NaN counts as largest.
+
+    `bits` has the shape (rows, blocks, offsets).
     """
     for row in range(bits.shape[0]):
         found = largest[row]
@@ -87,9 +81,10 @@ def take_where(x, other, where):
 
 
 @_inline
-def _round_in_place(x, bf16):
-    """Round x in place. With two arguments for one array, the compiler would guard against partial
-    overlap.
+def round_in_place(x, bf16):
+    """Round a flat x in place.
+
+    With two arguments for one array, the compiler would guard against partial overlap.
     """
     if bf16 != 0:
         bits = x.view(np.int32)
@@ -99,23 +94,21 @@ def _round_in_place(x, bf16):
 
 @_jit
 def add_rounded_bias(x, bias, stream, bf16):
-    """Add round(round(x) + bias) to `stream`, which stays float32: the second product, its bias,
-    the residual sum.
+    """Add round(round(x) + bias) to the float32 residual `stream`.
+
+    x is the second product of a layer, and `bias` its bias.
     """
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
-    bits = row.view(np.int32)
     for s in range(runs):
         for b in range(samples):
             source, target, c = x[s, b], stream[s, b], bias[s]
             for j in range(features):
                 row[j] = source[j]
-            for j in range(features):
-                bits[j] = _rounded(bits[j], bf16)
+            round_in_place(row, bf16)
             for j in range(features):
                 row[j] += c[j]
-            for j in range(features):
-                bits[j] = _rounded(bits[j], bf16)
+            round_in_place(row, bf16)
             for j in range(features):
                 target[j] += row[j]
 
@@ -140,21 +133,20 @@ def _sum_lanes(row, lanes):
 
 @_jit
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
-    """Write normalized * gamma + beta to `out`. x is rounded to bfloat16 first, and the result
-    last.
+    """Write normalized * gamma + beta to `out`, after rounding x to bfloat16.
+
+    The result is rounded too.
     """
     runs, samples, features = x.shape
     count = _F(features)
     row, square, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
-    bits = row.view(np.int32)
     for s in range(runs):
         g, c = gamma[s], beta[s]
         for b in range(samples):
             source, unit, target = x[s, b], normalized[s, b], out[s, b]
             for j in range(features):
                 row[j] = source[j]
-            for j in range(features):
-                bits[j] = _rounded(bits[j], bf16)
+            round_in_place(row, bf16)
             mean = _sum_lanes(row, lanes) / count
             for j in range(features):
                 row[j] -= mean
@@ -164,21 +156,20 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
             for j in range(features):
                 unit[j] = row[j] * inverse
                 row[j] = unit[j] * g[j] + c[j]
-            for j in range(features):
-                bits[j] = _rounded(bits[j], bf16)
+            round_in_place(row, bf16)
             for j in range(features):
                 target[j] = row[j]
 
 
 @_jit
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
-    """Add the gradient of the input to d_stream; write d_gamma and d_beta. d_out is first rounded
-    to bfloat16.
+    """Write d_gamma and d_beta, and add the input's gradient to d_stream.
+
+    d_out is first rounded to bfloat16.
     """
     runs, samples, features = d_out.shape
     count = _F(features)
     row, product, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
-    bits = row.view(np.int32)
     for s in range(runs):
         g, dg, db = gamma[s], d_gamma[s], d_beta[s]
         for j in range(features):
@@ -188,8 +179,7 @@ def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_
             source, unit, target, inverse = d_out[s, b], normalized[s, b], d_stream[s, b], inverse_deviation[s, b]
             for j in range(features):
                 row[j] = source[j]
-            for j in range(features):
-                bits[j] = _rounded(bits[j], bf16)
+            round_in_place(row, bf16)
             for j in range(features):
                 dg[j] += row[j] * unit[j]
                 db[j] += row[j]
@@ -216,7 +206,7 @@ _PIECE = 512
 @_jit
 def relu(u, out, bf16):
     """Write max(u, 0) to `out` (flat arrays); round u in place."""
-    _round_in_place(u, bf16)
+    round_in_place(u, bf16)
     for i in range(u.size):
         out[i] = max(u[i], _ZERO)
 
@@ -224,7 +214,7 @@ def relu(u, out, bf16):
 @_jit
 def relu_backward(u, d_out, d_in, bf16):
     """Write d_out where u > 0, otherwise 0, to d_in; round d_out in place."""
-    _round_in_place(d_out, bf16)
+    round_in_place(d_out, bf16)
     for i in range(u.size):
         d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO
 
@@ -232,33 +222,33 @@ def relu_backward(u, d_out, d_in, bf16):
 @_jit
 def gelu_tanh(u, slope, out, bf16):
     """Write the tanh form of GELU to `out` and its derivative to `slope`; round u in place."""
-    p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
-    scale, bits = e.view(np.float32), g.view(np.int32)
+    p, e = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
+    scale = e.view(np.float32)
     for start in range(0, u.size, _PIECE):
         stop = min(start + _PIECE, u.size)
         x, d, o, n = u[start:stop], slope[start:stop], out[start:stop], stop - start
-        _round_in_place(x, bf16)
+        round_in_place(x, bf16)
         for i in range(n):
             p[i], e[i] = _exp_bits(-(x[i] * (_GELU_1 + _GELU_3 * x[i] * x[i])))
         for i in range(n):
             q = _ONE / (_ONE + p[i] * scale[i])
-            g[i] = x[i] * q
+            o[i] = x[i] * q
             d[i] = q + x[i] * q * (_ONE - q) * (_GELU_1 + _F(3) * _GELU_3 * x[i] * x[i])
-        for i in range(n):
-            bits[i] = _rounded(bits[i], bf16)
-        for i in range(n):
-            o[i] = g[i]
+        round_in_place(o, bf16)
 
 
 @_jit
 def gelu_exact(u, slope, out, bf16):
-    """Write x Phi(x), with erf to 1.5e-7, to `out` and its derivative to `slope`; round u in place."""
-    p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
-    scale, bits = e.view(np.float32), g.view(np.int32)
+    """Write x Phi(x) to `out` and its derivative to `slope`; round u in place.
+
+    The error function is exact to 1.5e-7.
+    """
+    p, e = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
+    scale = e.view(np.float32)
     for start in range(0, u.size, _PIECE):
         stop = min(start + _PIECE, u.size)
         x, d, o, n = u[start:stop], slope[start:stop], out[start:stop], stop - start
-        _round_in_place(x, bf16)
+        round_in_place(x, bf16)
         for i in range(n):
             p[i], e[i] = _exp_bits(-_HALF * x[i] * x[i])
         for i in range(n):
@@ -266,21 +256,18 @@ def gelu_exact(u, slope, out, bf16):
             t = _ONE / (_ONE + _E0 * _SQRT_HALF * abs(x[i]))
             upper = _HALF * density * t * (_E1 + t * (_E2 + t * (_E3 + t * (_E4 + t * _E5))))
             phi = _ONE - upper if x[i] >= _ZERO else upper
-            g[i] = x[i] * phi
+            o[i] = x[i] * phi
             d[i] = phi + x[i] * density * _NORMAL
-        for i in range(n):
-            bits[i] = _rounded(bits[i], bf16)
-        for i in range(n):
-            o[i] = g[i]
+        round_in_place(o, bf16)
 
 
 @_jit
 def scaled_backward(slope, d_out, d_in, bf16):
     """Write d_out * slope, rounded, to d_in; round d_out in place."""
-    _round_in_place(d_out, bf16)
+    round_in_place(d_out, bf16)
     for i in range(slope.size):
         d_in[i] = d_out[i] * slope[i]
-    _round_in_place(d_in, bf16)
+    round_in_place(d_in, bf16)
 
 
 @_jit
@@ -291,13 +278,13 @@ def swiglu(u, sigmoid, out, bf16):
     scale = e.view(np.float32)
     for r in range(rows):
         a, b, q, o = u[r, :hidden], u[r, hidden:], sigmoid[r], out[r]
-        _round_in_place(u[r], bf16)
+        round_in_place(u[r], bf16)
         for i in range(hidden):
             p[i], e[i] = _exp_bits(-b[i])
         for i in range(hidden):
             q[i] = _ONE / (_ONE + p[i] * scale[i])
             o[i] = a[i] * b[i] * q[i]
-        _round_in_place(o, bf16)
+        round_in_place(o, bf16)
 
 
 @_jit
@@ -307,18 +294,16 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
     for r in range(rows):
         a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]
         da, db = d_in[r, :hidden], d_in[r, hidden:]
-        _round_in_place(d, bf16)
+        round_in_place(d, bf16)
         for i in range(hidden):
             da[i] = d[i] * b[i] * q[i]
             db[i] = d[i] * a[i] * q[i] * (_ONE + b[i] * (_ONE - q[i]))
-        _round_in_place(d_in[r], bf16)
+        round_in_place(d_in[r], bf16)
 
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """Write the mean squared error of each run, in float64, to `loss`, and its gradient to
-    d_prediction.
-    """
+    """Write each run's mean squared error (float64) to `loss`, and its gradient."""
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -350,8 +335,12 @@ def round_and_sum(x, out, total, bf16):
 
 
 @_jit
-def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, correction2, epsilon):
-    """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place."""
+def adam(parameter, gradient, moments, rate, betas, corrections, epsilon):
+    """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place.
+
+    `moments`, `betas` and `corrections` are pairs: of the first and of the second moment.
+    """
+    (first, second), (beta1, beta2), (correction1, correction2) = moments, betas, corrections
     for i in range(parameter.size):
         g = gradient[i]
         first[i] = beta1 * first[i] + (_ONE - beta1) * g

@@ -71,9 +71,7 @@ class Run:
 
 
 class Training:
-    """Several seeds of one experiment, step by step; the object holds everything that a step
-    depends on.
-    """
+    """Several seeds of one experiment, with everything that a step depends on."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
@@ -119,8 +117,9 @@ class Training:
         return loss
 
     def _moments_measured(self) -> dict[str, Array]:
-        """Return the least of Adam's second moments and their first percentile. Small moments make
-        large steps.
+        """Return the minimum and first percentile of Adam's second moments.
+
+        Small moments make large steps.
         """
         if self.experiment.optimizer != "adam":
             return {}
@@ -150,19 +149,17 @@ class Training:
             gradients.beta[...] = 0
         t, f = self.step + 1, np.float32
         for factor, part in self._rates():
-            rate, flat = f(e.rate * factor), (parameters.flat[part], gradients.flat[part], self.first[part])
+            rate, flat, first = f(e.rate * factor), (parameters.flat[part], gradients.flat[part]), self.first[part]
             if e.optimizer == "adam":
-                b1, b2 = e.betas
-                kernels.adam(*flat, self.second[part], rate, f(b1), f(b2), f(1 - b1**t), f(1 - b2**t), f(e.epsilon))
+                betas, corrections = ((f(b1), f(b2)) for b1, b2 in (e.betas, [1 - beta**t for beta in e.betas]))
+                kernels.adam(*flat, (first, self.second[part]), rate, betas, corrections, f(e.epsilon))
             else:
-                kernels.sgd(*flat, rate, f(e.momentum))
+                kernels.sgd(*flat, first, rate, f(e.momentum))
         self._cap()
         self._store()
 
     def _rates(self) -> list[tuple[float, slice]]:
-        """Return the factor of the rate and the slice of each part of the parameters that has its
-        own rate.
-        """
+        """Return the rate factor and the slice of each part of the parameters."""
         e, start, parts = self.experiment, 0, []
         if e.w1_rate == e.beta_rate == 1:
             return [(1.0, slice(None))]
@@ -215,9 +212,7 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds, perhaps of another experiment (an
-        intervention).
-        """
+        """Continue from a `state` of the same seeds, perhaps of another experiment."""
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -255,15 +250,17 @@ def train(
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
-    """Train every seed to `experiment.steps` and return the histories. No run stops early, whatever
-    its loss does.
+    """Train every seed to `experiment.steps`, and return the histories.
+
+    No run stops early, whatever its loss does.
 
     Parameters
     ----------
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0: never.
     measure_above
-        Make them also at every step after a loss of any seed above this times the least of the last 500.
+        Make them also at every step after a loss of any seed above this times the least of the
+        last 500.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
         interruption, and to continue from if it exists. The trajectory is the same bit for bit. The
@@ -275,9 +272,9 @@ def train(
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch on
-        the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between machines,
-        and so trajectories differ in the end.
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch
+        on the CPU or on the current GPU (`by_torch`). Losses differ in their last bits between
+        machines, and so trajectories differ in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -323,9 +320,7 @@ def _rounded_in_place(parameters: Parameters, format: str) -> None:
 
 
 def save(training: Training, path: Path) -> None:
-    """Write everything that `load` needs: the state, the histories, and the experiment and seeds
-    they belong to.
-    """
+    """Write everything that `load` needs to resume: state, histories, experiment, seeds."""
     about = {"experiment": training.experiment.to_dict(), "seeds": [run.seed for run in training.runs]}
     about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
@@ -340,9 +335,7 @@ def save(training: Training, path: Path) -> None:
 
 
 def load(training: Training, path: Path) -> None:
-    """Continue a training that was just made with the same experiment (except for its steps) and
-    seeds.
-    """
+    """Continue a new training of the same seeds and experiment (except for its steps)."""
     arrays = storage.read_arrays(path)
     experiment, about = origin(arrays)
     same = about.get("seeds") == [run.seed for run in training.runs]
@@ -358,8 +351,9 @@ def load(training: Training, path: Path) -> None:
 
 
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
-    """Return the experiment of a checkpoint, and its seeds and environment; (None, {}) for version
-    0.1, which lacks them.
+    """Return a checkpoint's experiment, and its seeds and environment.
+
+    Version 0.1 lacks them, which gives (None, {}).
     """
     if "about" not in arrays:
         return None, {}
@@ -368,8 +362,9 @@ def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]
 
 
 def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
-    """Return the losses, measured steps, first step of a divergence, and measurements of a run in a
-    checkpoint.
+    """Return the history of a run in a checkpoint.
+
+    It has the losses, measured steps, the first step of a divergence, and the measurements.
     """
     prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
     measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
@@ -378,9 +373,7 @@ def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which BLAS uses one thread, so that sums do not depend on the number of
-    threads.
-    """
+    """Return a context in which BLAS uses one thread, so that sums are reproducible."""
     threadpoolctl = errors.package("threadpoolctl", "experiments")
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits

@@ -1,5 +1,4 @@
-"""Machines that train a network: numpy and compiled loops on the CPU, or PyTorch on the CPU or on a
-GPU.
+"""Machines that train a network: numpy and compiled loops, or PyTorch on CPU or GPU.
 
 "amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). They multiply
 operands that bfloat16 holds exactly, as it holds those of all MX formats. Sums are in float32 as in
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.lab.torch_threads import one_thread
 from mxnum.recipe import Operand
 
 Array = Any
@@ -81,18 +81,12 @@ def _avx512_bf16() -> Machine:
 
 
 def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) -> Machine:
-    """Return a CPU on which PyTorch multiplies operands that bfloat16 holds, on one thread, as BLAS
-    does here.
-    """
+    """Return a one-thread CPU on which PyTorch multiplies operands that bfloat16 holds."""
     import torch
 
     def product(left: Array, right: Array, out: Array) -> None:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             multiply(*map(torch.from_numpy, (left, right, out)))
-        finally:
-            torch.set_num_threads(threads)
 
     return Machine({"products": f"bfloat16 by torch {torch.__version__}"}, product, rounds)
 

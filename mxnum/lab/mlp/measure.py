@@ -20,13 +20,12 @@ _REFERENCE = Operand("mxfp8_e4m3")
 
 
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
-    """Return scalars and per-layer values of each run, at the current parameters and on the given
-    batch.
+    """Return scalars and per-layer values of each run, at its current parameters on a batch.
 
     zeta
-        ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is the
-        gradient in the run's precision, g the one in float32, at the same parameters and batch. The
-        released code logs the square of it.
+        ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
+        the gradient in the run's precision, g the one in float32, at the same parameters and batch.
+        The released code logs the square of it.
     zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
         The same quotient for the gradients of one kind of parameter.
     cosine

@@ -1,7 +1,6 @@
-"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out
-by hand.
+"""The student: a residual MLP with layer norm, and a backward pass written by hand.
 
-h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
+Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
 Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie
 in one array of shape (layers, runs, ...). All kinds lie in one flat vector, so that an optimizer
@@ -71,8 +70,7 @@ class Parameters:
 
 
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
-    """Draw the initial parameters as PyTorch's defaults do: uniform in +-1/sqrt(fan in), biases
-    too.
+    """Draw initial parameters as PyTorch does: uniform in +-1/sqrt(fan in), biases too.
 
     With "xavier" they are Xavier normal of gain 0.5 with zero biases.
     """
@@ -118,133 +116,133 @@ class Network:
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
         """Return the mean squared error of each run, and write `self.gradients`."""
-        e, p = self.experiment, self.experiment.precision if precision is None else precision
-        bf16, is_bf16, make = vector_code(p), p.vector == "bfloat16", self.buffers.get_like
-        runs, samples = x.shape[:2]
-        wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
+        here = _Pass(self, self.experiment.precision if precision is None else precision, step)
+        self.saved, stream = here.forward(x)
+        loss, d_stream = np.empty(len(x)), self.buffers.get_like("d_stream", x.shape)
+        kernels.residual_gradient(stream, y, loss, d_stream)
+        here.backward(self.saved, d_stream)
+        if here.bf16:
+            kernels.round_in_place(self.gradients.flat, here.bf16)
+        return loss
 
-        def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
-            place = "quantized", _PLACES[name] if tensor.ndim == 3 else name
-            if is_repeatable(operand):
-                return self.buffers.quantized((name, layer), place, tensor, operand, axis)
-            stream, out = step << 16 | layer << 8 | _STREAMS[name], make(place, tensor.shape)
-            return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
 
-        def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
-            """Quantize along the axis before the last, and return a transposed view, which BLAS
-            reads without a copy.
-            """
-            return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
+class _Pass:
+    """One forward and backward pass of a network, in one precision."""
 
-        def of_layers(kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
-            """Return `weight(k)`, which gives the quantized weight of layer k.
+    def __init__(self, network: Network, precision: Recipe, step: int):
+        self.network, self.experiment, self.precision, self.step = network, network.experiment, precision, step
+        self.bf16, self.make = vector_code(precision), network.buffers.get_like
+        self.weights = network.parameters if self.bf16 == 0 else self._rounded_parameters()
+        self.gamma, self.beta = self._affine("gamma", precision.gamma, 0), self._affine("beta", precision.beta, 1)
+        self.for_weights = precision.gradients_for_weights or precision.gradients
 
-            Each layer is quantized just before its product, so that it is still in the cache.
-            Stochastic rounding quantizes all layers at once, since its random bits are numbered
-            through all layers.
-            """
-            if is_repeatable(operand):
-                return lambda k: quantized(weights.by_layer[kind][k], operand, axis, name, k)
-            whole: Array = quantized(getattr(weights, kind), operand, axis, name)
-            return lambda k: whole[k]
-
-        # The parameters in the precision of this step.
-        weights = self.parameters
-        if is_bf16:
-            weights = self._rounded_parameters(bf16)
-        gamma = self._affine("gamma", p.gamma, step, 0)
-        beta = self._affine("beta", p.beta, step, 1)
-        w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
-
-        forward = self.machine.product(p.activations, p.weights, bf16=bf16)
-        for_weights = p.gradients_for_weights or p.gradients
-        of_weights = self.machine.product(for_weights, p.activations_backward, bf16=bf16)
-        of_inputs = self.machine.product(p.gradients, p.weights_backward, bf16=bf16)
-
-        # Forward.
-        stream = make("stream", x.shape)
+    def forward(self, x: Array) -> tuple[list[_Layer], Array]:
+        """Return what the backward pass needs of each layer, and the residual stream at the end."""
+        e, p, bf16, make = self.experiment, self.precision, self.bf16, self.make
+        multiply = self.network.machine.product(p.activations, p.weights, bf16=bf16)
+        w1, w2 = (self._of_layers(kind, p.weights, -1, kind) for kind in ("w1", "w2"))
+        stream, saved = make("stream", x.shape), []
         stream[...] = x
-        saved = []
         for k in range(e.layers):
-            layer = _Layer(
-                make(("normalized", k), x.shape),
-                make(("inverse", k), (runs, samples)),
-                make(("z", k), x.shape),
-                make(("u", k), wide),
-                make(("slope", k), hidden),
-                make(("h", k), hidden),
-            )
+            layer = self._layer(k, x.shape)
             saved.append(layer)
             if e.layer_norm:
-                kernels.layer_norm(
-                    stream, gamma[k], beta[k], layer.normalized, layer.inverse_deviation, layer.z, _EPSILON, bf16
-                )
+                unit, inverse = layer.normalized, layer.inverse_deviation
+                kernels.layer_norm(stream, self.gamma[k], self.beta[k], unit, inverse, layer.z, _EPSILON, bf16)
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
-            forward(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), layer.u)
+            multiply(self._quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), layer.u)
             apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0)
             product = make("product", x.shape)
-            forward(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), product)
-            kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
-        self.saved = saved
+            multiply(self._quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), product)
+            kernels.add_rounded_bias(product, self.weights.bias[k], stream, bf16)
+        return saved, stream
 
-        # Backward.
-        loss = np.empty(runs)
-        d_stream, g = make("d_stream", x.shape), self.gradients
-        kernels.residual_gradient(stream, y, loss, d_stream)
-        w1, w2 = (of_layers(kind, p.weights_backward, -2, f"{kind} backward") for kind in ("w1", "w2"))
-        d_out, dh, du = make("d_out", x.shape), make("dh", hidden), make("du", wide)
-        for k in reversed(range(e.layers)):
-            layer = saved[k]
+    def backward(self, saved: list[_Layer], d_stream: Array) -> None:
+        """Write the gradients of the network, from that of the residual stream at the end."""
+        e, p, bf16, make, g = self.experiment, self.precision, self.bf16, self.make, self.network.gradients
+        of_weights = self.network.machine.product(self.for_weights, p.activations_backward, bf16=bf16)
+        of_inputs = self.network.machine.product(p.gradients, p.weights_backward, bf16=bf16)
+        w1, w2 = (self._of_layers(kind, p.weights_backward, -2, f"{kind} backward") for kind in ("w1", "w2"))
+        d_out, dh, du = make("d_out", d_stream.shape), make("dh", saved[0].h.shape), make("du", saved[0].u.shape)
+        for k, layer in reversed(list(enumerate(saved))):
             kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
-            h = turned(layer.h, p.activations_backward, "h along batch", k)
-            across = turned(d_out, for_weights, "d_out along batch", k)
-            along = quantized(d_out, p.gradients, -1, "d_out", k)
+            h = self._turned(layer.h, p.activations_backward, "h along batch", k)
+            across = self._turned(d_out, self.for_weights, "d_out along batch", k)
+            along = self._quantized(d_out, p.gradients, -1, "d_out", k)
             of_weights(across, h.swapaxes(-1, -2), g.w2[k])
             of_inputs(along, w2(k), dh)
-            self._activation_backward(layer, dh, du, bf16)
-            z = turned(layer.z, p.activations_backward, "z along batch", k)
-            across = turned(du, for_weights, "du along batch", k)
-            along = quantized(du, p.gradients, -1, "du", k)
+            self._activation_backward(layer, dh, du)
+            z = self._turned(layer.z, p.activations_backward, "z along batch", k)
+            across = self._turned(du, self.for_weights, "du along batch", k)
+            along = self._quantized(du, p.gradients, -1, "du", k)
             of_weights(across, z.swapaxes(-1, -2), g.w1[k])
-            dz = make("dz", x.shape)
+            dz = make("dz", d_stream.shape)
             of_inputs(along, w1(k), dz)
             if e.layer_norm:
-                kernels.layer_norm_backward(
-                    dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
-                )
+                unit, inverse = layer.normalized, layer.inverse_deviation
+                kernels.layer_norm_backward(dz, unit, inverse, self.gamma[k], g.gamma[k], g.beta[k], d_stream, bf16)
             else:
                 kernels.round_bf16(dz.reshape(-1).view(np.int32), d_out.reshape(-1).view(np.int32), bf16)
                 d_stream += d_out
-        if is_bf16:
-            flat = g.flat.view(np.int32)
-            kernels.round_in_place(flat, bf16)
-        return loss
 
-    def _affine(self, kind: str, operand: Operand, step: int, tensor: int) -> Array:
-        parameter = getattr(self.parameters, kind)
+    def _layer(self, k: int, shape: tuple[int, ...]) -> _Layer:
+        """Return the buffers of a layer."""
+        wide, hidden = ((*shape[:2], length) for length in (self.experiment.inner, self.experiment.hidden))
+        shapes = {"normalized": shape, "inverse": shape[:2], "z": shape, "u": wide, "slope": hidden, "h": hidden}
+        return _Layer(*(self.make((name, k), of) for name, of in shapes.items()))
+
+    def _quantized(self, tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
+        buffers = self.network.buffers
+        buffer = "quantized", _BUFFERS[name] if tensor.ndim == 3 else name
         if is_repeatable(operand):
-            return self.buffers.quantized(kind, ("quantized", kind), parameter, operand, -1)
-        return affine(parameter, operand, self.seeds, step, tensor)
+            return buffers.quantized((name, layer), buffer, tensor, operand, axis)
+        stream, out = self.step << 16 | layer << 8 | _STREAMS[name], self.make(buffer, tensor.shape)
+        seeds = self.network.seeds
+        return rounded(tensor, operand, axis, out, seeds=seeds, stream=stream, already_bf16=self.bf16 != 0)
 
-    def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
-        e = self.experiment
+    def _turned(self, tensor: Array, operand: Operand, name: str, layer: int) -> Array:
+        """Quantize along the axis before the last, and return a transposed view.
+
+        BLAS reads the view without a copy.
+        """
+        return self._quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
+
+    def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
+        """Return `weight(k)`, which gives the quantized weight of layer k.
+
+        Each layer is quantized just before its product, so that it is still in the cache.
+        Stochastic rounding quantizes all layers at once, since its random bits are numbered through
+        all layers.
+        """
+        if is_repeatable(operand):
+            return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)
+        whole: Array = self._quantized(getattr(self.weights, kind), operand, axis, name)
+        return lambda k: whole[k]
+
+    def _affine(self, kind: str, operand: Operand, tensor: int) -> Array:
+        parameter = getattr(self.network.parameters, kind)
+        if is_repeatable(operand):
+            return self.network.buffers.quantized(kind, ("quantized", kind), parameter, operand, -1)
+        return affine(parameter, operand, self.network.seeds, self.step, tensor)
+
+    def _activation_backward(self, layer: _Layer, dh: Array, du: Array) -> None:
+        e, bf16 = self.experiment, self.bf16
         if e.activation == "relu":
             kernels.relu_backward(layer.u.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
         elif e.activation == "gelu":
             kernels.scaled_backward(layer.slope.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
         else:
-            rows = (-1, e.hidden)
-            kernels.swiglu_backward(
-                layer.u.reshape(-1, e.inner), layer.slope.reshape(rows), dh.reshape(rows), du.reshape(-1, e.inner), bf16
-            )
+            narrow, wide = (-1, e.hidden), (-1, e.inner)
+            slope, dh = layer.slope.reshape(narrow), dh.reshape(narrow)
+            kernels.swiglu_backward(layer.u.reshape(wide), slope, dh, du.reshape(wide), bf16)
 
-    def _rounded_parameters(self, bf16: int) -> Parameters:
-        key = "rounded parameters"
-        if key not in self.buffers:
-            self.buffers[key] = Parameters(self.experiment, len(self.seeds))
-        copy: Parameters = self.buffers[key]
-        kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
+    def _rounded_parameters(self) -> Parameters:
+        buffers, key = self.network.buffers, "rounded parameters"
+        if key not in buffers:
+            buffers[key] = Parameters(self.experiment, len(self.network.seeds))
+        copy: Parameters = buffers[key]
+        kernels.round_bf16(self.network.parameters.flat.view(np.int32), copy.flat.view(np.int32), self.bf16)
         return copy
 
 
@@ -258,18 +256,16 @@ _STREAMS = {
 }
 #: The buffer of each operand. A layer uses each operand once, so operands on the same side share a
 #: buffer, which stays in the cache.
-_PLACES = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
-_PLACES |= dict.fromkeys(("d_out", "du"), "left of the second")
-_PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
+_BUFFERS = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
+_BUFFERS |= dict.fromkeys(("d_out", "du"), "left of the second")
+_BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
 
 
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
-    """Return `multiply(x, W)`, which gives x W^T with both operands quantized as in the student's
-    forward pass.
+    """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
 
     Return None if the precision quantizes neither. A quantized teacher uses it.
     """
-
     times = machine.product(precision.activations, precision.weights, bf16=bf16)
 
     def multiply(x: Array, weight: Array) -> Array:
@@ -277,7 +273,7 @@ def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> A
         right = rounded(weight, precision.weights, -1, np.empty_like(weight))
         product = np.empty((len(left), len(right)), np.float32)
         times(left, right.T, product)
-        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        kernels.round_in_place(product.reshape(-1), bf16)
         return product
 
     return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -31,13 +31,14 @@ class Buffers(dict[Any, Array]):
             self[key] = np.empty(shape, np.float32)
         return self[key]
 
-    def quantized(self, name: Any, place: Any, x: Array, operand: Operand, axis: int) -> Array:
-        """Quantize x into the buffer `place`. The quantizer of a `name` is prepared once for the
-        same x.
+    def quantized(self, name: Any, buffer: Any, x: Array, operand: Operand, axis: int) -> Array:
+        """Quantize x into the named `buffer`.
+
+        The quantizer of a `name` is prepared once for the same x.
         """
         made = self.quantizers.get(name)
         if made is None or made[0] is not x or made[1] is not operand:
-            out = self.get_like(place, x.shape)
+            out = self.get_like(buffer, x.shape)
             again = mx.fake_quantizer(x, operand.mx_format, out=out, threads=1, **operand.keywords(axis))
             made = self.quantizers[name] = x, operand, again
         return made[2]()
@@ -48,8 +49,9 @@ class Buffers(dict[Any, Array]):
 
 
 def is_repeatable(operand: Operand) -> bool:
-    """Return True if the numbers alone decide the rounding, so that `Buffers.quantized` can prepare
-    it.
+    """Return True if the numbers alone decide the rounding.
+
+    `Buffers.quantized` can then prepare the quantizer.
     """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
@@ -65,8 +67,7 @@ def rounded(
     stream: int = 0,
     already_bf16: bool = False,
 ) -> Array:
-    """Return x with its values rounded along `axis` (-1 or -2), in `out`, or x itself if nothing is
-    to round.
+    """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if nothing rounds.
 
     Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on
     their neighbours; the axis before the last two must then be the one of `seeds`. The function
@@ -90,15 +91,17 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round with the bump of the released code: an element's exponent is one more if the largest
-    magnitude *at its offset*, over all blocks of its row, has a mantissa above that of the format's
-    maximum. So neighbours in a block may differ in scale.
+    """Round with the bump of the released code, which depends on offsets within blocks.
+
+    An element's exponent is one more if the largest magnitude *at its offset*, over all blocks of
+    its row, has a mantissa above that of the format's maximum. So neighbours in a block may differ
+    in scale.
     """
-    fmt, place = operand.mx_format, axis % x.ndim
-    block, length = operand.block_size or fmt.block, x.shape[place]
+    fmt, along = operand.mx_format, axis % x.ndim
+    block, length = operand.block_size or fmt.block, x.shape[along]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    offsets = (-1, length // block, block * math.prod(x.shape[place + 1 :]))  # rows, blocks, offsets in a block
+    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # rows, blocks, offsets in a block
     parts = np.ascontiguousarray(x).reshape(offsets)
     largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)
@@ -117,7 +120,7 @@ def _ratio(fmt: mx.MXFormat) -> float:
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
+    """Return gamma or beta (layers, runs, features) as layer norm uses it at a step."""
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -147,15 +150,13 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
             signs = rng.integers(0, 2, error[:, run].shape, np.int8) * np.float32(2) - np.float32(1)
             error[:, run] *= signs
         else:
-            places = rng.permuted(np.broadcast_to(np.arange(x.shape[-1]), error[:, run].shape), axis=-1)
-            error[:, run] = np.take_along_axis(error[:, run], places, axis=-1)
+            order = rng.permuted(np.broadcast_to(np.arange(x.shape[-1]), error[:, run].shape), axis=-1)
+            error[:, run] = np.take_along_axis(error[:, run], order, axis=-1)
     return x + error
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error of the size that floor scales and rounding to nearest
-    cause on the same values.
-    """
+    """Return gamma or beta with an error as large as floor scales and nearest make."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -172,12 +173,11 @@ def _size(error: Array) -> Array:
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Return where to clip each row so that its error has this root mean square; 0 if even clipping
-    all is not enough.
+    """Return where to clip each row so that its error has this root mean square.
 
-    If the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k
-    c^2, where S1 and S2 sum the k largest and their squares. The cut is the root that lies below
-    all k and above the next magnitude.
+    The threshold is 0 if even clipping all is not enough. If the k largest magnitudes are clipped
+    at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and S2 sum the k largest
+    and their squares. The cut is the root that lies below all k and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -188,22 +188,18 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     following = np.concatenate([largest[..., 1:], np.zeros_like(largest[..., :1])], axis=-1)
     fits = cuts >= following
     fits[..., -1] = True
-    place = np.argmax(fits, axis=-1)[..., None]
-    return np.maximum(np.take_along_axis(cuts, place, axis=-1), 0).astype(np.float32)
+    found = np.argmax(fits, axis=-1)[..., None]
+    return np.maximum(np.take_along_axis(cuts, found, axis=-1), 0).astype(np.float32)
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Limit x to the values that do not saturate: the clamping of the format's scale rule without
-    any rounding.
-    """
+    """Limit x to values that do not saturate: the scale rule's clamping without rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return True for each element that exceeds the largest element at the floor scale of its
-    block, and so clamps.
-    """
+    """Return True for each element that its block's floor scale clamps."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 

@@ -30,9 +30,7 @@ ITERATIONS, LENGTH = 16, 1e-3
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The largest eigenvalue times the rate, and the inverse participation ratio of its mode, for
-    each run.
-    """
+    """The largest eigenvalue times the rate, and its mode's inverse participation ratio."""
 
     rate_times_curvature: Array
     participation: Array
@@ -41,9 +39,7 @@ class Sharpness:
 
 
 def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
-    """Return the sharpness at the parameters and moments of a training with Adam, on the batch of
-    its step.
-    """
+    """Return the sharpness at an Adam training's current parameters, moments and batch."""
     e, network = training.experiment, training.network
     x, y = training.batches(training.step, training.teacher_product)
     kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
@@ -102,19 +98,19 @@ def follow(
     """Return a table for JSON: the sharpness of each arm every `every` steps, beside its losses."""
     table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
     for name, experiment in arms.items():
-        training, looks = Training(experiment, seeds), []
+        training, evaluations = Training(experiment, seeds), []
         with one_blas_thread():
             while training.step < experiment.steps:
                 if training.step and training.step % every == 0:
-                    looks.append(sharpness(training))
+                    evaluations.append(sharpness(training))
                 training.advance()
         runs = []
         for index, run in enumerate(training.runs):
             spans = [[e.start, e.end] for e in excursions(run.losses)]
             values = {
-                "sharpness": [look.rate_times_curvature[index] for look in looks],
-                "participation": [look.participation[index] for look in looks],
-                "w1": [look.shares["w1"][index] for look in looks],
+                "sharpness": [each.rate_times_curvature[index] for each in evaluations],
+                "participation": [each.participation[index] for each in evaluations],
+                "w1": [each.shares["w1"][index] for each in evaluations],
                 "loss": [np.median(run.losses[at : at + every]) for at in range(every, experiment.steps, every)],
             }
             runs.append({"seed": run.seed, "excursions": spans} | {key: _short(v) for key, v in values.items()})
@@ -127,15 +123,14 @@ def _short(values: list[Any]) -> list[float | None]:
     return [float(f"{float(v):.4g}") if np.isfinite(v) else None for v in values]
 
 
-def lanczos(product: Any, shape: tuple[int, int], iterations: int, seed: int = 0) -> tuple[Array, Array]:
-    """Return the largest eigenvalue and its vector for each of several symmetric operators, applied
-    together.
+def lanczos(product: Any, shape: tuple[int, int], iterations: int) -> tuple[Array, Array]:
+    """Return the largest eigenvalue and vector of each of several symmetric operators.
 
     The iteration reorthogonalizes fully, which is cheap because it stores a few dozen vectors at
     most.
     """
     iterations = min(iterations, shape[1])
-    start = np.random.default_rng(seed).standard_normal(shape)
+    start = np.random.default_rng(0).standard_normal(shape)
     basis = [start / np.linalg.norm(start, axis=-1, keepdims=True)]
     matrix = np.zeros((shape[0], iterations, iterations))
     for k in range(iterations):

@@ -1,6 +1,4 @@
-"""Critical rates: of SGD under synthetic zeta by bisection (claim B2), and of every format from a
-study (claim B6).
-"""
+"""Critical rates: of SGD under synthetic zeta (claim B2), and of each format (claim B6)."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ from mxnum.lab.theory import stability_limit
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
-    """Return the limit of SGD on a quadratic under zeta over that without; see
-    `mxnum.lab.theory.stability_limit`.
+    """Return the factor by which zeta changes the limit of SGD on a quadratic.
+
+    `mxnum.lab.theory.stability_limit` has the formula.
 
     >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
     (1.0, 2.0, 0.5)
@@ -30,29 +29,19 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 
 
 def critical_rate(
-    experiment: Experiment, seeds: tuple[int, ...], low: float, high: float, *, tolerance: float = 0.02
-) -> dict[int, tuple[float, float]]:
-    """Return for each seed an interval of rates: stable at the first, diverged within
-    `experiment.steps` at the second.
+    experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
+) -> tuple[float, float]:
+    """Return a stable rate of a seed, and one that diverges within `experiment.steps`.
 
     The function bisects the logarithm, down to a relative width of `tolerance`; `low` must be
     stable and `high` not.
     """
-    limits = {}
-    for seed in seeds:
-        stable, unstable = low, high
-        if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
-            raise ValueError(
-                f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}."
-            )
-        while unstable / stable > 1 + tolerance:
-            middle = math.sqrt(stable * unstable)
-            if diverges(experiment.but(rate=middle), seed):
-                unstable = middle
-            else:
-                stable = middle
-        limits[seed] = (stable, unstable)
-    return limits
+    if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
+        raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if diverges(experiment.but(rate=middle), seed) else (middle, high)
+    return low, high
 
 
 def diverges(experiment: Experiment, seed: int) -> bool:
@@ -82,8 +71,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the limit under each injection over that without, seed by seed, beside the prediction
-    of the quadratic.
+    """Return each seed's limit under each injection over that without, and the prediction.
 
     Each limit is written to the file `kept` at once; limits in the file are not searched again.
     """
@@ -103,9 +91,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """Limits of an interrupted `sgd_limits`, in a file if one is given; only those found with the
-    same libraries here.
-    """
+    """The limits that an interrupted `sgd_limits` found with the same libraries."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -116,14 +102,12 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits between `BOUNDS` as `critical_rate` does, from the file where it has
-        them.
-        """
+        """Return the limits between `BOUNDS`, from the file if it has them."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
             if asked not in self.found:
-                self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
+                self.found[asked] = list(critical_rate(experiment, seed, *BOUNDS))
                 if self.path is not None:
                     storage.write_json(self.path, {"environment": self.environment, "limits": self.found})
             stable, unstable = self.found[asked]
@@ -170,24 +154,24 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
     return found
 
 
-def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
-    """Return the critical rate of a kind over that of the control, with 95 % limits.
+def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None:
+    """Return the critical rate of a kind over that of FP32, with 95 % limits.
 
     The ratio is taken seed by seed, at the rates that both were run at. The critical rate of a seed
     is the lowest rate at which it has an excursion, or, if it never has one, the next rate beyond
     those run. Such a ratio is a bound, so the mean of the logarithms lies nearer to zero than the
     true one.
     """
-    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
+    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:
         return None
     beyond = math.log(rates[-1]) + (math.log(rates[-1]) - math.log(rates[0])) / (len(rates) - 1)
-    lowest: dict[str, dict[int, float]] = {kind: {}, control: {}}
+    lowest: dict[str, dict[int, float]] = {kind: {}, "FP32": {}}
     for which, seeds in lowest.items():
         for rate in reversed(rates):
             for run in report.courses(table, f"{which}, rate {rate:g}"):
                 before = seeds.get(run.seed, beyond)
                 seeds[run.seed] = before if run.first is None else math.log(rate)
-    both = lowest[kind].keys() & lowest[control].keys()
-    limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
+    both = lowest[kind].keys() & lowest["FP32"].keys()
+    limits = mean_interval([lowest[kind][seed] - lowest["FP32"][seed] for seed in sorted(both)])
     return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))

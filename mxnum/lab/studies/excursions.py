@@ -1,5 +1,4 @@
-"""What a history of losses did: excursions that came back, runaways that did not, and a final loss
-that is only high.
+"""What a history of losses did: excursions that came back, runaways, and high endings.
 
 The definitions hold for every architecture and precision. They use losses alone, after the run;
 they stop nothing.
@@ -88,14 +87,12 @@ def excursions(losses: Array) -> list[Excursion]:
 
 
 def _first(wanted: Array, step: int) -> int | None:
-    places = np.flatnonzero(wanted[step:])
-    return step + int(places[0]) if len(places) else None
+    steps_found = np.flatnonzero(wanted[step:])
+    return step + int(steps_found[0]) if len(steps_found) else None
 
 
 def _bases(loss: Array) -> Array:
-    """Return for each step the least running median of the losses before it; the first steps use
-    the losses so far.
-    """
+    """Return the least running median before each step; the first use the losses so far."""
     window = min(WINDOW, len(loss))
     whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
     early = [np.median(loss[:count]) for count in range(1, window)]
@@ -104,15 +101,16 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step from `start` that is at most the limit and begins a window of which at
-    least half are.
+    """Return the first step from `start` that begins a return to the limit, or None.
+
+    The step and at least half of its window are at most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
     steps = np.arange(start, len(loss) - WINDOW + 1)
     fits = low[steps] & (2 * (counts[steps + WINDOW] - counts[steps]) >= WINDOW) if len(steps) else np.zeros(0, bool)
-    places = np.flatnonzero(fits)
-    return start + int(places[0]) if len(places) else None
+    steps_found = np.flatnonzero(fits)
+    return start + int(steps_found[0]) if len(steps_found) else None
 
 
 class Outcome(StrEnum):
@@ -167,9 +165,7 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """True if the last losses lie above the threshold at which the last excursion that counts
-        started.
-        """
+        """True if the last losses lie above the threshold of the last excursion that counts."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
@@ -188,7 +184,7 @@ class Course:
 
 
 def highest(losses: Array) -> float:
-    """Return the largest loss in units of the base at its step; infinite if a loss was not finite."""
+    """Return the largest loss over the base at its step; infinite if one is not finite."""
     loss = np.asarray(losses, np.float64)
     finite = np.where(np.isfinite(loss), loss, np.inf)
     return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf

@@ -1,5 +1,4 @@
-"""Interventions shortly before a divergence, with everything else identical, beside two kinds of
-controls.
+"""Interventions shortly before a divergence, beside two kinds of controls.
 
 A single trajectory proves nothing this close to the edge. So each seed has an unperturbed control,
 which must diverge at the same step again, and controls whose parameters are changed by one part in
@@ -120,9 +119,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """A continuation of a run from its `Approach`, with an action or from slightly perturbed
-    parameters.
-    """
+    """A continuation of a run from its `Approach`, with an action or a perturbation."""
 
     approach: Approach
     watch: int
@@ -181,9 +178,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if the libraries and devices of a run compute the same sums as those of this
-    machine.
-    """
+    """Return True if a run's libraries and devices give the same sums as this machine's."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
@@ -206,8 +201,7 @@ def gather(
     say: Callable[[str], None] = print,
     show: Show | None = None,
 ) -> dict[str, Any]:
-    """Run every action from a state before the divergence of each seed of an arm, and return a
-    table for `rows`.
+    """Run every action before the divergence of each seed of an arm, and return a table.
 
     The runs are those of the study in the same folder; missing runs are trained first. After an
     interruption, the same call continues and does not repeat what is on disk. As for `run_study`,

@@ -17,11 +17,12 @@ from mxnum.lab import storage
 from mxnum.lab.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import Markov, source_of
+from mxnum.lab.mlp.machine import check as check_machine
 from mxnum.lab.studies import report
 from mxnum.lab.studies.statistics import mean_interval, sign_flip
 from mxnum.lab.studies.study import Model, Study
 from mxnum.lab.studies.sweep import Task, telling
-from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest
+from mxnum.lab.theory import LogitGradientBias, logit_gradient_bias, logit_rest, sampled_logit_rest
 from mxnum.output.text_table import markdown_table
 
 #: The block shapes whose errors are compared: sixteen elements within a row (a token; a row of
@@ -37,7 +38,9 @@ class _LanguageModel(Model):
     first_seed, measure_every = 1, 50
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        errors.require(machine == "cpu", "machine", "'cpu' for language models", machine)
+        errors.require(machine in ("cpu", "cuda"), "machine", "'cpu' or 'cuda' for language models", machine)
+        if here and machine == "cuda":
+            check_machine(machine)
         errors.require(stack == 1, "stack", "1 for language models, which train one seed at a time", stack)
         for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
             errors.require(Path(text).is_file(), "text", "a file that is there", text)
@@ -48,6 +51,7 @@ class _LanguageModel(Model):
         run = train(
             task.configuration, seed, measure_every=task.measure_every,
             checkpoint=task.directory / f"checkpoint-{seed}.pt", report=lambda step, loss: tell(step),
+            device=task.machine,
         )  # fmt: skip
         if task.keeps_operands:
             storage.write_arrays(task.directory / f"seed-{seed}-operands.npz", operands_at_the_end(run))
@@ -87,9 +91,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the relative error of stored operands in E2M1 with the rule even, by `ORGANISATIONS`:
-    means over the layers.
-    """
+    """Return the mean error of stored operands over layers, by `ORGANISATIONS` (E2M1, even)."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -103,24 +105,18 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """Return the predicted change of the targets' pull at each evaluation, from the probabilities
-    of the target symbols.
-    """
-    operand = gradient_of_logits(setting)
-    bias = logit_gradient_bias(
-        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
-        block_size=operand.block_size,
-    )  # fmt: skip
+    """Return the predicted change of the targets' pull at each evaluation."""
+    bias = _bias(setting, "rne")
     # The analysis says nothing about a model whose losses are NaN, or that knows every target.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the excess loss of free logits at rest for a Markov source and a last layer with MX
-    gradients; else None.
+    """Return the predicted excess loss of free logits at rest, or None.
 
-    The gradient of the last layer's weights and the gradient that it passes down must be rounded
-    alike; no prediction exists if the two pull differently.
+    It is known for a Markov source and a last layer with MX gradients. The gradient of the last
+    layer's weights and the gradient that it passes down must be rounded alike; no prediction exists
+    if the two pull differently.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
@@ -129,11 +125,14 @@ def predicted_gap(setting: Setting) -> float | None:
         return None
     if not operand.is_mx:
         return 0.0
-    bias = logit_gradient_bias(
-        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding=operand.rounding,
-        block_size=operand.block_size,
-    )  # fmt: skip
-    return logit_rest(_probabilities(setting), bias).excess
+    return logit_rest(_probabilities(setting), _bias(setting, operand.rounding)).excess
+
+
+def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
+    """Return what rounding does to the gradient of the logits in a setting."""
+    operand = gradient_of_logits(setting)
+    how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
+    return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
@@ -178,9 +177,7 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm; gaps are means over seeds in pairs, and tests are exact by
-    exchanges in pairs.
-    """
+    """Return one row for each arm, with mean gaps and exact tests over pairs of seeds."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}
@@ -192,7 +189,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         loss = float(np.mean([run["evaluation"] for run in runs.values()]))
         rest = arm["at_rest"]
         strayed = any(course.counted for course in report.courses(table, name))
-        cells = [name, str(len(runs)), report.told(table, name) if strayed else "-", f"{loss:.4f}"]
+        cells = [name, str(len(runs)), report.outcomes_text(table, name) if strayed else "-", f"{loss:.4f}"]
         cells += ["-" if entropy is None else f"{loss - entropy[1]:.4f}"]
         is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
@@ -222,17 +219,15 @@ def page(table: dict[str, Any]) -> str:
     found = list(zip(HEADINGS, *rows(table), strict=True))
     columns = [column for column in found if set(column[1:]) - {"-", ""}]
     headings, *lines = zip(*columns, strict=True)
-    environment = table.get("environment", {})
-    listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
-    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, f"Run with {listed}."]
+    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, report.made_with(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Return every run as a line of CSV, as `mxnum lab fit` reads it; parameters include those of
-    the embedding.
+    """Return every run as a line of CSV, as `mxnum lab fit` reads it.
 
-    The arms have their names in the study file, because laws are fitted over what a grid changes.
+    The parameters include those of the embedding. The arms have their names in the study file,
+    because laws are fitted over what a grid changes.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

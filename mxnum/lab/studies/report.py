@@ -1,6 +1,4 @@
-"""Collect runs on disk into one small JSON file for a study, and make tables, verdicts and figures
-from it.
-"""
+"""Collect a study's runs in one small JSON file, and make tables and figures from it."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def stored(results: Path, name: str) -> dict[str, Any]:
-    """Return the collected study of `results/NAME.json`, its arms in the order of the study of that
-    name.
-    """
+    """Return the study in `results/NAME.json`, its arms in the study's order."""
     table: dict[str, Any] = storage.read_json(results / f"{name}.json")
     if name in studies.STUDIES:
         table["arms"] = {arm: table["arms"][arm] for arm in studies.get(name).arms if arm in table["arms"]}
@@ -105,10 +101,10 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as "rate 0.1, not 0.2"; a table that differs is only named."""
+    """Return the settings that differ, as "rate 0.1, not 0.2"; tables are only named."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
-    told = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
-    return "; ".join(told)
+    parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
+    return "; ".join(parts)
 
 
 #: The smallest excess over the least possible loss; nearer losses differ by chance alone.
@@ -116,8 +112,9 @@ MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
-    """Return what a table stores of a run; excursions are those of the loss above the `least`
-    possible loss.
+    """Return what a table stores of a run.
+
+    Excursions are those of the loss above the `least` possible loss.
     """
     losses, at = arrays["losses"], arrays["measured_at"]
     above = np.maximum(losses - least, MOST_EXACT) if least else losses
@@ -163,12 +160,8 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     found: list[Course] = []
     for run in table["arms"][name]["runs"]:
         if "excursions" in run:
-            spans = [
-                Excursion(
-                    e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]), e.get("under")
-                )
-                for e in run["excursions"]
-            ]
+            numbers = ("base", "peak", "area")
+            spans = [Excursion(**e | {name: _number(e[name]) for name in numbers}) for e in run["excursions"]]
             final = run["final_loss"]
         else:
             spans = [] if run["diverged"] is None else [Excursion(run["diverged"], None, math.nan, math.nan, math.nan)]
@@ -188,17 +181,16 @@ def is_followed(table: dict[str, Any]) -> bool:
 
 
 def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
-    """Return an arm of a collected study as survival data of the "first" excursion, or of going
-    "away" for good.
-    """
+    """Return an arm as survival data, by the "first" excursion or going "away" for good."""
     runs, limit = courses(table, name), horizon or horizon_of(table)
     found = [getattr(run, event) for run in runs]
     return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """Return the step before which excursions must start to count: the study's horizon, or the
-    steps of its longest run.
+    """Return the step before which excursions count.
+
+    It is the study's horizon, or the steps of its longest run.
     """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
@@ -206,17 +198,13 @@ def horizon_of(table: dict[str, Any]) -> int:
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """Return the control of an arm: its own or that of the study, or the arm itself if the table
-    has neither.
-    """
+    """Return the control of an arm: its own, else the study's, else the arm itself."""
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 
 
 def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
-    """Return the comparison of each arm with its control on the same seeds, with p-values corrected
-    by Holm over these arms.
-    """
+    """Compare each arm with its control on the same seeds; Holm corrects the p-values."""
     found = {
         name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
         for name, control in controls.items()
@@ -236,10 +224,8 @@ def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
     return {outcome: found.count(outcome) for outcome in Outcome}
 
 
-def told(table: dict[str, Any], name: str) -> str:
-    """Return the number of runs of an arm with an excursion, and their outcomes, as "9 of 12, 4
-    back, 5 away".
-    """
+def outcomes_text(table: dict[str, Any], name: str) -> str:
+    """Return an arm's runs with an excursion in words: "9 of 12, 4 back, 5 away"."""
     count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
     words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
     parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
@@ -247,31 +233,28 @@ def told(table: dict[str, Any], name: str) -> str:
 
 
 def returns(table: dict[str, Any], name: str) -> Arm:
-    """Return the steps from the start of the first excursion to its end, as survival data of the
-    runs that have one.
-    """
+    """Return the lengths of first excursions in steps, as survival data."""
     runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
     ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
     return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """Return how far each run of an arm ends above the control's run of the same seed, in
-    logarithms of the last losses.
-    """
+    """Return how far each run ends above the control's of the same seed, in log loss."""
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
 
 
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
-    """Return how many runs without an excursion end high, and the number of such runs whose control
-    has none either.
+    """Return how many runs without an excursion end high, and of how many.
+
+    Only seeds whose control has no excursion either count.
     """
     controls = {run.seed: run for run in courses(table, control)}
     pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
-    told = [high for run, other in pairs if (high := run.degraded(other)) is not None]
-    return sum(told), len(told)
+    parts = [high for run, other in pairs if (high := run.degraded(other)) is not None]
+    return sum(parts), len(parts)
 
 
 HEADINGS = (
@@ -281,9 +264,7 @@ HEADINGS = (
 
 
 def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
-    """Return one row for each arm: the outcomes of its runs, when they rose, and the test against
-    the control.
-    """
+    """Return one row for each arm: its outcomes, times, and the test against the control."""
     controls, result = _controls(table, control), []
     tests = compared(table, controls)
     for name in table["arms"]:
@@ -335,7 +316,7 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
     )
 
 
-def seeds_told(table: dict[str, Any]) -> str:
+def seeds_text(table: dict[str, Any]) -> str:
     """Return the seeds of a table in words: "3 to 8" if none is missing, otherwise one by one."""
     seeds = sorted({run["seed"] for arm in table["arms"].values() for run in arm["runs"]})
     is_whole = len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds)
@@ -344,7 +325,6 @@ def seeds_told(table: dict[str, Any]) -> str:
 
 def page(table: dict[str, Any]) -> str:
     """Return a report page: the question, the table, and the environment of the runs."""
-    environment = ", ".join(f"{key} {value}" for key, value in table.get("environment", {}).items() if value)
     one = next(iter(table["arms"].values()))["experiment"]
     setting = (
         f"Width {one['width']}, {one['layers']} layers, batch {one['batch']}, {one['optimizer']}, rate {one['rate']:g}"
@@ -356,27 +336,30 @@ def page(table: dict[str, Any]) -> str:
         setting + ".",
         markdown(table),
         verdicts,
-        _under_way_told(table),
-        f"Run with {environment}.",
+        _under_way_text(table),
+        made_with(table),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _under_way_told(table: dict[str, Any]) -> str:
+def made_with(table: dict[str, Any]) -> str:
+    """Return a sentence on the versions and machines of the runs."""
+    return f"Run with {', '.join(f'{key} {value}' for key, value in table.get('environment', {}).items() if value)}."
+
+
+def _under_way_text(table: dict[str, Any]) -> str:
     """Return a sentence on how far unfinished runs are."""
-    told = [
+    parts = [
         f"{name}, seed {run['seed']}, at step {run['steps']} of {arm['experiment']['steps']}"
         for name, arm in table["arms"].items()
         for run in arm["runs"]
         if run["diverged"] is None and run["steps"] < arm["experiment"]["steps"]
     ]
-    return f"Under way, and calm so far: {'; '.join(told)}." if told else ""
+    return f"Under way, and calm so far: {'; '.join(parts)}." if parts else ""
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """Return a sentence on each arm's exact test against its control, at the level of one percent
-    after Holm.
-    """
+    """Return a sentence on each arm's exact test, at one percent after Holm."""
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
@@ -397,16 +380,17 @@ def survival_figure(
     axes: Any = None,
     colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
 ) -> Any:
-    """Draw Kaplan-Meier curves of the first excursion, and dashed ones of runaways if there are
-    any; needs matplotlib.
+    """Draw Kaplan-Meier curves of first excursions, and dashed ones of runaways.
+
+    Needs matplotlib.
     """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     horizon, followed = horizon_of(table), is_followed(table)
     for index, name in enumerate(names or list(table["arms"])):
         arm, away = arm_of(table, name), arm_of(table, name, event="away")
-        told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
-        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told, color=colour(name, index))
+        parts = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
+        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=parts, color=colour(name, index))
         if arm.events:
             t, _, low, high = _curve(arm, horizon)
             axes.fill_between(t, low, high, step="post", alpha=0.1, color=line.get_color())
@@ -434,8 +418,9 @@ def loss_figure(
     *,
     medians: bool = False,
 ) -> Any:
-    """Draw the losses of every run as medians over bins of steps; `medians` adds thick medians over
-    runs.
+    """Draw the median losses of every run over bins of steps.
+
+    `medians` adds thick medians over runs.
     """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
@@ -463,8 +448,9 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Write the table of a study's runs with `store`, and return it; `add` keeps the runs that the
-    stored table has.
+    """Write the table of a study's runs with `store`, and return it.
+
+    `add` keeps the runs that the stored table has.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
@@ -474,9 +460,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tables of one study as one, such as those of several machines; a run that two tables
-    have is the longer one.
-    """
+    """Return one table from several of a study; of a run in two tables, the longer one counts."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]
@@ -492,9 +476,7 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store(study: Study, table: dict[str, Any], results: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """Write a collected study as `results/NAME.json`, with the page and other files of its model,
-    and say the page.
-    """
+    """Write a collected study as `results/NAME.json`, with its page, and say the page."""
     storage.write_json(results / f"{table['study']}.json", table)
     for end, text in study.model.files(table).items():
         storage.write_text(results / f"{table['study']}.{end}", text)

@@ -1,4 +1,4 @@
-"""Run a whole study in one call: train what is missing, collect every record, draw the conclusions."""
+"""Run a whole study in one call: train what is missing, collect, draw the conclusions."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def run_study(
         continues `quick`.
     arms, seeds, first_seed
         Only these arms; the number of seeds, and the first (default: the study's). The returned
-        records are of all arms in the store and of these seeds, or of as many seeds as the study has
-        if fewer are requested.
+        records are of all arms in the store and of these seeds, or of as many seeds as the study
+        has if fewer are requested.
     changes
         Other values for the configuration of every arm, as ``{"rate": 0.1}``; use a separate store
         for them. A larger ``"steps"`` prolongs stored runs of the MLP.
@@ -75,14 +75,14 @@ def run_study(
         that each trains together, and the niceness of the processes; or the address of a
         dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch" or
-        "cuda", PyTorch on the CPU or on a GPU, where one process suffices. Last bits differ.
+        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch"
+        or "cuda", PyTorch on the CPU or on a GPU, where one process suffices. Last bits differ.
     keep_operands
         Store the final operands of the linear layers of a language model, in
         ``seed-N-operands.npz``.
     say, show
-        `say` receives a line for each group of seeds that is done. `show` receives the `sweep.State`
-        about once a second (default: `say` receives it every ten seconds).
+        `say` receives a line for each group of seeds that is done. `show` receives the
+        `sweep.State` about once a second (default: `say` receives it every ten seconds).
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study

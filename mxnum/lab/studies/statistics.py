@@ -1,5 +1,4 @@
-"""The statistics of every study: times to an event, and arms that are compared in pairs because
-they share seeds.
+"""The statistics of every study: times to an event, and arms in pairs of shared seeds.
 
 Runs that reach the horizon without an event are censored there. Tests are exact: if two arms do not
 differ, the outcomes of a seed may be exchanged between them. So no p-value is below what the number
@@ -25,6 +24,8 @@ _TIE = 1e-9
 _MOST = 44
 #: Random permutations for a rank correlation of more than eight points, and their seed.
 _DRAWS, _SEED = 99_999, 20260101
+#: The confidence of intervals and limits.
+CONFIDENCE = 0.95
 
 
 def scipy_stats() -> Any:
@@ -74,16 +75,14 @@ class Arm:
         return sum(self.diverged)
 
     def median_time(self) -> float | None:
-        """Return the first time at which the Kaplan-Meier curve is at most a half; None if it never
-        is.
-        """
+        """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
         below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # 24 runs give 0.5000000000000001 after 12 events
         return float(times[below[0]]) if len(below) else None
 
 
-def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any]:
-    """Return times, the survival function after each, and its log-log confidence limits."""
+def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
+    """Return times, the survival function after each, and its log-log limits at 95 %."""
     stats = scipy_stats()
     if arm.events == 0:
         ones = np.ones(1)
@@ -93,13 +92,12 @@ def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any
     survival = stats.ecdf(data).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined when no run is left
-        interval = survival.confidence_interval(confidence, method="log-log")
+        interval = survival.confidence_interval(CONFIDENCE, method="log-log")
     return survival.quantiles, survival.probabilities, interval.low.probabilities, interval.high.probabilities
 
 
 def sign_flip(values: Sequence[float]) -> float:
-    """Return the two-sided p-value of the exact sign-flip test that the values are symmetric about
-    zero.
+    """Return the exact two-sided sign-flip p-value that values are symmetric about zero.
 
     The test counts all 2^n choices of the signs, by the sorted sums of two halves. Zeros carry no
     information and are left out.
@@ -157,13 +155,13 @@ class Comparison:
 
 
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
-    """Compare arms by the log-rank test, stratified by condition such as the rate, and exact over
-    exchanges in pairs.
+    """Compare arms by the exact log-rank test, stratified by condition such as the rate.
 
-    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores
-    of the first arm's runs, where a score is the number of events (0 or 1) minus the number
-    expected by then. Exchanging the two runs of a seed leaves the scores as they are, so it only
-    changes signs in the statistic. The runs of a seed are exchanged in all strata together.
+    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. Its
+    log-rank statistic is the sum of the scores of the first arm's runs, where a score is the number
+    of events (0 or 1) minus the number expected by then. Exchanging the two runs of a seed leaves
+    the scores as they are, so it only changes signs in the statistic. The runs of a seed are
+    exchanged in all strata together.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -181,15 +179,14 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
     return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs) if with_ratio else None)
 
 
-def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, seed: int = _SEED) -> float:
-    """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact
-    test at `level`.
+def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
+    """Return how often `pairs` drawn pairs show the first arm sooner, at `level`.
 
     Pairs of runs of one seed are drawn with replacement, which keeps the stored shares, times and
     their dependence.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
-    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
+    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0
     for _ in range(draws):
         drawn = generator.choice(seeds, pairs)
         sample = [
@@ -202,9 +199,7 @@ def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, 
 
 
 def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
-    """Return for each run its event minus Nelson and Aalen's cumulative hazard of all runs at its
-    time.
-    """
+    """Return for each run its event minus the Nelson-Aalen hazard of all runs by then."""
     hazard, found = 0.0, {}
     for time in sorted({t for t, _ in runs}):
         hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
@@ -213,9 +208,7 @@ def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
-    """Return 1 if the event of a comes first while b is watched, -1 the other way round, 0 if
-    neither.
-    """
+    """Return 1 if a's event comes first while b is watched, -1 the other way round, else 0."""
     (at, event), (bt, other) = a, b
     if event and (at < bt or (at == bt and not other)):
         return 1
@@ -224,13 +217,12 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
     return 0
 
 
-def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """Return Cox's hazard ratio of the first arms to the second, stratified by condition, with
-    limits from the seeds.
+def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
+    """Return Cox's hazard ratio of the first arms to the second, and its limits.
 
-    The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and
-    conditions go together. Return None if an arm has no event, or would have none without one of
-    the seeds.
+    It is stratified by condition. The limits are a jackknife's over seeds, with Student's t: a
+    seed's runs in all arms and conditions go together. Return None if an arm has no event, or would
+    have none without one of the seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -243,14 +235,12 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) ->
         return None
     n = len(found)
     error = math.sqrt((n - 1) / n * float(np.square(np.array(found) - np.mean(found)).sum()))
-    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, n - 1)) * error
+    reach = float(scipy_stats().t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error
     return math.exp(whole), math.exp(whole - reach), math.exp(whole + reach)
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """Return the maximum of Cox's partial likelihood (Breslow's for ties) in the log of the ratio,
-    or None.
-    """
+    """Return the log ratio that maximizes Cox's partial likelihood (Breslow's), or None."""
     sets = []  # at each time: events of a, events of both, at risk in a, at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
@@ -286,22 +276,23 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """Return tests that belong together with their p-values by `holm`; p counts as 1 if no pair
-    differs.
+    """Return tests of one family with p-values corrected by `holm`.
+
+    p counts as 1 if no pair differs.
     """
     p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
     return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
 
 
-def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion."""
+def wilson(events: int, runs: int) -> tuple[float, float]:
+    """Return Wilson's interval of a proportion, at 95 %."""
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
-    low, high = scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
+    low, high = scipy_stats().binomtest(events, runs).proportion_ci(CONFIDENCE, method="wilson")
     return float(low), float(high)
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """Return the mean and its limits by Student's t with n - 1; None for fewer than three values."""
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """Return the mean and its limits by Student's t, or None for fewer than three values."""
     if len(values) < 3:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))

@@ -1,5 +1,4 @@
-"""The studies that ship. Those with many similar arms are made here; all others are TOML files in
-``files/MODEL``.
+"""The studies that ship: families of similar arms here, the others in ``files/MODEL``.
 
 Settings were fixed before seeds were drawn.
 """
@@ -26,9 +25,7 @@ E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
 
 
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
-    """Return a recipe that rounds only the layer-norm parameters, with bfloat16 vector operations
-    and float32 products.
-    """
+    """Return a recipe that rounds only layer-norm parameters, with bfloat16 vectors."""
     return Recipe(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
 
 
@@ -194,7 +191,7 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return the experiment in one format that follows the released code wherever the sign is +1."""
+    """Return an experiment that follows the released code wherever the sign is +1."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")

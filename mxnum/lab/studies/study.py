@@ -64,7 +64,7 @@ class Study:
 
 
 class Model:
-    """A network that studies train: how one task is trained, and how its runs are read and shown."""
+    """A network that studies train: how to train a task, and how to read and show its runs."""
 
     #: The configuration of an arm that changes nothing; it has `steps`, `but`, `to_dict` and
     #: `from_dict`.
@@ -109,9 +109,7 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts to write beside the JSON file of a table (the page and more), by the
-        suffixes of their names.
-        """
+        """Return the texts to write beside a table's JSON file, by their suffixes."""
         raise NotImplementedError
 
 

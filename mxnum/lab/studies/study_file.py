@@ -17,13 +17,13 @@ _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "
 
 
 def read(path: str | Path, model: str = "mlp") -> Study:
-    """Return the study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what
-    it changes.
+    """Return the study in a file.
 
-    Both tables take what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm
-    may also name its ``control``. ``arms_of`` names a study file in the same folder, whose arms
-    come first. ``[grid]`` has lists: every arm is run with every combination, and compared with its
-    control under the same combination.
+    ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes. Both tables take
+    what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm may also name
+    its ``control``. ``arms_of`` names a study file in the same folder, whose arms come first.
+    ``[grid]`` has lists: every arm is run with every combination, and compared with its control
+    under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -39,17 +39,17 @@ def read(path: str | Path, model: str = "mlp") -> Study:
     controls: dict[str, str] = {}
     first = control + combined[0][0] if control in arms else control
     for name, changes in arms.items():
-        place = f"[arms.{name}] of {where}"
-        with _named(place):
+        here = f"[arms.{name}] of {where}"
+        with _named(here):
             own = errors.choose("control", changes.get("control", control), (*arms, *names))
         kept = {key: value for key, value in changes.items() if key != "control"}
         for suffix, values in combined:
             try:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
-                with _named(place):
+                with _named(here):
                     base.but(**kept)  # raises if the arm is wrong
-                with _named(f"[grid] for {place}"):
+                with _named(f"[grid] for {here}"):
                     base.but(**(kept | values))  # raises if only the grid is
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
@@ -127,10 +127,8 @@ def _named(where: str) -> Iterator[None]:
         raise type(problem)(f"In {where}: {problem}") from None
 
 
-def places(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return the folders of the runs and of the tables of a study; the default folder has the
-    study's name.
-    """
+def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
+    """Return a study's folders of runs and tables; the default has the study's name."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

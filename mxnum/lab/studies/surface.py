@@ -1,6 +1,4 @@
-"""How high the loss rises by Adam's second moment and the rate: a plane through logarithms, seed by
-seed.
-"""
+"""How high the loss rises by Adam's second moment and the rate: a plane in logarithms."""
 
 from __future__ import annotations
 
@@ -26,22 +24,22 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return, for each seed whose losses are finite, the largest loss in units of the least running
-    median before it.
+    """Return each seed's largest loss over the least running median before it.
+
+    Only seeds whose losses are all finite count.
     """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return the exponents of 1 - beta2 and of the rate in the height, by least squares for each
-    seed, with 95 % limits.
+    """Return the exponents of 1 - beta2 and of the rate in the height, with 95 % limits.
 
-    Return None unless at least three seeds have every cell, and the cells have several values of
-    beta2 and of the rate.
+    They come from least squares for each seed. The result is None unless at least three seeds have
+    every cell, and the cells have several values of beta2 and of the rate.
     """
-    places = cells(table, kind)
-    found = {place: heights(table, name) for place, name in places.items()}
+    arms = cells(table, kind)
+    found = {cell: heights(table, name) for cell, name in arms.items()}
     seeds = sorted(set.intersection(*(set(h) for h in found.values()))) if found else []
     design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found]).reshape(-1, 3)
     if np.linalg.matrix_rank(design) < 3:
@@ -52,21 +50,19 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Return a table of the median height in each cell, with the number of runs with an excursion
-    and their outcomes.
-    """
-    places = cells(table, kind)
-    rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
+    """Return a table of each cell's median height, excursions and outcomes."""
+    arms = cells(table, kind)
+    rates, betas = sorted({rate for _, rate in arms}), sorted({beta2 for beta2, _ in arms})
     lines = []
     for beta2 in betas:
         words = []
         for rate in rates:
-            name = places.get((beta2, rate))
+            name = arms.get((beta2, rate))
             if name is None:
                 words.append("not run")
                 continue
             values = list(heights(table, name).values())
             middle = f"{np.median(values):.3g}" if len(values) == len(table["arms"][name]["runs"]) else "not finite"
-            words.append(f"{middle} ({report.told(table, name)})")
+            words.append(f"{middle} ({report.outcomes_text(table, name)})")
         lines.append([f"{beta2:g}", *words])
     return markdown_table(["beta2", *(f"rate {rate:g}" for rate in rates)], lines)

@@ -1,6 +1,4 @@
-"""Run many training runs on several processes: resumable, with progress; one that fails does not
-stop the others.
-"""
+"""Run many training runs on several processes, resumable, with progress."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """The progress of a sweep in steps of single seeds, without the steps that were in checkpoints
-    at the start.
-    """
+    """The progress of a sweep in steps of single seeds, counted from its checkpoints."""
 
     done: int
     total: int
@@ -96,8 +92,8 @@ class State:
     running: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        told = "; ".join(f"{label}: step {step}" for label, step in self.running.items())
-        return told or ("done" if self.done == self.total else "starting")
+        running = "; ".join(f"{label}: step {step}" for label, step in self.running.items())
+        return running or ("done" if self.done == self.total else "starting")
 
 
 #: A function that is called about once a second with the state.
@@ -129,8 +125,9 @@ def tasks_for(
     machine: str = "cpu",
     keep_operands: bool = False,
 ) -> list[Task]:
-    """Return the runs that are not on disk with all their steps, in groups of `stack` seeds, first
-    seeds first.
+    """Return the runs that are incomplete on disk, in groups of `stack` seeds.
+
+    First seeds come first.
     """
     seeds, stack, tasks = list(seeds), stack or study.model.stack, []
     check_folders(study.arms)
@@ -155,8 +152,9 @@ def tasks_for(
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """Return `tell(step)`, which puts the step into a queue about once a second, or does nothing
-    without a queue.
+    """Return `tell(step)`, which puts the step into a queue about once a second.
+
+    It does nothing without a queue.
     """
     last = -math.inf
 
@@ -170,9 +168,7 @@ def telling(label: str, progress: Any) -> Callable[[int], None]:
 
 
 def _guarded(task: Task) -> list[Failure]:
-    """Run a task and return its failures; if its seeds fail together, run each alone to find those
-    that fail.
-    """
+    """Run a task and return its failures; seeds that fail together then run alone."""
     try:
         task.run(_progress)
     except Exception as problem:
@@ -183,7 +179,7 @@ def _guarded(task: Task) -> list[Failure]:
 
 
 def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
-    """Return the failure of a task of one seed, and write its traceback to a file beside the runs."""
+    """Return the failure of a one-seed task, and write its traceback beside the runs."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
     log = task.directory / f"failed-{task.seeds[0]}.txt"
@@ -206,8 +202,9 @@ def _start_worker(progress: Any, niceness: int) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Keep freed memory in the process: glibc would return it, and the system would clear it again
-    at every step.
+    """Keep freed memory in the process.
+
+    glibc would return it, and the system would clear it again at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -221,9 +218,7 @@ def _leave(number: int, frame: Any) -> None:
 
 
 def _end_with_the_parent() -> None:
-    """Stop this process when its parent dies, since nobody reads the results; the checkpoints are
-    on disk.
-    """
+    """Stop this process when its parent dies, as nobody would read the results."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -231,9 +226,7 @@ def _end_with_the_parent() -> None:
 
 
 class Workers(Executor):
-    """Processes of this machine that run one task at a time each; if one dies, only its task fails,
-    and a new one starts.
-    """
+    """Processes that run one task at a time; if one dies, only its task fails."""
 
     def __init__(self, count: int, niceness: int = 0) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -284,14 +277,13 @@ def run_all(
     say: Say = print,
     show: Show | None = None,
 ) -> list[Failure]:
-    """Run tasks on processes of this machine, or with ``processes=0`` in this one, and return the
-    failures.
+    """Run tasks on this machine's processes, or in this one, and return the failures.
 
-    An interruption loses only the steps since the last checkpoints: call it again with the result
-    of `tasks_for`.
+    ``processes=0`` uses this process. An interruption loses only the steps since the last
+    checkpoints: call it again with the result of `tasks_for`.
     """
     if processes == 0 or not tasks:
-        return [failure for task in tasks for failure in _told(task, _guarded(task), say)]
+        return [failure for task in tasks for failure in _announced(task, _guarded(task), say)]
     workers = Workers(min(processes or os.cpu_count() or 1, len(tasks)), niceness)
     try:
         return follow(workers, tasks, workers.progress, say, show)
@@ -307,9 +299,7 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on an existing dask.distributed cluster whose workers see the same folder, and
-    return the failures.
-    """
+    """Run tasks on a dask.distributed cluster that sees this folder; return the failures."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
@@ -351,14 +341,14 @@ def follow(
                 found = [failed(replace(task, seeds=(seed,)), problem) for seed in task.seeds]
             now.pop(task.label, None)
             done += task.steps
-            failures += _told(task, found, say, f" ({len(tasks) - len(waiting)} of {len(tasks)})")
+            failures += _announced(task, found, say, f" ({len(tasks) - len(waiting)} of {len(tasks)})")
         part = done + sum(step * len(by_label[label].seeds) for label, step in now.items())
         held = sum(step * len(by_label[label].seeds) for label, step in began.items())
         show(State(part - held, total - held, dict(now)))
     return failures
 
 
-def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> list[Failure]:
+def _announced(task: Task, failures: list[Failure], say: Say, count: str = "") -> list[Failure]:
     """Show that a task has ended, and return its failures."""
     say(f"{'failed' if failures else 'done'}: {task.label}{count}")
     for failure in failures:
@@ -367,9 +357,7 @@ def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> lis
 
 
 def every(seconds: float, say: Say) -> Show:
-    """Return `show(state)`, which says a line with an estimate of the time left every `seconds`
-    seconds.
-    """
+    """Return `show(state)`, which says the estimated time left every `seconds` seconds."""
     shown = time.monotonic()
     began: float | None = None
 

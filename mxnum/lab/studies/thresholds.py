@@ -1,6 +1,4 @@
-"""Outcomes of runs that jumped, over a range of thresholds, so that no count rests on one
-threshold.
-"""
+"""Outcomes of runs that jumped, over thresholds, so that no count rests on one."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, the least loss from its first jump on, in units of its
-    base.
+    """Return the least loss of each run from its first jump on, over its base.
 
     The losses are the stored medians over bins of steps; a run whose jump begins in its last bin
     counts as infinite.
@@ -40,14 +37,13 @@ def least_after(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run that jumped, its final loss in units of the base before its first jump."""
+    """Return the final loss of each run that jumped, over the base before its first jump."""
     runs = [run for run in report.courses(table, arm) if run.excursions]
     return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Return, for each arm, how many runs never fall below each threshold again (`ever`), or end
-    above it.
+    """Return how many runs of each arm stay above each threshold (`ever`) or end above it.
 
     The thresholds are `LINES`.
     """

@@ -1,8 +1,7 @@
 """The theory of training in block formats: stability, gradients of logits, scaling laws, speed-ups.
 
 - `stability`, `eigenmodes`: Adam under multiplicative noise in its gradients;
-- `crossing`, `compounding`, `gaps`: the dead zone of a clamped block; a gain through many layers;
-  gaps between values;
+- `crossing`, `compounding`: the dead zone of a clamped block; a gain through many layers;
 - `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the
   logits;
 - `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and

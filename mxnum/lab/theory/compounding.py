@@ -1,5 +1,4 @@
-"""How a multiplicative error in every layer compounds over L layers, in plain chains and in
-residual ones.
+"""How a multiplicative error compounds over L layers, in plain and residual chains.
 
 A layer multiplies the signal (or, backward, the gradient) by s + j (1 + zeta), where s is 1 with a
 skip connection and 0 without, and j is the gain of its branch. Without the error the factor is s +
@@ -38,8 +37,9 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return the first and second moment of (s + j (1 + zeta)) / (s + j); arguments are numbers or
-    sympy symbols.
+    """Return the first and second moment of (s + j (1 + zeta)) / (s + j).
+
+    Arguments are numbers or sympy symbols.
     """
     share = branch / (skip + branch)
     return 1 + share * bias, (1 + share * bias) ** 2 + share**2 * variance

@@ -1,5 +1,4 @@
-"""The dead zone of a clamped block, and the jump of the whole block when its maximum crosses to the
-next scale.
+"""The dead zone of a clamped block, and its jump when its maximum crosses to a new scale.
 
 A weight that is trained through its quantized value (straight-through gradients) is pushed on and
 on while it lies in one piece of Q, because the loss does not answer. At the top of a binade,
@@ -20,9 +19,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """Elements between `lower` and `upper` change from the value `before` to `after` when the block
-    maximum crosses.
-    """
+    """Elements in `lower`..`upper` jump from `before` to `after` when the maximum crosses."""
 
     lower: Fraction
     upper: Fraction
@@ -36,7 +33,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class DeadZone:
-    """The dead zone, in units of the crossing: the block maximum at which the shared scale changes."""
+    """The dead zone, in units of the block maximum at which the shared scale changes."""
 
     #: The start of the piece of Q that ends at the crossing.
     lower: Fraction
@@ -95,9 +92,7 @@ def dead_zone(
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """Gradient descent on a quadratic whose target lies between two values that a block can only
-    jump between.
-    """
+    """Gradient descent on a quadratic whose target lies between two values of a block."""
 
     #: The share of steps spent at the upper value.
     duty: Fraction
@@ -108,8 +103,7 @@ class LimitCycle:
 
 
 def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
-    """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) around the crossing, once
-    gamma is there.
+    """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) at the crossing.
 
     Below the crossing gamma moves up by a = eta lambda (target - below), above it down by d = eta
     lambda (above - target): a rotation by a on a circle of length a + d. So the share of steps
@@ -127,8 +121,7 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
 
 def dwell(start: float, crossing: float, drift: float) -> int:
-    """Return the number of steps until a weight at `start` that moves by `drift` a step reaches
-    `crossing`.
+    """Return the steps until a weight that moves by `drift` a step reaches `crossing`.
 
     For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
     it is eta, however small the gradient is.

@@ -1,5 +1,4 @@
-"""Noise drawn for each element, as one mode sees it; and how high a mode rises before Adam arrests
-it.
+"""Elementwise noise as one mode sees it, and how high a mode rises before Adam stops it.
 
 Suppose the elements of a gradient are multiplied by 1 + zeta_i, independent of each other. The
 gradient along a mode v (a unit eigenvector of the preconditioned Hessian) then moves as if by one
@@ -23,8 +22,7 @@ QUIET = 0.8
 
 
 def inverse_participation(mode: Any) -> Any:
-    """Return sum v_i^4 / (sum v_i^2)^2 along the last axis: 1 / n for a mode that n elements carry
-    alike.
+    """Return sum v_i^4 / (sum v_i^2)^2 along the last axis: 1/n for n equal elements.
 
     >>> float(inverse_participation([0.0, 3.0])), float(inverse_participation([1.0, -1.0, 1.0, 1.0]))
     (1.0, 0.25)
@@ -51,9 +49,7 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """How high the loss of a mode rose once it had sharpened into instability: the largest over the
-    median before.
-    """
+    """How high a mode's loss rose after sharpening: the largest over the median before."""
 
     #: The median, least and largest height of the copies.
     height: float
@@ -65,13 +61,12 @@ def arrest(
     beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
     after: int = 4000, copies: int = 16, seed: int = 0,
 ) -> Arrest:  # fmt: skip
-    """Run Adam on the loss lambda x^2 / 2 with gradient noise of deviation 1 while lambda grows by
-    `sharpening` a step.
+    """Run Adam on lambda x^2 / 2 with noise, while lambda grows by `sharpening` a step.
 
-    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and the run makes
-    `after` more steps. Beyond the limit x grows, its gradient fills the second moment after some 1
-    / (1 - beta2) steps, and the step shrinks. So the rise arrests itself, and nothing else stops
-    it.
+    The gradient noise has deviation 1. lambda starts at `start` of Adam's limit, stops growing at
+    `ceiling` of it, and the run makes `after` more steps. Beyond the limit x grows, its gradient
+    fills the second moment after some 1 / (1 - beta2) steps, and the step shrinks. So the rise
+    arrests itself, and nothing else stops it.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

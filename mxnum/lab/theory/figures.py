@@ -1,6 +1,4 @@
-"""Figures of a scaling law (extra ``plots``). They draw into `ax`, or into a new figure, and return
-the axes.
-"""
+"""Figures of a scaling law (extra ``plots``), drawn into `ax` or a new figure."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from mxnum.output.palette import COLOURS
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw the loss of each run against its compute, coloured by its parameters, and the least loss
-    that the law allows.
-    """
+    """Draw each run's loss against its compute, and the law's least loss."""
     table = fit.table
     ax = _axes(ax, 3.8)
     sizes = np.log10(table.parameters)
@@ -41,9 +37,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw how far each run lies above the law, by its compute; inside the band the Huber loss is
-    quadratic.
-    """
+    """Draw how far each run lies above the law, and the band with quadratic loss."""
     table = fit.table
     ax = _axes(ax, 3.0)
     delta = 100 * fit.delta

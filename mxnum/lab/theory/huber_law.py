@@ -67,8 +67,7 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Minimize from each row of `parameters`, until a step lowers the loss by less than the share
-    `tolerance`.
+    """Minimize from each row of `parameters`, until a step gains less than `tolerance`.
 
     `target` is ln L and `weights` the share of each point, common to all problems or with one row
     for each. Parameters stay fixed where `free` (problems x 5) is False.

@@ -39,15 +39,14 @@ class LawComparison:
 
     @property
     def told_apart(self) -> bool:
-        """True if chance alone gives such a distance in less than a share 1 - `level` of the cases."""
+        """True if chance gives such a distance with probability below 1 - `level`."""
         return self.p < 1 - self.level
 
 
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Compare two laws by resampling both tables, cell by cell: how far do the laws move relative
-    to each other?
+    """Compare two laws by resampling both tables, cell by cell.
 
     p is at least 1 / (1 + draws), so too few draws could not distinguish any laws and raise
     ValueError.
@@ -109,8 +108,8 @@ def _drawn_cells(
 
 def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
     """Return the share of each run of a table, for each draw."""
-    place = {cell: at for at, cell in enumerate(cells)}
-    weights = counts[:, [place[cell] for cell in table.cells]]
+    column_of = {cell: at for at, cell in enumerate(cells)}
+    weights = counts[:, [column_of[cell] for cell in table.cells]]
     result: Array = weights / weights.sum(axis=1, keepdims=True)
     return result
 
@@ -129,7 +128,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return the parameters of the fit and, after it, of the draws, by name; A and B as logarithms."""
+    """Return the parameters of the fit and the draws, by name; A and B as logarithms."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

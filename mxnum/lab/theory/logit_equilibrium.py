@@ -1,5 +1,4 @@
-"""What follows from shrunken logit gradients: where training settles, what drifts, and what a
-trainer should change.
+"""What follows from shrunken logit gradients: where training settles, and what to change.
 
 In a context where symbol j comes with probability q_j and the model predicts p_j, the mean gradient
 of logit j is, in units of c/N,
@@ -46,8 +45,7 @@ class Equilibrium:
 
 
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
-    """Return where the logits come to rest in a context whose next symbols have the probabilities
-    q.
+    """Return where the logits come to rest if the next symbol has probabilities q.
 
     Each g_j grows with p_j, because the rounded value of 1 - p never grows with p. So there is one
     D for which the p_j with g_j = D sum to 1, and bisection finds both. Where b jumps, p may rest
@@ -84,9 +82,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
 
 
 def probabilities_of(q: Any) -> Array:
-    """Return q as a vector of float64; raise ValueError unless it holds probabilities that sum to
-    1.
-    """
+    """Return q as float64; raise ValueError unless it holds probabilities of sum 1."""
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
@@ -95,7 +91,7 @@ def probabilities_of(q: Any) -> Array:
 
 @dataclass(frozen=True)
 class LogitAdvice:
-    """How the pull of targets changes with the factor and with the rule, and what to do about it."""
+    """How the targets' pull changes with the factor and the rule, and what to do about it."""
 
     now: Shrinking
     #: The result for each factor: c times `FACTORS`.
@@ -122,8 +118,7 @@ def logit_advice(
     scale_rule: str | None = None,
     rounding: str = "rne",
 ) -> LogitAdvice:
-    """Return what rounding to a format does to the targets of a mean cross-entropy, and what keeps
-    them in range.
+    """Return what rounding does to a mean cross-entropy's targets, and the remedies.
 
     p says how probable the model finds the target symbols: a number, a sample, or a `Beta`
     (default: Beta(1/2, 8), a model that learns). The other arguments are as in
@@ -153,18 +148,18 @@ def logit_advice(
         named = [str(rule) for rule in ScaleRule]
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    told = [
+    advice = [
         f"The pull of targets changes by {now.bias:.1%}, by {now.overflow_bias:.1%} through overflow, which affects "
     ]
-    told[0] += f"{now.overflow:.0%} of the tokens."
+    advice[0] += f"{now.overflow:.0%} of the tokens."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
         words = (
             f"Multiply the loss by {best / float(c):.5g}, to which Adam is blind: then {found.overflow:.0%} overflow, "
         )
-        told.append(words + f"and the pull changes by {found.bias:.1%}.")
+        advice.append(words + f"and the pull changes by {found.bias:.1%}.")
     if now.overflow:
         listed = errors.joined(map(repr, never))
-        told.append(f"Or use the scale rule {listed} for this operand: nothing overflows under it.")
-        told.append("Or leave the gradients of the last layer in higher precision.")
-    return LogitAdvice(now, by_factor, rules, best, never, "\n".join(told).replace("%", " %"))
+        advice.append(f"Or use the scale rule {listed} for this operand: nothing overflows under it.")
+        advice.append("Or leave the gradients of the last layer in higher precision.")
+    return LogitAdvice(now, by_factor, rules, best, never, "\n".join(advice).replace("%", " %"))

@@ -1,5 +1,4 @@
-"""The gradient of the logits under block scales: how much the pull towards the target symbol
-shrinks.
+"""The logits' gradient under block scales: how much the target's pull shrinks.
 
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
 c/N, where t is the target. The target's component is always the largest, of magnitude A = (1 - p)
@@ -42,8 +41,9 @@ _LARGEST = 2048
 
 @dataclass(frozen=True)
 class Beta:
-    """p from a beta distribution, with mean a / (a + b). a = b = 1 is uniform; a small and b = 1 is
-    mostly near zero.
+    """p from a beta distribution, with mean a / (a + b).
+
+    a = b = 1 is uniform; with a small a and b = 1, p is mostly near zero.
     """
 
     a: Fraction
@@ -58,9 +58,7 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """An interval of p whose target components all round to `level` c/N; None: to their own value
-    on average, at random.
-    """
+    """An interval of p whose targets round to `level` c/N; None: at random, unbiased."""
 
     lower: Fraction
     upper: Fraction
@@ -70,9 +68,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shrinking:
-    """Expectations over tokens. A is the magnitude of the target's component, and Q its rounded
-    magnitude.
-    """
+    """Expectations over tokens: A is the target component's magnitude, Q its rounded one."""
 
     #: E[Q - A] / E[A], the relative change of the pull; below zero the pull shrinks.
     bias: float
@@ -88,9 +84,7 @@ class Shrinking:
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component, for one format, rule, number of tokens and
-    factor.
-    """
+    """The relative change of the target's component, by format, rule, tokens and factor."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -101,8 +95,9 @@ class LogitGradientBias:
     frequency: Fraction
 
     def at(self, p: Any) -> Array:
-        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale; 0 for p =
-        1.
+        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale.
+
+        It is 0 for p = 1.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -120,9 +115,7 @@ class LogitGradientBias:
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """Return the exact pieces of p from 0 to about 1 - 2**-binades, if the token's own
-        component decides the scale.
-        """
+        """Return exact pieces of p in 0..1 - 2**-binades, if the token decides the scale."""
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -132,19 +125,8 @@ class LogitGradientBias:
                     found.append(Piece(1 - high, 1 - low, level, overflows))
         return found
 
-    def expression(self, p: Any, binades: int = 1) -> Any:
-        """Return E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
-        import sympy
-
-        cases = []
-        for piece in self.pieces(binades):
-            value = sympy.Integer(0) if piece.level is None else sympy.Rational(piece.level) / (1 - p) - 1
-            cases.append((value, p < sympy.Rational(piece.upper)))
-        return sympy.Piecewise(*cases)
-
     def shrinking(self, p: Any) -> Shrinking:
-        """Return expectations over tokens; p is a number, an array that is a sample of them, or a
-        `Beta`.
+        """Return expectations over tokens for p, a number, a sample or a `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -160,8 +142,9 @@ class LogitGradientBias:
             return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
-        """Return a proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the
-        extra ``proofs``.
+        """Return a proved interval around one expectation (extra ``proofs``).
+
+        `of` is "bias", "overflow_bias", "overflow" or "sum".
         """
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
@@ -197,9 +180,7 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield, under scale s, the ends of each piece of 1 - p, the mean of Q there, and whether
-        the piece overflows.
-        """
+        """Yield each piece of 1 - p under scale s: its ends, mean of Q, and overflow."""
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
@@ -209,8 +190,9 @@ class LogitGradientBias:
             yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """Return E[Q - A], its part beyond the largest element, and the probability of that part,
-        in units of c/N and 1.
+        """Return E[Q - A], its part from overflow, and the probability of overflow.
+
+        Both expectations are in units of c/N.
         """
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
@@ -233,9 +215,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The start of each scale, its unit, and True if the scale begins only above its start; as
-        float64.
-        """
+        """The start of each scale, its unit, and True if it excludes its start; as float64."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -258,15 +238,13 @@ class LogitGradientBias:
         return scales
 
     def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
-        """Return E[Q] in units of c/N under these scales, and True for each component that
-        overflows.
-        """
+        """Return E[Q] in units of c/N, and True for each component that overflows."""
         breaks, lower, upper, at = self._levels
         units = self._tables[1][scales]
         x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
-        place = np.searchsorted(breaks, x, "left")
-        mean = np.where(lower[place] == upper[place], lower[place], x)
-        inside = np.minimum(place, len(breaks) - 1)
+        piece = np.searchsorted(breaks, x, "left")
+        mean = np.where(lower[piece] == upper[piece], lower[piece], x)
+        inside = np.minimum(piece, len(breaks) - 1)
         mean = np.where(breaks[inside] == x, at[inside], mean)
         return mean * units, (x > float(self.element.max)) & (units > 0)
 
@@ -305,8 +283,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """Return what rounding does to the gradients of the logits, as a function of the probability p
-    of the target.
+    """Return what rounding does to logit gradients, by the target's probability p.
 
     Parameters
     ----------
@@ -317,11 +294,12 @@ def logit_gradient_bias(
     factor
         c, which multiplies the loss before the backward pass.
     frequency
-        For blocks along the tokens (in the product that gives the weight's gradient): the probability
-        that another token of the block has the same target. 0 means blocks along the vocabulary.
+        For blocks along the tokens (in the product that gives the weight's gradient): the
+        probability that another token of the block has the same target. 0 means blocks along the
+        vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. Without it the largest component of the tensor
-        is assumed to be c/N, that of p = 0.
+        The tensor scale of NVFP4 and similar formats. Without it the largest component of the
+        tensor is assumed to be c/N, that of p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -345,17 +323,18 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return the pieces of the quantizer above zero: their ends, values (None: x on average), and
-    whether they overflow.
+    """Return the quantizer's pieces above zero: ends, values, and if they overflow.
+
+    The value None means x on average.
     """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
     edges: list[Fraction | None] = [Fraction(0), *quantizer.breakpoints[first:], None]
     found: list[tuple[Fraction, Fraction | None, Fraction | None, bool]] = []
     largest = Fraction(element.max)
-    for place, (low, high) in enumerate(pairwise(edges), first):
+    for piece, (low, high) in enumerate(pairwise(edges), first):
         assert low is not None
-        level = quantizer.lower[place] if quantizer.lower[place] == quantizer.upper[place] else None
+        level = quantizer.lower[piece] if quantizer.lower[piece] == quantizer.upper[piece] else None
         inside = low < largest and (high is None or high > largest)
         parts = [(low, largest), (largest, high)] if inside else [(low, high)]
         found += [(x, y, level, x >= largest) for x, y in parts]
@@ -401,7 +380,7 @@ class _MpmathBeta:
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """Return the probability that no other token of a block has the same target and 1 - p >= t."""
+        """Return the probability that no other token in a block has this target and 1 - p >= t."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 

@@ -1,4 +1,4 @@
-"""Losses of trained models with their sizes, from arrays or from a file of comma-separated values."""
+"""Losses of trained models with their sizes, from arrays or CSV files."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def read_losses(
         _column(path, "where", column, headings)
     kept = [(at, row) for at, row in rows if all(row[c] == value for c, value in (where or {}).items())]
     if where and not kept:
-        told = ", ".join(f"{column}={value}" for column, value in where.items())
-        raise ValueError(f"File {str(path)!r} must have a row with {told}; it has none.")
+        conditions = ", ".join(f"{column}={value}" for column, value in where.items())
+        raise ValueError(f"File {str(path)!r} must have a row with {conditions}; it has none.")
     with_loss = [(at, row) for at, row in kept if row[names["loss"]].strip().lower() not in ("", "nan")]
     values = {what: [_number(path, at, column, row[column]) for at, row in with_loss] for what, column in names.items()}
     try:

@@ -1,5 +1,4 @@
-"""Where logits come to rest if all of their gradient is rounded, not the target's component alone;
-by the kernels.
+"""Where logits come to rest if their whole gradient is rounded, by the kernels.
 
 `logit_rest` lets the pull of a target shrink, and assumes that the push on the other symbols is
 right on average. But a block without a target is as large as its largest p. That p overflows as a
@@ -44,8 +43,7 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Return where the logits come to rest in contexts whose next symbols have the probabilities q,
-    by Monte Carlo.
+    """Return by Monte Carlo where logits rest if next symbols have probabilities q.
 
     Parameters
     ----------
@@ -54,17 +52,17 @@ def sampled_logit_rest(
     tokens, factor
         N and c: the gradient of a logit is (p - [it is the target's]) c/N.
     noise
-        The excess loss of the model over the entropy without rounding, in nats: logits scatter around
-        their mean by the root of twice that. 0 is a model that has learnt everything.
+        The excess loss of the model over the entropy without rounding, in nats: logits scatter
+        around their mean by the root of twice that. 0 is a model that has learnt everything.
     along
-        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down, or
-        "tokens", as in the gradient of its weights. A target is assumed to decide the scale of its
-        block.
+        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
+        or "tokens", as in the gradient of its weights. A target is assumed to decide the scale of
+        its block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step has
-        tokens.
+        The number of contexts to draw, and their seed. With a tensor scale, use as many as a step
+        has tokens.
 
     In the result p and the excess are means over contexts. The excess is relative to a model with
     the same noise whose gradient is not rounded.
@@ -102,7 +100,7 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts that share the probabilities; each has its own order of symbols, a target and noise."""
+    """Contexts of equal probabilities, each with its own order, target and noise."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
@@ -112,17 +110,15 @@ class _Contexts:
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
         #: The index of the value of q at each position of each context; True where the symbol may
         #: be a target, and where it is.
-        self.of_place = self.of_symbol[symbols]
-        self.may_come = self.values[self.of_place] > 0
+        self.of_position = self.of_symbol[symbols]
+        self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
-    def mean(self, of_places: Array, where: Array) -> Array:
-        """Return, for each value of q, the mean over the positions that have it, in all contexts; 0
-        if there are none.
-        """
-        group = self.of_place[where]
-        sums = np.bincount(group, of_places, minlength=self.counts.size)
+    def mean(self, values: Array, where: Array) -> Array:
+        """Return the mean at the positions of each value of q, or 0 if there are none."""
+        group = self.of_position[where]
+        sums = np.bincount(group, values, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
         return found
 
@@ -136,7 +132,7 @@ class _Contexts:
         logits = np.log(np.maximum(q, _LEAST / total))
         kept = []
         for step in range(_STEPS):
-            p = np.exp(logits[self.of_place] + self.noise)
+            p = np.exp(logits[self.of_position] + self.noise)
             p /= p.sum(axis=1, keepdims=True)
             gradient, pulls = p - self.comes, 1 - p[self.may_come]
             changed, pulled = rounded(gradient, pulls, step)

@@ -1,5 +1,4 @@
-"""Fit scaling laws L = A/N^alpha + B/D^beta + E of the loss by parameters N and tokens D, with
-intervals.
+"""Fit scaling laws L = A/N^alpha + B/D^beta + E of the loss, with intervals.
 
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
@@ -63,16 +62,12 @@ class ScalingLaw:
 
     @property
     def falls(self) -> bool:
-        """True if more parameters and more tokens both make the loss smaller, as they must in a law
-        of scaling.
-        """
+        """True if more parameters and more tokens both make the loss smaller."""
         return self.alpha > 0 and self.beta > 0
 
     @property
     def compute_exponent(self) -> float:
-        """The power of the compute with which the best number of parameters grows: beta / (alpha +
-        beta).
-        """
+        """The power of compute in the best number of parameters: beta / (alpha + beta)."""
         return self.beta / (self.alpha + self.beta)
 
     def optimal(self, flops: float) -> tuple[float, float]:
@@ -99,9 +94,7 @@ class ScalingFit:
 
     @cached_property
     def residuals(self) -> Array:
-        """log L minus that of the law, for each run: how far, relatively, the run lies above the
-        law.
-        """
+        """The log of each run's loss over the law's: its relative distance above the law."""
         x, y = np.log(self.table.parameters), np.log(self.table.tokens)
         result: Array = np.log(self.table.losses) - huber_law.predict(self._centred(), *self._offset(x, y))[0]
         return result
@@ -112,8 +105,7 @@ class ScalingFit:
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Return the parameters (as `NAMES`, draws x 5) of a fit under each row of weights of the
-        runs.
+        """Return a fit's parameters (`NAMES`, draws x 5) for each row of run weights.
 
         The search starts from this fit.
         """
@@ -123,8 +115,7 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return intervals that hold the middle `level` of the fits to tables resampled from this
-        one, run by run.
+        """Return bootstrap intervals, which hold the middle `level` of resampled fits.
 
         The intervals include that of the `compute_exponent`. They show how far the law depends on
         the choice of runs. They cannot show the effect of what all runs share, such as one seed.
@@ -137,8 +128,9 @@ class ScalingFit:
     def forecast(
         self, parameters: float, tokens: float, *, level: float = 0.9, draws: int = 400, seed: int = 0
     ) -> tuple[float, float, float]:
-        """Return the law's loss for a model, and its bootstrap interval; the noise of a single run
-        comes on top.
+        """Return the law's loss for a model, and its bootstrap interval.
+
+        The noise of a single run comes on top.
         """
         n, d = _one("parameters", parameters), _one("tokens", tokens)
         values = self.draws(self._resampled(draws, seed)).T
@@ -146,8 +138,7 @@ class ScalingFit:
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Return, for each parameter, the interval of values at which it can be held without a
-        significantly worse fit.
+        """Return the values of each parameter that fit the runs not significantly worse.
 
         A fit is significantly worse if twice the rise of the summed Huber loss, divided by the
         scale that makes it chi-squared for losses with noise of this size, exceeds the quantile at
@@ -181,12 +172,12 @@ class ScalingFit:
 def fit_scaling_law(
     parameters: Any, tokens: Any = None, losses: Any = None, *, delta: float = 1e-3, starts: Sequence[Any] | None = None
 ) -> ScalingFit:
-    """Return the law of least mean Huber loss of log L; `parameters` may be a `LossTable` instead
-    of three sequences.
+    """Return the law of least mean Huber loss of log L.
 
-    An infinite `delta` means least squares. `starts` is a sequence of (ln A, ln B, ln E, alpha,
-    beta); by default a grid of 16. The fit keeps the lowest minimum, and `agreeing` counts the
-    starts that led there. If few did, pass more starts.
+    `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
+    squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. The
+    fit keeps the lowest minimum, and `agreeing` counts the starts that led there. If few did, pass
+    more starts.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out beside a table", tokens)
@@ -227,8 +218,9 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters of the law about the middle of the table, where A does not depend on
-    alpha; or undo it (`back`).
+    """Return the parameters of the law about the middle of the table; or undo it (`back`).
+
+    There, A does not depend on alpha.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)
@@ -246,9 +238,7 @@ def _minimize(
 
 
 def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> Array:
-    """Return where the least loss with each parameter held passes the limit, below and above the
-    best value: 2 x 5.
-    """
+    """Return the values (2 x 5) at which each parameter's profile passes the limit."""
     x, y, target = np.log(table.parameters), np.log(table.tokens), np.log(table.losses)
     which = np.tile(np.arange(5), 2)
     sign = np.repeat([-1.0, 1.0], 5)

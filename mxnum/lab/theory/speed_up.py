@@ -1,5 +1,4 @@
-"""How much faster a training step gets if its linear layers multiply in fewer bits: a model with
-stated parameters.
+"""How much faster a training step gets if its linear layers multiply in fewer bits.
 
 The step in bf16 takes the time 1. A share `other` of it is no matrix product (normalization,
 optimizer, communication). The rest goes to products, by their FLOPs: the linear layers of the MLPs
@@ -49,9 +48,7 @@ class TransformerShape:
 
     @property
     def flops(self) -> dict[str, float]:
-        """Forward FLOPs per token of the MLPs, the projections of attention, its (causal) scores,
-        and the logits.
-        """
+        """Forward FLOPs per token: MLPs, attention's projections and scores, logits."""
         mlp = (3 if self.gated else 2) * self.width * self.mlp_width
         attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
         scores = self.context * self.width  # two products over half of the context
@@ -100,8 +97,7 @@ class Recipe:
 
     @classmethod
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
-        """Return a recipe from the precision of the forward products and, if it differs, that of
-        both backward products.
+        """Return a recipe from the precisions of the forward and both backward products.
 
         As a rule, hardware multiplies operands of two precisions at the rate of the wider one.
         """
@@ -149,8 +145,9 @@ def project_shares(
     rates: Mapping[str, float] | None = None,
     conversion: float = 0.0,
 ) -> Projection:
-    """Return the speed-up for given shares of the time in bf16; `mlp` and `attention` are those of
-    the linear layers.
+    """Return the speed-up for shares of the time in bf16.
+
+    `mlp` and `attention` are the shares of their linear layers.
     """
     known = dict(RATES)
     for name, rate in (rates or {}).items():
@@ -174,11 +171,10 @@ def project_shares(
 def project_range(
     shape: TransformerShape | str, recipe: Recipe, ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> tuple[float, float]:
-    """Return the least and the greatest speed-up if each parameter lies in a range (default:
-    `REASONABLE`).
+    """Return the least and greatest speed-up over ranges of the parameters.
 
-    The names are those of rates, `other` and `conversion`. The speed-up is monotonic in each
-    parameter, so its extremes are at corners.
+    The default ranges are `REASONABLE`. The names are those of rates, `other` and `conversion`. The
+    speed-up is monotonic in each parameter, so its extremes are at corners.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

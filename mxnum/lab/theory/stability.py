@@ -19,10 +19,10 @@ from mxnum import errors
 
 
 def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[list[Any]]:
-    """Return the 3 x 3 matrix of the recurrence, for numbers or sympy symbols; `rate` is a, `gain`
-    is 1 + b.
+    """Return the recurrence's 3 x 3 matrix, for numbers or sympy symbols.
 
-    With r = (1 - beta) a (1 + zeta): theta' = (1 - r) theta - beta u and u' = r theta + beta u.
+    `rate` is a, and `gain` is 1 + b. With r = (1 - beta) a (1 + zeta): theta' = (1 - r) theta -
+    beta u and u' = r theta + beta u.
     """
     beta = momentum
     first = (1 - beta) * rate * gain

@@ -1,4 +1,4 @@
-"""``mxnum lab language-model``: a study of one run, and its table."""
+"""Tests of ``mxnum lab language-model`` with a study of one run."""
 
 from __future__ import annotations
 

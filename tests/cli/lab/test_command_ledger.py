@@ -1,4 +1,4 @@
-"""The command that writes the ledger."""
+"""Tests of the command that writes the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BITS = Evidence(statements=(Statement("bits are bits", True),))
 
 @pytest.fixture(autouse=True)
 def one_check(monkeypatch, tmp_path):
-    """Two claims, of which one lacks results."""
+    """Reduce the claims to two, of which one lacks results."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: BITS)
     monkeypatch.chdir(tmp_path)
     with patch.dict(CLAIMS, {id: CLAIMS[id] for id in ("I6a", "M9")}, clear=True):
@@ -47,7 +47,7 @@ def test_errors_are_one_sentence(run):
 
 
 def test_mistakes_are_said_before_any_check_is_run_and_cost_no_page(run, tmp_path, monkeypatch):
-    """A folder of results that is not there wrote a page on which nothing had been run."""
+    """Regression: a missing folder of results gave a page of checks that had not run."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: pytest.fail("it was run"))
     run("lab", "ledger", status=2)
     (tmp_path / "docs" / "lab").mkdir(parents=True)

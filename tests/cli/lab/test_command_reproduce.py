@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Checks that cost nothing: one claim holds, one differs."""
+    """Replace the checks by two cheap ones: one claim holds, one differs."""
     from mxnum.lab.claims import CLAIMS, Evidence, Statement
 
     holds, differs = Statement("so", True), Statement("not so", False)
@@ -30,7 +30,8 @@ def test_the_report_and_its_exit_status(run, tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "reproduce").iterdir()) == ["claims.md", "data", "report.html"]
     got = run.json("reproduce", "--only", "I4,M5", "--out", "reproduce")
     assert [c["id"] for c in got["claims"]] == ["I4", "M5"]
-    assert got["counts"] == {"reproduced": 1, "differs": 1}  # a claim that differs is a result, not a failure
+    # A claim that differs is a result, not a failure.
+    assert got["counts"] == {"reproduced": 1, "differs": 1}
     assert got["failures"] == []
 
 
@@ -51,7 +52,7 @@ def test_mistakes(run, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_kill_loses_nothing(run, tmp_path):
-    """A request to terminate in the middle of training: a report, and no halves of files."""
+    """A request to terminate during training leaves a report and no partial files."""
     pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
     command = [sys.executable, "-m", "mxnum", "reproduce", "--only", "I6c", "--out", str(tmp_path / "r"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -43,7 +43,7 @@ def test_fresh_seeds_are_others(run, tmp_path):
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
-    """The same command draws others: what it had trained would be lost."""
+    """Repeating a command with --fresh draws other seeds, so the message names the drawn seed."""
     from mxnum.cli.main import main
 
     asked = []

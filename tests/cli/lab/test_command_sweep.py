@@ -39,6 +39,14 @@ def test_runs_continues_and_compares(run, tmp_path, monkeypatch):
     assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "a run that was there was made again"
 
 
+def test_one_arm_alone(run, tmp_path):
+    (tmp_path / "mine.toml").write_text(GOOD)
+    sweep = "lab", "sweep", tmp_path / "mine.toml", "--out", tmp_path / "o", "--processes", 1
+    assert list(run.json(*sweep, "--arms", "coarse")["runs"]) == ["coarse"]
+    told = run(*sweep, "--arms", "fine", status=2)
+    assert "--arms must be one of ['plain', 'coarse'], not 'fine'" in told
+
+
 def test_a_failure_is_isolated_and_named(run, tmp_path):
     (tmp_path / "mine.toml").write_text(GOOD + BROKEN)
     out = tmp_path / "o"

@@ -1,8 +1,9 @@
-"""These tests run in numba's simulator, or on a GPU where there is one; else they are skipped.
+"""Fixtures of tests that run in numba's simulator or on a GPU; without either they are skipped.
 
     NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
 
-The second variable spares compiling what the results are compared with: the loops over the definition on the CPU.
+The second variable avoids compiling the CPU's loops over the definition, with which the results are
+compared.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 
 def reason_to_skip() -> str | None:
+    """Return why tests on a GPU cannot run here, or None."""
     if importlib.util.find_spec("numba_cuda") is None:
         return 'numba-cuda is missing: pip install -e ".[cuda]"'
     if SIMULATED:
@@ -40,14 +42,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _quiet_floats():
-    """Loops of the CPU that run uncompiled add floats in numpy, which warns where hardware is silent."""
+    """Silence numpy, which warns where hardware is silent, in loops that run uncompiled."""
     with np.errstate(all="ignore"):
         yield
 
 
 @pytest.fixture
 def device():
-    """numpy array -> the same on the device, as a numba device array."""
+    """Return a function that copies a numpy array to the device, as a numba device array."""
     from benchmarks.cuda_bits import to_gpu
 
     return lambda array: to_gpu(np.ascontiguousarray(array) if array.ndim else array)

@@ -1,4 +1,4 @@
-"""Arrays of several libraries: what is made beside them, views, copies. Stand-ins play the libraries."""
+"""Tests of arrays of several libraries, played by stand-ins: results, views, copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.samples import generator
 
 
 class Pointer:
-    """cupy.cuda.MemoryPointer."""
+    """A stand-in for cupy.cuda.MemoryPointer."""
 
     def __init__(self, ptr: int, array: np.ndarray) -> None:
         self.ptr, self.array = ptr, array
@@ -23,7 +23,7 @@ class Pointer:
 
 
 class CupyLike:
-    """An array that says where it lives as CuPy's do."""
+    """A stand-in for a CuPy array: it describes its memory as CuPy does."""
 
     __module__ = "cupy"
     device = types.SimpleNamespace(id=0)
@@ -51,6 +51,7 @@ def _base(array: np.ndarray) -> int:
 
 @pytest.fixture
 def cupy(monkeypatch):
+    """Return a stand-in for the module cupy."""
     import sys
 
     from mxnum.engine.cuda import driver
@@ -128,7 +129,7 @@ def test_bfloat16_has_a_name(device):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """PyTorch itself, whose host tensors say that they live on a GPU: in the simulator that is where they do."""
+    """Return PyTorch with host tensors that claim to live on a GPU, which the simulator accepts."""
     from mxnum.engine.cuda import driver
 
     if not driver.SIMULATED:

@@ -1,4 +1,4 @@
-"""Launching, memory, and what stands in for instructions in the simulator."""
+"""Tests of launching, of memory, and of stand-ins for instructions in the simulator."""
 
 from __future__ import annotations
 

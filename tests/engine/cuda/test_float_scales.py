@@ -1,4 +1,4 @@
-"""Scales that are floats on a GPU: the bits of the CPU."""
+"""Tests of scales that are floats on a GPU: the bits are those of the CPU."""
 
 from __future__ import annotations
 

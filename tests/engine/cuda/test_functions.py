@@ -1,4 +1,4 @@
-"""What kernels do to an element: the formulation with floats where it is proved, the definition elsewhere."""
+"""Tests of the functions of kernels: by floats where a proof allows it, else by the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The question about GPUs runs, and notices a difference; its times in the simulator mean nothing."""
+"""Tests that the benchmark of GPUs runs and notices a difference.
+
+Its times in the simulator mean nothing.
+"""
 
 from __future__ import annotations
 

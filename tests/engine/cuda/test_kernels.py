@@ -1,4 +1,4 @@
-"""Where kernels take random words from, and how blocks are walked."""
+"""Tests of the random words that kernels use, and of how kernels traverse blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_the_index_decides_not_the_layout(device):
     x = np.full((8, 96), 1.1, np.float32)
     want = mx.encode(x, "e2m1", rounding="sr", seed=3, stream=9, sr_bits=7)
     there = device(x)
-    for layout in ({}, {"axis": 0}, {"block_shape": (3, 5)}):  # a block's largest element is 1.1: the scale is 1/4
+    # The largest element of a block is 1.1, so the scale is 1/4.
+    for layout in ({}, {"axis": 0}, {"block_shape": (3, 5)}):
         codes = mx.quantize(there, "mxfp4_e2m1", rounding="sr", seed=3, stream=9, sr_bits=7, **layout)
         assert np.array_equal(codes.to_host().codes, mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=3, stream=9,
                                                                  sr_bits=7).codes)  # fmt: skip

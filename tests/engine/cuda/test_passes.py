@@ -1,4 +1,4 @@
-"""What a GPU computes is what the CPU computes, bit for bit: every format, mode, layout and kind of input."""
+"""Tests that a GPU gives the bits of the CPU: every format, mode, layout and input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ LAYOUTS = [
 
 
 def floats(dtype: str, shape: tuple[int, ...], *key: object, special: bool = True) -> np.ndarray:
-    """Numbers of many magnitudes, and with `special` some blocks with NaN, infinities, zeros and subnormals."""
+    """Return numbers of many magnitudes.
+
+    With `special`, some blocks have NaN, infinities, zeros and subnormals.
+    """
     rng = generator("cuda", dtype, *shape, *key)
     source = formats.FLOATS[dtype]
     spread = min(60, 2 ** (source.exponent_bits - 1) - 4)
@@ -43,6 +46,7 @@ def floats(dtype: str, shape: tuple[int, ...], *key: object, special: bool = Tru
 
 
 def host(array: object) -> np.ndarray:
+    """Return a numpy copy of a device array."""
     return np.asarray(array.copy_to_host())
 
 
@@ -55,7 +59,10 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray, case: object) -> None:
 
 
 def compare(device, x: np.ndarray, fmt: object, move: tuple[str, ...] = (), **modes: object) -> None:
-    """quantize, fake_quantize and dequantize, here and there. Keywords named by `move` are arrays."""
+    """Assert that quantize, fake_quantize and dequantize give the same on the GPU and the CPU.
+
+    Keywords named by `move` are arrays.
+    """
     there = {name: device(value) if name in move else value for name, value in modes.items()}
     want, got = mx.quantize(x, fmt, **modes), mx.quantize(device(x), fmt, **there)
     case = (fmt, x.dtype, x.shape, {k: v for k, v in modes.items() if k not in move})
@@ -66,7 +73,7 @@ def compare(device, x: np.ndarray, fmt: object, move: tuple[str, ...] = (), **mo
 
 
 def moded(rounding: str, shape: tuple[int, ...], key: object) -> dict[str, object]:
-    """Keywords of a rounding, with words or a seed for the stochastic one."""
+    """Return the keywords of a rounding, with words or a seed if it is stochastic."""
     if rounding != "sr":
         return {"rounding": rounding}
     rng = generator("words", key)
@@ -246,7 +253,7 @@ def test_arrays_held_packed(device, fmt, offset):
 
 
 def test_packed_bytes_are_padded_with_zeros_and_in_c_order(device):
-    # As on the host: no test gave other bits, or looked at the order of a view's bytes.
+    # As on the host, padding bits are zero and the bytes of a view come in C order.
     q = mx.quantize(floats("float32", (2, 3, 5), special=False), "mxfp6_e3m2", packed=True)
     dirty = q.pack().copy()
     dirty[..., -1] |= 0xC0

@@ -1,4 +1,4 @@
-"""Products of arrays on a GPU are those of the CPU, bit for bit."""
+"""Tests that products of arrays on a GPU have the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PAIRS = [
 
 
 def operands(*key: object, special: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two operands of a product, with `special` values."""
     rng = generator("sums", *key)
     x = (rng.standard_normal((3, 70)) * np.exp2(rng.integers(-20, 20, (3, 70)))).astype(np.float32)
     w = rng.standard_normal((70, 2)).astype(np.float32)

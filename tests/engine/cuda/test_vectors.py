@@ -1,4 +1,4 @@
-"""The kernels for whole blocks along contiguous rows are used where they may be, and nowhere else."""
+"""Tests that kernels for whole blocks along contiguous rows run where they may, only there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.samples import generator
 
 @pytest.fixture
 def used(monkeypatch):
-    """The kernels of `vectors` asked for."""
+    """Return the list of the kernels of `vectors` that are requested."""
     from mxnum.engine.cuda import vectors
 
     asked = []

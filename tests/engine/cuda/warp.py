@@ -1,7 +1,8 @@
-"""A warp that executes PTX on the host: kernels as they are compiled, run without a GPU.
+"""A warp that executes PTX on the host, so that compiled kernels run without a GPU.
 
-Lanes run one after another and meet where they exchange registers; an exchange in which a lane that is named does not
-take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA says; what is not here is refused.
+Lanes run one after another and meet where they exchange registers; an exchange in which a named
+lane does not take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA
+says; unknown instructions raise an error.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ def mask(width: int) -> int:
 
 
 def typed(value: int, kind: str) -> int:
-    """The number that the low bits are in a type such as s32."""
+    """Return the number that the low bits are in a type such as s32."""
     width = int(kind[1:])
     value &= mask(width)
     return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
 
 
 class Memory:
-    """Arrays at addresses, far apart and aligned to 16 bytes."""
+    """Arrays at addresses that are far apart and aligned to 16 bytes."""
 
     def __init__(self) -> None:
         self.arrays: dict[int, np.ndarray] = {}
 
     def place(self, array: np.ndarray) -> int:
+        """Store an array in memory, and return its address."""
         address = (len(self.arrays) + 1) << 40
         self.arrays[address] = array.view(np.uint8).reshape(-1)
         return address
 
     def at(self, address: int, size: int) -> np.ndarray:
+        """Return `size` bytes at an address."""
         start = address >> 40 << 40
         array = self.arrays[start]
         assert 0 <= address - start <= len(array) - size, "outside the array"
@@ -71,7 +74,7 @@ class Kernel:
                 self.code.append(tuple(part or "" for part in matched.groups()))
 
     def run(self, arguments: list[int], memory: Memory, block: int = 0, threads: int = LANES, blocks: int = 1) -> None:
-        """One block of threads, warp by warp."""
+        """Run one block of threads, warp by warp."""
         values = dict(zip(self.parameters, arguments, strict=True))
         for first in range(0, threads, LANES):
             special = {"%ntid.x": threads, "%ctaid.x": block, "%nctaid.x": blocks}
@@ -99,12 +102,16 @@ class Kernel:
 
     @staticmethod
     def advance(waiting: dict[int, Any], number: int, lane: Generator[Any, int, None], answer: Any) -> None:
+        """Run a lane to its next exchange."""
         waiting.pop(number, None)
         with suppress(StopIteration):
             waiting[number] = lane.send(answer)
 
     def lane(self, values: dict[str, int], memory: Memory, env: dict[str, int]) -> Generator[Any, int, None]:
-        """One thread: yields (place, members, value, distance) to exchange, and is sent the partner's value."""
+        """Execute one thread: yield each exchange, and receive the partner's value.
+
+        An exchange is (position, members, value, distance).
+        """
         place = 0
         while True:
             negated, predicate, opcode, rest = self.code[place]
@@ -133,10 +140,12 @@ class Kernel:
 
 
 def split(rest: str) -> list[str]:
+    """Return the operands of an instruction."""
     return re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", rest)
 
 
 def read(env: dict[str, int], operand: str, kind: str) -> int:
+    """Return the value of an operand in a type."""
     if operand.startswith("0f"):
         return int(operand[2:], 16)
     value = env[operand] if operand.startswith("%") else int(operand)
@@ -146,7 +155,7 @@ def read(env: dict[str, int], operand: str, kind: str) -> int:
 def access(
     memory: Memory, values: dict[str, int], env: dict[str, int], name: str, modifiers: list[str], operands: list[str]
 ) -> None:
-    """ld.param, ld.global and st.global, of one element or a vector."""
+    """Execute ld.param, ld.global or st.global, of one element or a vector."""
     kind = modifiers[-1]
     address, others = (operands[1], operands[0]) if name == "ld" else (operands[0], operands[1])
     if modifiers[0] == "param":
@@ -169,6 +178,7 @@ def access(
 
 
 def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list[str]) -> int:
+    """Return the result of an instruction."""
     kind = modifiers[-1] if modifiers else ""
     if kind == "f32" and name in ("add", "sub", "mul"):
         assert modifiers == ["rn", "f32"], "a rounding that is not named may be contracted"
@@ -218,7 +228,7 @@ def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list
 
 
 def selected(eight_bytes: int, selector: int) -> int:
-    """A byte of a permutation, or its sign repeated."""
+    """Return a byte of a permutation, or its sign repeated."""
     byte = eight_bytes >> 8 * (selector & 7) & 0xFF
     return (0xFF if byte >> 7 else 0) if selector & 8 else byte
 

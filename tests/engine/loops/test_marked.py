@@ -1,4 +1,4 @@
-"""Loops that redo what is marked: the definition in compiled loops."""
+"""Tests of loops that redo marked blocks: the definition in compiled loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOAT32 = FLOATS["float32"]
 
 
 def converted(definition, x, scale, dtype, draw=NO_DRAW, words=NO_WORDS, nan=0):
-    """One row that is one block, marked."""
+    """Convert one row that is one marked block."""
     walk, tensor = Walk(1, 1, x.size, 1, x.size).redone, np.ones(1, np.uint32)
     arrays = x, np.empty(x.size, dtype), np.array([scale], np.uint8), tensor
     converter = marked.convert_by(definition, nan, takes_mixed=True)

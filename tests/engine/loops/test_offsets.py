@@ -1,4 +1,4 @@
-"""Float32 additions that take offsets away and add them; the loops around them are tested in test_transforms."""
+"""Tests of float32 additions that subtract and add offsets; test_transforms has their loops."""
 
 from __future__ import annotations
 

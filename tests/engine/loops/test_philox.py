@@ -1,4 +1,4 @@
-"""Words of many counters at once are those of one after the other."""
+"""Tests that words of many counters at once equal those of one counter after the other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from mxnum.reference.random import philox4x32
 from tests import samples
 
 COUNTERS = [0, 5, (1 << 32) - 3, 1 << 40, (1 << 61) - 9]
-#: Seed low and high, stream low and high, and what loops keep beside them.
+#: Seed low and high, stream low and high, and a value that loops keep beside them.
 KEYS = [(0, 0, 0, 0, 9), (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0), (0x80000001, 3, 0xDEADBEEF, 1 << 31, 5)]
 
 
 def expected(first, key, sr_bits, count):
-    """(count, 4) words by the reference, their low bits at the top of 30."""
+    """Return the words by the reference, of shape (count, 4).
+
+    Their low bits lie at the top of 30 bits.
+    """
     words = [
         philox4x32((counter & 0xFFFFFFFF, counter >> 32, key[2], key[3]), (key[0], key[1]))
         for counter in range(first, first + count)

@@ -1,4 +1,4 @@
-"""Loops along rows: how a row is cut into groups."""
+"""Tests of loops along rows: how a row is cut into groups."""
 
 from __future__ import annotations
 

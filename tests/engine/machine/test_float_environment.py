@@ -1,4 +1,4 @@
-"""The probe sees every change of the floating-point environment that matters."""
+"""Tests that the probe notices every relevant change of the floating-point environment."""
 
 from __future__ import annotations
 

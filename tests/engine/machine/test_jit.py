@@ -1,4 +1,4 @@
-"""Compiling the dialect: numba runs the same function objects."""
+"""Tests of compiling the dialect: numba runs the same function objects."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def test_nothing_is_compiled_between_a_loop_and_its_primitives():
         numba.njit(register(loop))(values, out)
     assert out.tolist() == [mixed(int(value), 2 * i) for i, value in enumerate(values)]
     of_overloads = [function.__qualname__ for function in compiled if function not in (loop, mixed)]
-    assert len(of_overloads) == 1  # that of `wide`
+    assert len(of_overloads) == 1  # the overload of `wide`
     assert "_compile_wide" in of_overloads[0]

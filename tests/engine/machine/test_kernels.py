@@ -67,7 +67,7 @@ def test_one_loop_is_compiled_for_many_kernels():
 
 @needs_compiler
 def test_a_kernel_for_other_types_is_not_called():
-    """Compilers see no types behind an address; tensor scales of 64 bits were once read as if they had 32."""
+    """Compilers see no types behind an address, so arguments of other types must raise."""
     loop, kernel = compile_loop(halves), adding(0)
     for others in ((np.int16, np.int64), (np.uint16, np.int32), (np.int16, np.int32, np.int64)):
         given = arrays()

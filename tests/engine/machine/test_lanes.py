@@ -1,4 +1,4 @@
-"""Lanes compute what Python integers compute, in 32 bits."""
+"""Tests that lanes compute what Python integers compute, in 32 bits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_words_multiply_as_the_dialect_says():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 def test_the_greatest_of_some_elements(dtype):
-    """Also where magnitudes take all bits but the sign, and wherever the elements begin."""
+    """Magnitudes may take all bits but the sign, and the elements may begin anywhere."""
     limits = np.iinfo(dtype)
     mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
     x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)
@@ -87,7 +87,7 @@ def test_float_primitives():
 
 
 def test_float_conversions():
-    """Compiled, they give what numpy gives."""
+    """Compiled conversions give the results of numpy."""
     to_float64 = numba.njit(lambda a: lanes.float32_to_float64(lane(a)))
     to_float16 = numba.njit(lambda a: wide(lanes.float32_to_float16(lane(a))))
     from_float16 = numba.njit(lambda a: wide(lanes.float16_to_float32(lane(a))))
@@ -148,8 +148,9 @@ def test_memory(dtype):
         out, words = np.zeros_like(source), np.zeros(source.size, np.int64)
         function(source, out, words)
         assert np.array_equal(out, source)
-        # Not seen before: what is stored again is right whatever bits are above it.
-        assert np.array_equal(words, source) or dtype is np.uint32  # (whose words have a sign when compiled)
+        # Words that are stored again hide whatever bits lie above them.
+        # Words of uint32 have a sign when compiled.
+        assert np.array_equal(words, source) or dtype is np.uint32
 
 
 def test_without_compilation_a_lane_is_an_integer():

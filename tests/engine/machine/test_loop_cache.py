@@ -1,4 +1,4 @@
-"""Compiled loops on disk: found again, stale when they should be, and loaded without numba's compiler."""
+"""Tests of compiled loops on disk: found again, stale when needed, loaded without a compiler."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ print(sum(fill.stats.cache_hits.values()), q.tobytes().hex())
 
 
 def in_fresh_process(folder, *command):
+    """Return the output of Python in a new process with a cache in this folder."""
     environment = {
         **os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0", "PYTHONDONTWRITEBYTECODE": "",
     }  # fmt: skip
@@ -48,10 +49,10 @@ def in_fresh_process(folder, *command):
 
 
 def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its_own_code_from(tmp_path):
-    """numba's own stamp covers the file of the loop only; Philox is reached through a global of another module.
+    """A change in another module makes a loop stale, although numba checks the loop's file only.
 
-    The second process reads the modules that the first one has compiled. numba took their closures for others, which
-    no test saw because the processes here were kept from storing modules.
+    Philox is reached through a global of another module. The second process reads the modules that
+    the first one has compiled. Regression: numba took their closures for others.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -83,7 +84,7 @@ for name in sys.argv[1:]:
 
 @needs_compiler
 def test_loops_that_different_processes_compiled_are_told_apart(tmp_path):
-    """numba numbers what it compiles in each process anew: the first loops of two processes have one number."""
+    """Loops of two processes are distinct, although numba numbers functions anew in each."""
     names = "mxfp8_e4m3", "mxfp4_e2m1"
     alone = [in_fresh_process(tmp_path, "-c", NAMED, name) for name in names]
     assert in_fresh_process(tmp_path, "-c", NAMED, *names) == "".join(alone)
@@ -126,7 +127,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A folder with a cache that a process has filled, and what that process found."""
+    """Return a folder with a cache that a process has filled, and the output of that process."""
     folder = tmp_path_factory.mktemp("disk")
     return folder, json.loads(in_fresh_process(folder, "-c", MIXED, "none"))
 
@@ -159,7 +160,7 @@ def test_a_numba_that_was_not_tried_loads_them_its_own_way(filled):
 
 
 def test_the_numba_here_was_tried():
-    """If this fails, run all tests with TRIED widened, with a warm cache too, before it stays so."""
+    """If this fails, widen TRIED and run all tests, also with a warm cache, before committing."""
     assert loop_cache.TRIED[0] <= numba.version_info.short < loop_cache.TRIED[1]
 
 
@@ -201,7 +202,7 @@ def test_arguments_have_the_types_that_numba_says():
 
 
 def quantizing(element="e4m3", rounding=mx.Rounding.RNE, run=32, draws=False):
-    """A loop made anew, with all that it closes over."""
+    """Return a new loop with all that it closes over."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
     elements = rows._quantizing_kernel.__wrapped__(fast.special or fast.function, draws, run, True)

@@ -1,4 +1,4 @@
-"""Asking for memory: the lines that are asked for, where there are any and where there are none."""
+"""Tests of prefetching memory: the requested lines, on processors with and without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.engine.machine.prefetch import ask_for
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
 @pytest.mark.parametrize(("dtype", "lines"), [("uint8", 1), ("int16", 1), ("int32", 2), ("int64", 4)])
 def test_every_line_is_asked_for_once(dtype, lines):
-    """32 elements, so many bytes further."""
+    """Prefetch each line of 32 elements once, a number of bytes ahead."""
 
     def loop(array, index):
         ask_for(array, index, 32, 2048)
@@ -28,7 +28,7 @@ def test_every_line_is_asked_for_once(dtype, lines):
 
 
 def test_nothing_need_be_there():
-    """Elements behind the last one, and where no memory is, are asked for without harm; nothing is written."""
+    """Prefetching beyond the array, or where no memory is, does no harm and writes nothing."""
     x = np.arange(8, dtype=np.int32)
 
     def loop(array):

@@ -1,4 +1,4 @@
-"""Work in threads: every piece once, answers in order, errors not lost."""
+"""Tests of work in threads: every piece once, answers in order, no error lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_threads_worth_their_cost(monkeypatch):
     assert workers.worth(900, 10, None) == 5
 
 
-#: Large enough for several threads; nothing of ours may change what others were told.
+#: Large enough for several threads; the library must not change the settings of other libraries.
 OTHERS = """
 import locale, os, signal, warnings
 import numpy as np
@@ -86,7 +86,7 @@ assert usual_threads() == 3
 
 
 def test_a_call_changes_no_setting_of_another_library():
-    # No test saw it: none had torch and an array that is large enough for threads in one process.
+    # Regression: torch and an array large enough for threads were never used in one process.
     pytest.importorskip("threadpoolctl", reason="threadpoolctl is not installed")
     pytest.importorskip("torch", reason="the extra torch is not installed")
     environment = {**os.environ, "NUMBA_NUM_THREADS": "4"}

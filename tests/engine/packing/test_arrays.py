@@ -1,4 +1,4 @@
-"""Bit streams of every width, against Python integers."""
+"""Tests of bit streams of every width, against Python integers."""
 
 from __future__ import annotations
 

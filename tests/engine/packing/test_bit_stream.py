@@ -1,4 +1,4 @@
-"""Runs of codes in bit streams; test_packing has whole rows."""
+"""Tests of sequences of codes in bit streams; test_packing has whole rows."""
 
 from __future__ import annotations
 

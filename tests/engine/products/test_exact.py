@@ -1,4 +1,4 @@
-"""The accumulator against Python integers."""
+"""Tests of the accumulator against Python integers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_distant_bit_breaks_a_tie(gap, sign):
 
 
 def test_limbs_hold_many_products_between_carries():
-    """No limb can leave 63 bits: each of the three pieces of a product changes one by less than 2**34."""
+    """No limb exceeds 63 bits, since each piece of a product changes it by less than 2**34."""
     limbs = np.zeros(exact.limbs_for(0, 0), np.int64)
     for _ in range(1000):
         exact.add_product(limbs, (1 << 53) - 1, (1 << 53) - 1, 31)

@@ -1,4 +1,4 @@
-"""How block sums are held: by formats, by scales, and by the elements that are there."""
+"""Tests of how block sums are held: by formats, by scales, and by the elements present."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.products import exactness
+from mxnum.engine.products import exactness, integers
 from mxnum.engine.products.exactness import Held
 from mxnum.formats import ELEMENTS
 from tests import samples
 from tests.engine.products.test_terms import operand
 from tests.test_products import codes_at_random
 
+#: Pairs with one element of more than four bits that AVX2 adds in 16 bits all the same.
+AVX2_BYTES = [{"e2m3", "e2m1"}, {"e2m3", "int4"}, {"e3m0", "e2m1"}, {"e3m0", "int4"}]
+
 
 def test_plans():
-    """The ways of holding sums of 32 products, by how many bits these take."""
+    """The way to hold sums of 32 products depends on the number of bits that they take."""
     narrow = ("e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
     for a, b in product(ELEMENTS, ELEMENTS):
         how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], 32)
         assert how.word == ("float32" if a in narrow and b in narrow else "float64")
+        for instructions, wide in (("vnni", ("e3m2",)), ("avx2", ("e3m2", "e2m3", "int8", "e3m0"))):
+            word = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], 32, instructions).word
+            is_wide = bool({a, b} & set(wide)) and {a, b} not in AVX2_BYTES * (instructions == "avx2")
+            assert word == ("float64" if how.word == "float64" else "int16" if is_wide else "int8")
         assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
         assert how.if_split
     e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
@@ -35,7 +42,7 @@ def test_plans():
 
 
 def needed_bits(a, b, run):
-    """By the numbers themselves: for each block, the bits of the largest sum that a pair of rows might make."""
+    """Return for each block the bits of the largest sum that a pair of rows can have."""
     result = []
     for start in range(0, a.shape[1], run):
         sides = []
@@ -49,7 +56,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """None is missed, and few are named in vain: those within the bits of a binade and of the count."""
+    """No such block is missed, and few others are marked: within a binade and the count."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
@@ -71,7 +78,50 @@ def held(a, b):
     return exactness.held(operand(a), operand(b))
 
 
-def test_a_block_of_zeros_does_not_leave_float32():
+@pytest.mark.parametrize(
+    ("name", "instructions", "run", "word", "beyond"),
+    [
+        ("int8", "vnni", 1024, "int8", "float64"),  # 1024 * 128**2 = 2**24
+        ("int8", "avx2", 1024, "int16", "float64"),
+        ("e2m3", "vnni", 4660, "int8", "float64"),  # 4660 * 60**2 < 2**24
+        ("e3m2", "vnni", 82, "int16", "float64"),  # 82 * 448**2 < 2**24
+        ("e2m1", "avx2", 224, "int8", "int16"),  # 224 * 12**2 < 2**15
+        ("e2m1", "vnni", 116508, "int8", "float64"),
+    ],
+)
+def test_the_longest_blocks_of_integers(name, instructions, run, word, beyond):
+    element = ELEMENTS[name]
+    step = 2 if word == "int16" else 4
+    assert exactness.exactness_of(element, element, run, instructions).word == word
+    assert exactness.exactness_of(element, element, run + step, instructions).word == beyond
+    assert exactness.exactness_of(element, element, run - 1, instructions).word == "float32"
+
+
+@pytest.mark.parametrize("instructions", ["vnni", "avx2"])
+def test_integers_are_words_of_whole_blocks(instructions):
+    e2m1, e5m2 = ELEMENTS["e2m1"], ELEMENTS["e5m2"]
+    words = [exactness.exactness_of(e2m1, e2m1, run, instructions).word for run in (1, 2, 3, 4, 6, 8)]
+    assert words == ["float32", "int16", "float32", "int8", "int16", "int8"]
+    assert exactness.exactness_of(e2m1, e5m2, 32, instructions).word == "float64"
+    made = mx.ElementFormat("e3m3", 3, 3, 3)  # 7 bits: its codes are not decoded in registers
+    assert exactness.exactness_of(made, made, 8, instructions).word == "float32"
+    single = mx.MXArray.from_parts(
+        np.zeros((3, 37), np.uint8), np.full((3, 1), 127, np.uint8), "mxfp4_e2m1", block_size=64
+    )
+    assert exactness.run_of(operand(single)) == 40
+
+
+def test_integers_under_scales_at_the_ends(monkeypatch):
+    """2**unit times the product of scales is a float32 number, for products in integers."""
+    codes = np.full((4, 8), 1, np.uint8)
+    for pair, word in (((117, 0), "int8"), ((116, 0), "float64"), ((254, 139), "int8"), ((254, 140), "float64")):
+        monkeypatch.setattr(integers, "instructions", lambda: "vnni")
+        a, b = (mx.MXArray.from_parts(codes, np.full((4, 1), s, np.uint8), "mxint8", block_size=8) for s in pair)
+        assert held(a, b) == Held(word)
+
+
+def test_a_block_of_zeros_does_not_leave_float32(monkeypatch):
+    monkeypatch.setattr(integers, "instructions", lambda: "")
     codes = samples.generator("zeros").integers(1, 8, (3, 64), np.uint8)
     codes[:, :32] = 0
     q = mx.MXArray.from_parts(codes, np.uint8([[0, 97]] * 3), "mxfp4_e2m1")
@@ -81,7 +131,7 @@ def test_a_block_of_zeros_does_not_leave_float32():
     signs = mx.MXArray.from_parts(np.full((2, 32), 8, np.uint8), np.zeros((2, 1), np.uint8), q.format)
     assert held(signs, signs) == Held("float32")  # zeros below zero
     high = mx.MXArray.from_parts(signs.codes, np.full((2, 1), 254, np.uint8), q.format)
-    assert held(high, high) == Held("float64")  # their scale is infinite in float32
+    assert held(high, high) == Held("float64")  # the product of the scales is infinite in float32
 
 
 @pytest.mark.parametrize(
@@ -89,7 +139,8 @@ def test_a_block_of_zeros_does_not_leave_float32():
     [((0, 254), 32), ((254, 254), 64), ((0, 0), 64), ((50, 55), 32), ((50, 54), 64), ((254, 127), 32),
      ((254, 128), 64), ((255, 3), 32), ((255, 255), 32)],
 )  # fmt: skip
-def test_scales_at_the_ends_of_what_float32_holds(scales, word):
+def test_scales_at_the_ends_of_what_float32_holds(scales, word, monkeypatch):
+    monkeypatch.setattr(integers, "instructions", lambda: "")
     codes = samples.generator("ends").integers(1, 128, (4, 8), dtype=np.uint8)
     a, b = (mx.MXArray.from_parts(codes, np.full((4, 1), s, np.uint8), "mxint8", block_size=8) for s in scales)
     assert held(a, b) == Held(f"float{word}")

@@ -1,4 +1,4 @@
-"""float32 addition and fused multiplication-addition by integers, against exact rationals and the hardware."""
+"""Tests of float32 addition and fma by integers, against exact rationals and the hardware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value(bits):
 
 
 def oracle(a, b, c):
-    """fma by the oracle: what `sequential` does at its second step, when the first gave c exactly."""
+    """Return the fma by the oracle: the second step of `sequential`, whose first step gives c."""
     return int(reference.dot(_pair(c, a), _pair(0x3F800000, b), accumulate="sequential").view(np.uint32))
 
 
@@ -38,7 +38,8 @@ def same(got, want, *inputs):
 @given(patterns, patterns, patterns, st.integers(-60, 60))
 def test_fma_rounds_once(a, b, c, distance):
     fields = [(x >> 23) & 0xFF for x in (a, b, c)]
-    if distance > -30 and not {0, 255} & set(fields):  # bring most sums to exponents where they interact
+    # Most operands are brought to exponents at which they interact.
+    if distance > -30 and not {0, 255} & set(fields):
         c = (c & ~(0xFF << 23)) | (min(max(fields[0] + fields[1] - 127 + distance, 0), 254) << 23)
     if c == -(1 << 31):
         c = 0  # an accumulator that starts at +0 does not become -0 by adding -0

@@ -1,4 +1,4 @@
-"""Panels of codes and floats against tables and loops: every code, width, order, layout and edge."""
+"""Tests of panels of codes and floats, for every code, width, order, layout and edge."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from mxnum.engine.products.by_floats import _POWERS
 from mxnum.formats import ELEMENTS
 from tests import samples
 
-#: One that no float16 is like, one that has infinities where float16 has numbers, and one that has numbers where
-#: float16 has infinities: no test saw that such an element's largest numbers were taken for NaN.
+#: An element unlike any float16, one with infinities where float16 has numbers, and one with
+#: numbers where float16 has infinities. Regression: the largest numbers of the last one were taken
+#: for NaN.
 MADE = {
     "e7m0": mx.ElementFormat("e7m0", 7, 0, 63),
     "e4m3 with infinity": mx.ElementFormat("e4m3", 4, 3, 7, specials="ieee"),
@@ -23,7 +24,7 @@ MADE = {
 
 
 def lines(packed, rows=None):
-    """The rows that panels hold."""
+    """Return the rows that panels hold."""
     return packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:rows]
 
 
@@ -33,7 +34,7 @@ def as_stored(x, is_turned):
 
 @pytest.mark.parametrize("element", [*ELEMENTS.values(), *MADE.values()], ids=[*ELEMENTS, *MADE])
 def test_every_code(element):
-    """In tiles and beside them, in both types, along memory and across it."""
+    """Every code is unpacked, in tiles and beside them, in both types and directions."""
     decoder, count = panels.decoder(element), 1 << element.bits
     assert decoder.fields.any() == (element not in MADE.values())
     codes = (np.arange(count + 3, dtype=np.uint16) % count).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The register-blocked product against loops over integers: edges, pieces of the summed index, three kinds of sums."""
+"""Tests of the register-blocked product against integers: edges, pieces, three kinds of sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE32, SHAPE64 = register_tile.SHAPES["float32"], register_tile.SHAPES["float6
 
 
 def panels(x, width):
-    """Rows of a matrix in panels, filled up with zeros."""
+    """Return rows of a matrix in panels, filled up with zeros."""
     count = -(-len(x) // width)
     full = np.zeros((count * width, x.shape[1]), x.dtype)
     full[: len(x)] = x
@@ -38,25 +38,26 @@ def test_sequential(m, n, k):
     rng = samples.generator("tiles", m, n, k)
     a, b = (rng.standard_normal((rows, k)).astype(np.float32) * np.float32(2.0**-70) for rows in (m, n))
     a[0, 0] = np.inf if m % 2 else a[0, 0]
-    want = np.empty((m, n), np.float32)
+    want = np.full((m, n), 7, np.float32)
     sequential_loop()(a.view(np.int32), b.view(np.int32), want.view(np.uint32))
     out = np.full((m, n), 7, np.float32)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, 1, out, 0)
+    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0, 1)
     samples.assert_same(f"{m} {n} {k}", [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
 
 def test_columns_from_a_place_on():
     rng = samples.generator("place")
     a, b = (rng.standard_normal((rows, 9)).astype(np.float32) for rows in (11, 100))
-    want, out = np.empty((11, 100), np.float32), np.full((11, 100), 7, np.float32)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, 1, want, 0)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b[64:], SHAPE32.columns), None, None, 1, out, 64)
+    want, out = np.zeros((11, 100), np.float32), np.full((11, 100), 7, np.float32)
+    out[:, 64:] = 0
+    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, want, 0, 1)
+    register_tile.multiply(panels(a, SHAPE32.rows), panels(b[64:], SHAPE32.columns), None, None, None, 1, out, 64, 1)
     assert (out[:, :64] == 7).all()
     assert out[:, 64:].tobytes() == want[:, 64:].tobytes()
 
 
 def by_blocks(a, b, scales_a, scales_b, run):
-    """acc = acc + (one rounding of the scaled exact sum), by Python integers and the oracle's rounding."""
+    """Sum block by block: each term is one rounding of a scaled exact sum, by Python integers."""
     result = np.zeros((len(a), len(b)), np.float32)
     for i, j in np.ndindex(result.shape):
         for block in range(a.shape[1] // run):
@@ -75,23 +76,24 @@ def test_blocks(word, m, n, blocks, run):
     bits, spare = 6 if word == "float32" else 20, max(0, math.ceil(math.log2(run)) - 5)
     a, b = (rng.integers(-(1 << bits) + 1, 1 << bits, (rows, blocks * run)) >> spare for rows in (m, n))
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
-    # Terms that overflow and underflow, and one that would with one scale alone; the product of two is a number.
+    # Some terms overflow and some underflow. One would overflow under one scale alone, but the
+    # product of both scales gives a number.
     scales[0][1, 1], scales[1][:, -1] = 107, -89
     scales[0][0, 0], scales[1][:, 0] = 127, -100
     shape = SHAPE32 if word == "float32" else SHAPE64
     want = by_blocks(a, b, *scales, run)
     powers = [np.exp2(s.astype(np.float64)).astype(word) for s in scales]
-    out = np.empty((m, n), np.float32)
+    out = np.zeros((m, n), np.float32)
     register_tile.multiply(
         panels(a.astype(word), shape.rows), panels(b.astype(word), shape.columns),
-        panels(powers[0], shape.rows), panels(powers[1], shape.columns), run, out, 0,
+        panels(powers[0], shape.rows), panels(powers[1], shape.columns), None, run, out, 0, 1,
     )  # fmt: skip
     samples.assert_same(word, [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
 
 def test_nan_is_canonical():
     a = np.array([[np.inf, -np.nan]], np.float32)
-    out = np.empty((1, 2), np.float32)
+    out = np.zeros((1, 2), np.float32)
     b = np.array([[0, 0], [1, 1]], np.float32)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, 1, out, 0)
+    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0, 1)
     assert out.view(np.uint32).tolist() == [[0x7FC00000] * 2]

@@ -1,4 +1,4 @@
-"""What goes row by row: splitting, and one rounding of two parts."""
+"""Tests of work row by row: splitting, and one rounding of two parts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ ONE = np.ones((1, 1), np.float32)
 
 
 def blocks(a, b, step, run):
+    """Return sums by blocks under scales of one."""
     out = np.zeros((len(a), len(b)), np.float32)
     count = -(-a.shape[1] // run)
     scales = np.ones((len(a), count), np.float32), np.ones((len(b), count), np.float32)
@@ -23,9 +24,10 @@ def blocks(a, b, step, run):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_parts_that_float64_would_round_to_a_tie(sign):
-    """2**69 + 2**45 is halfway between float32 numbers; what is left of it decides, however small."""
+    """2**69 + 2**45 is halfway between float32 numbers, so any remainder decides the rounding."""
     for small in (-1, 0, 1):
-        # In high and low parts: (2**35 + 2**10) times 2**34 is too much for float64 beside a last product of `small`.
+        # In high and low parts: (2**35 + 2**10) times 2**34 is too much for float64 beside a last
+        # product of `small`.
         a = np.array([[2.0**35, 2.0**11, small]], np.float32)
         b = np.array([[sign * 2.0**34, sign * 2.0**34, sign]], np.float32)
         got = int(blocks(a, b, 2.0**16, 3).view(np.uint32)[0, 0])

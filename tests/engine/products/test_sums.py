@@ -1,10 +1,11 @@
-"""The loops: without compilation and in any floating-point environment the same bits."""
+"""Tests that loops have the same bits without compilation and in any float environment."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,13 +16,19 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import FLOATS
 from tests.test_float_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
 from tests.test_float_environment import pytestmark as needs_control_register
-from tests.test_products import codes_at_random, floats
+from tests.test_products import codes_at_random, floats, with_float_scales
 
 DEFINED = ("exact", "block", "sequential")
 
 
+@cache
+def float_scaled():
+    """Return operands whose scales are floats, made once: numpy depends on the environment."""
+    return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
+
+
 def everything():
-    """Bytes of products of every kind, subnormal terms and sums among them."""
+    """Return the bytes of products of every kind, with subnormal terms and sums."""
     parts = []
     for left, right in (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e5m2"), ("mxint8", "mxfp6_e3m2")):
         a, b = codes_at_random(left, (5, 50), 16, spread=60), codes_at_random(right, (6, 50), 16, spread=60)
@@ -32,7 +39,13 @@ def everything():
             if accumulate != "block":
                 parts.append(mx.matmul(codes_at_random(left, (5, 50), 16, offset=True), b.T, accumulate=accumulate))
                 parts += [mx.matmul(a, floats(d, (50, 3)), accumulate=accumulate) for d in ("float64", "float16")]
-    return [p.tobytes().hex() for p in parts]
+    a, b = float_scaled()
+    parts += [mx.matmul(a, b.T), mx.matmul(a, codes_at_random("mxint8", (6, 50), 16, spread=60).T)]
+    stacks = [codes_at_random("mxfp4_e2m1", (3, rows, 50), 16, spread=60) for rows in (5, 6)]
+    parts.append(mx.matmul(stacks[0], stacks[1].transpose(0, 2, 1)))
+    y = floats("float32", (5, 50))
+    sums.add_to_rows(y, y[0].copy())
+    return [p.tobytes().hex() for p in (*parts, y)]
 
 
 @needs_control_register
@@ -55,7 +68,7 @@ def test_results_without_compilation_are_the_same():
 
 
 def test_an_accumulation_that_nobody_knows_is_refused():
-    """No test saw that a mode that is added would go unnoticed: the ways were looked up by those that there were."""
-    x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.empty((2, 2), np.float32)
+    """A new mode must raise instead of taking the loop of another mode."""
+    x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.zeros((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):
         sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)

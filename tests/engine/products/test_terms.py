@@ -1,4 +1,4 @@
-"""Values taken apart, and operands as rows with scales of their own."""
+"""Tests of values split into parts, and of operands as rows with scales of their own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def operand(q):
 
 
 def class_of(value):
+    """Return the class of a value: its kind, plus 1 for a minus sign."""
     if math.isnan(value):
         return NOT_A_NUMBER
     kind = INFINITY if math.isinf(value) else NUMBER if value else ZERO

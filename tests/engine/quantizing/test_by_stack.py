@@ -1,4 +1,4 @@
-"""Where loops leave a block of a tensor, in the arithmetic of a stack, all is done otherwise; see also test_stacks."""
+"""Tests of tensors with blocks that loops leave to numpy; see also test_stacks."""
 
 from __future__ import annotations
 

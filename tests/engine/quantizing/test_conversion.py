@@ -1,4 +1,4 @@
-"""Conversions are made once for all calls that ask for the same; what they do is tested in test_host."""
+"""Tests that equal calls share their conversions; test_host tests what conversions compute."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ ROWS, SHORT, COLUMNS, TILES = (
 
 
 def modes(name, **changes):
+    """Return the modes of a usual conversion, with some changed."""
     usual = Modes(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE, ScaleRule.FLOOR, Nonfinite.BLOCK, False)
     return usual._replace(**changes)
 
@@ -51,7 +52,8 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
             (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
         )
     )  # fmt: skip
-    assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)  # integers have no other overflow
+    # Integers have no other overflow mode.
+    assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
     assert other_rule == usual  # the rule is among the numbers that a loop is given
     in_columns, in_tiles = (
         {loop(conversion.to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
@@ -62,7 +64,10 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """NaN marks its group for the definition, a subnormal number for the loops at any scale; marks are clear again."""
+    """NaN marks its group for the definition, a subnormal number for loops at any scale.
+
+    The marks are clear again afterwards.
+    """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
     sides = Sides(np.zeros(walk.elements, np.uint8))
     kind = conversion.Loops(conversion.to_codes(modes("e4m3")), walk, NO_DRAW)
@@ -90,7 +95,7 @@ def test_loops_have_one_shape_for_rows_and_columns():
 
 
 def test_words_of_any_order_go_with_their_elements():
-    """Turned words and seeds had loops of their own: all go through copies now."""
+    """Random words and seeds of another memory order go through copies."""
     for shape, options in (
         ((200, 104), {"block_size": 16}), ((5000, 64), {}), ((300, 150), {"block_size": 17}),
         ((130, 331), {"block_shape": (4, 8), "sr_bits": 7}), ((96, 40), {"axis": 0}),

@@ -1,4 +1,7 @@
-"""What is known of blocks from the way to the tensor scale; the rest is in test_float_scales."""
+"""Tests of facts about blocks that are kept from finding the tensor scale.
+
+The other tests are in tests/test_float_scales.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ X = samples.generator("maxima").standard_normal((8, 64)).astype(np.float32)
 
 
 def requests(monkeypatch):
-    """The requests of the calls that follow, as the engine leaves them."""
+    """Return the list of the requests of the following calls, as the engine leaves them."""
     seen, quantize = [], host.quantize
     monkeypatch.setattr(host, "quantize", lambda request, out=None: seen.append(request) or quantize(request, out))
     return seen
@@ -39,7 +42,10 @@ def test_elsewhere_they_are_not_kept(how, monkeypatch):
 
 
 def test_a_block_with_an_infinity():
-    """Its panel is left to the definition, which looks for itself; an array of another stride has nothing kept."""
+    """The panel of an infinity is left to the definition, also if nothing is kept.
+
+    Nothing is kept for an array of another stride.
+    """
     x = np.where(np.arange(4096) == 2049, np.inf, samples.generator("one").standard_normal(4096)).astype(np.float32)
     assert mx.quantize(x, "nvfp4").equals(mx.quantize(np.repeat(x, 2)[::2], "nvfp4"))
 

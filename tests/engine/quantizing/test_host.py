@@ -1,4 +1,4 @@
-"""The operations on arrays against the definition: every format, mode, type, layout and special value."""
+"""Tests of operations on arrays against the definition: every format, mode, type and layout."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def request(x, name="e4m3", blocks=(1, 32), **changes):
+    """Return the request to quantize an array, with some settings changed."""
     arrays = {key: changes.pop(key) for key in ("scales", "random", "threads") if key in changes}
     settings = {
         "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name],
@@ -35,7 +36,7 @@ def request(x, name="e4m3", blocks=(1, 32), **changes):
 
 
 def inputs(shape=(48, 160), dtype="float32"):
-    """Ordinary blocks, and among them zeros, both ends of the exponents, ties, NaN and infinities."""
+    """Return ordinary blocks, zeros, both ends of the exponents, ties, NaN and infinities."""
     rng = samples.generator("host", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape)
@@ -44,7 +45,8 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    x[16] *= x.dtype.type(2.0**-120)  # (far from NaN, so that nothing else sends its group to the definition)
+    # The row is far from NaN, so that nothing else sends its group to the definition.
+    x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")
     bits[8] = rng.integers(0, 1 << min(63, 8 * x.dtype.itemsize), shape[1])
@@ -52,13 +54,16 @@ def inputs(shape=(48, 160), dtype="float32"):
 
 
 def values_of(codes, scales, element, blocks, target, out=None):
-    """By the engine."""
+    """Dequantize by the engine."""
     asked = decoding_settings(element, blocks, codes.shape, False, False, target)
     return host.dequantize(DecodingRequest(asked, codes, scales), out)
 
 
 def check(asked, label):
-    """Codes, scales, values in the input's type, and float32 values, by the loops and by the definition."""
+    """Assert that loops and definition agree on codes, scales and values.
+
+    Values are in the input's type and in float32.
+    """
     settings = asked.settings
     want_codes, want_scales, _ = naive.quantize(asked)
     codes, scales, _ = host.quantize(asked)
@@ -148,15 +153,17 @@ VIEWS = (
 
 
 def smaller_chunks(monkeypatch, limit):
+    """Limit the size of chunks."""
     chunks = parts.chunks.__wrapped__
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _: chunks(shape, cuts, blocks, limit))
 
 
 @covering(view=VIEWS, limit=[600, 1 << 17], axis=[-1, 0, -2], draw=["nothing", "a seed", "words"]).parametrize_in_tiers
 def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
-    """Chunk by chunk, all roundings that draw, results in the order of the input and in others.
+    """All roundings that draw work chunk by chunk, with results in any memory order.
 
-    In the commonest format and blocks: their loops are compiled already, and others have tests of their own.
+    The format and blocks are the commonest: their loops are compiled already, and others have tests
+    of their own.
     """
     smaller_chunks(monkeypatch, limit)
     x = eval(view, {"x": inputs(), "np": np})
@@ -186,7 +193,7 @@ def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
 
 
 def by_definition(asked):
-    """Codes, scales and values."""
+    """Return codes, scales and values by the definition."""
     settings = asked.settings
     codes, scales, _ = naive.quantize(asked)
     kind = codes, scales, None, settings.element, settings.blocks, settings.source
@@ -220,7 +227,7 @@ def test_threads_share_arrays_of_any_strides():
 
 @pytest.mark.parametrize("run", [17, 31, 47, 48, 63, 100])
 def test_rows_of_blocks_that_registers_do_not_divide(run):
-    """In groups of many blocks, and with a short one at the end."""
+    """Rows have groups of many blocks, and a short group at the end."""
     rng = samples.generator("odd blocks", run)
     x = (rng.standard_normal((5, 40 * run + 5)) * np.exp2(rng.integers(-20, 20, (5, 1)))).astype(np.float32)
     x[1, run], x[2, 5 * run : 6 * run], x[3, ::2] = np.inf, 0, -0.0

@@ -1,4 +1,4 @@
-"""Packed codes made and read in one call: the bits of quantize and pack, and of unpack and dequantize."""
+"""Tests that quantizing to packed codes, and reading them, equal the separate steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import samples
 from tests.covering import covering
 
 NARROW = [name for name in mx.formats.names("e8m0") if mx.formats.get(name).element.bits < 8]
-#: In blocks of 16, for which one loop serves all elements of a width.
+#: Formats with blocks of 16, for which one loop serves all elements of a width.
 OWN = [
     mx.MXFormat(mx.ElementFormat("e2m2", 2, 2, 1), block=16),
     mx.MXFormat(mx.ElementFormat("e2m0", 2, 0, 1), block=16),
@@ -26,7 +26,7 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def numbers(shape, *key, dtype="float32"):
-    """Rows of their own magnitudes up to the ends of the type; zeros, infinities and NaN now and then."""
+    """Return rows of different magnitudes up to the ends of the type, with special values."""
     rng = samples.generator("packed", dtype, shape, *key)
     reach = {"float32": 140, "bfloat16": 140, "float64": 200, "float16": 14}[dtype]
     with np.errstate(all="ignore"):
@@ -40,7 +40,10 @@ def numbers(shape, *key, dtype="float32"):
 
 
 def check(x, fmt, **options):
-    """Bytes, scales and values of the one way and of the other; into arrays that exist as well."""
+    """Assert that packed and separate steps agree on bytes, scales and values.
+
+    Results are also written into existing arrays.
+    """
     dtype = options.pop("result", "float32")
     want = mx.quantize(x, fmt, **options)
     got = mx.quantize(x, fmt, packed=True, **options)
@@ -76,12 +79,13 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
 
 @pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
 def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
-    """Loops unpack what begins at bytes by themselves; all other packed codes are unpacked before them."""
+    """Loops unpack blocks that begin at bytes; all other packed codes are unpacked before."""
     for shape in ((5, 34), (2, 340), (3, 10000)):
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
 
-#: Packing asks nothing of the rounding: to nearest, to odd, and by random bits. `test_host` has each.
+#: Packing does not depend on the rounding, so a few suffice: to nearest, to odd, and by random
+#: bits. `test_host` has each rounding.
 SAMPLE = Rounding.RNE, Rounding.RTO, Rounding.SR
 
 
@@ -168,7 +172,7 @@ def test_bytes_and_values_that_are_not_contiguous():
 
 @pytest.mark.parametrize("shape", [(3, 3 * CHUNK + 40), (1300, 1000)])
 def test_large_arrays_with_groups_that_are_left(shape):
-    """Rows longer than what is done again at a time, and threads that share them."""
+    """Rows are longer than a redone part, and several threads share them."""
     x = samples.generator("large", shape).standard_normal(shape).astype(np.float32)
     flat = x.reshape(-1)
     places = samples.generator("places", shape).integers(0, x.size, 40)

@@ -1,4 +1,4 @@
-"""Plans: what like calls share makes the bits of arrays gone through part by part, and keeps none of the arrays."""
+"""Tests of plans: equal calls share one, part by part the bits stay, no array is kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Of many magnitudes, some of them not finite, so that groups are left by the fast loops."""
+    """Return numbers of many magnitudes, some not finite, so that fast loops leave groups."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
@@ -29,7 +29,7 @@ def numbers(shape, *key, dtype=np.float32):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """What a function returns when no array goes to the loops as it is."""
+    """Return a function that calls another one with every array cut into parts."""
 
     def in_parts(function):
         with monkeypatch.context() as patch:
@@ -46,7 +46,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """From the call of it on, arrays that do not go to the loops as they are raise."""
+    """Return a function after whose call arrays raise unless they go to the loops directly."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -55,7 +55,7 @@ def direct_only(monkeypatch):
 
 
 def results(x, fmt, **options):
-    """Of all that has a plan, into new arrays and into old ones."""
+    """Return the results of all operations that have a plan, in new and in existing arrays."""
     made = {"values": mx.fake_quantize(x, fmt, **options)}
     made["values, out="] = mx.fake_quantize(x, fmt, **options, out=np.full_like(x, 7))
     for packed in (False, True):
@@ -165,7 +165,7 @@ def test_errors_are_the_same_with_a_plan():
     q.scales.flags.writeable = False
     with pytest.raises(ValueError, match="Argument 'out' must be writable"):
         mx.quantize(x, "mxfp8_e4m3", out=q)
-    assert q.dequantize().shape == x.shape  # which writes no scales
+    assert q.dequantize().shape == x.shape  # this call writes no scales
     with pytest.raises(ValueError, match="'x'"):
         mx.quantize(x, "mxfp8_e4m3", nonfinite="raise")
 
@@ -190,9 +190,10 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     mx.fake_quantize(x, "mxfp8_e4m3", rounding=mx.Rounding.RNE, axis=-1)
     mx.fake_quantize(x, "mxfp8_e4m3", out=out)
     after = host.to_values_plan.cache_info()
-    assert after.misses - before.misses == 2  # what is written differently has plans of its own
+    assert after.misses - before.misses == 2  # other kinds of results have plans of their own
     assert after.hits - before.hits == 1
-    mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))  # and its order in memory has not
+    # The order of the result in memory needs no plan of its own.
+    mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))
     assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]
     del x, out
@@ -202,10 +203,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
 
 def test_what_goes_to_the_loops_as_it_is():
     def is_direct(shape, blocks, *, packed=False, offset=None):
-        asked = mx.ops._settings(
-            "mxfp4_e2m1", shape, "float32", None, None, None, blocks, "rne", "floor", "saturate", "block", offset,
-            "exact", False,
-        )  # fmt: skip
+        asked = mx.ops.checked_settings(mx.ops.Choices("mxfp4_e2m1", shape, "float32", blocks=blocks, offset=offset))
         return host.to_codes_plan(asked, packed, NO_DRAW).direct is not None
 
     assert is_direct((4, 64), (1, 32))

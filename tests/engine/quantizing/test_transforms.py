@@ -1,4 +1,4 @@
-"""The transforms of blocks, of which asymmetric scaling has the most to do, against the definition on numpy arrays."""
+"""Tests of the transforms of blocks, mainly asymmetric scaling, against the definition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYOUTS = ({}, {"axis": 0}, {"block_shape": (8, 8)}, {"block_size": 17}, {"block
 
 
 def inputs(dtype, shape=(70, 96)):
-    """Blocks away from zero, at every magnitude, and among them constant ones, zeros, NaN and infinities."""
+    """Return blocks away from zero at every magnitude, and constants, zeros, NaN and infinities."""
     rng = samples.generator("asymmetric", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 14, (shape[0], 1))) + rng.integers(-9, 9, shape)
@@ -40,18 +40,13 @@ def same(label, mine, its):
 
 
 def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
-    names = ("axis", "block_size", "block_shape", "blocks", "rounding", "scale_rule", "overflow", "nonfinite")
-    kind = dict.fromkeys(names) | {"rounding": "rne", "overflow": "saturate"}
-    kind |= {"nonfinite": "block", "offset_range": "exact"} | options
-    return mx.ops._settings(
-        fmt, x.shape, x.dtype.name, kind["axis"], kind["block_size"], kind["block_shape"], kind["blocks"],
-        kind["rounding"], kind["scale_rule"], kind["overflow"], kind["nonfinite"], "float16", kind["offset_range"],
-        scales is not None,
-    )  # fmt: skip
+    """Return the settings of an asymmetric quantization."""
+    given = {"offset": "float16", "scales_given": scales is not None, **options}
+    return mx.ops.checked_settings(mx.ops.Choices(fmt, x.shape, x.dtype.name, **given))
 
 
 def check(x, fmt="mxfp4_e2m1", *, scales=None, seed=None, words=None, **options):
-    """Quantize, dequantize to every type and fake-quantize."""
+    """Check quantize, dequantize to every type, and fake_quantize."""
     random = None
     given = dict(options)
     if seed is not None or words is not None:
@@ -91,7 +86,7 @@ def test_formats_and_modes(name):
 
 
 def test_chunks_draw_the_same_random_bits_whatever_the_order_of_memory(monkeypatch):
-    """There was a way of its own for each order; all are one way now, with chunks that need not be large."""
+    """Chunks are small here, so that every order of memory has several."""
     small = parts.chunks.__wrapped__
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _=0: small(shape, cuts, blocks, 2000))
     monkeypatch.setattr("mxnum.engine.quantizing.plan.CHUNK", 2000)
@@ -127,7 +122,7 @@ def test_without_trust_in_the_hardware(monkeypatch):
 
 
 def test_offsets_and_scales_of_ones_own():
-    """What no quantization makes: infinite offsets, and scales at which values are not exact in float32."""
+    """Offsets can be infinite, and values inexact in float32, if a caller gives the parts."""
     rng = samples.generator("own")
     codes = rng.integers(0, 16, (64, 64), dtype=np.uint8)
     scales = np.resize(np.arange(256, dtype=np.uint8), (64, 2))
@@ -141,7 +136,7 @@ def test_offsets_and_scales_of_ones_own():
 
 @pytest.mark.parametrize("transform", [transforms.POWERS_OF_TWO, transforms.OFFSETS], ids=["scales", "offsets"])
 def test_a_transform_undoes_what_it_applies(transform):
-    """The seam that a new kind of scale goes into: three operations on a contiguous part, and its sides."""
+    """A transform has three operations on a contiguous part and its side arrays."""
     x = inputs("float32")
     asked = settings(x, axis=0)
     walk = walk_of(x.shape, asked.blocks)

@@ -1,4 +1,4 @@
-"""The loops of the Hadamard transform: equal to the reference, and the fast one knows what it cannot do."""
+"""Tests of the loops of the Hadamard transform, and of the limits of the fast loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def words(array):
 
 
 def blocks(dtype, *key):
-    """Blocks of ordinary numbers, of extremes, of any exponents, with zeros, with what is not finite."""
+    """Return blocks of ordinary numbers, extremes, any exponents, zeros and special values."""
     source, rng = FLOATS[dtype], samples.generator("rotations", dtype, *key)
     plain = rng.standard_normal((4, SIZE)).astype(numpy_dtype(source))
     spread = np.ldexp(rng.standard_normal((6, SIZE)), rng.integers(-60, 60, (6, SIZE)))
@@ -45,7 +45,7 @@ def blocks(dtype, *key):
 
 
 def run(loop, x, scale, *more, marks):
-    """A loop over contiguous blocks without signs."""
+    """Run a loop over contiguous blocks without signs."""
     out = np.zeros_like(x)
     ones, count = np.ones(SIZE), x.size // SIZE
     flat = signed_bits(x.ravel()), stored_bits(out.reshape(-1))
@@ -68,14 +68,14 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
     assert left == marks.sum()
     assert 0 < left < len(x)
     assert not marks[:4].any()
-    assert marks[-3]  # one NaN
+    assert marks[-3]  # the third block from the end has one NaN
     assert words(out)[~marks].tolist() == words(reference.hadamard(x))[~marks].tolist()
     assert not words(out)[marks].any()
 
 
 @pytest.mark.skipif(not float_environment.is_default(), reason="float arithmetic is not trusted here")
 def test_the_mark_comes_before_the_first_inexact_sum():
-    """Two numbers with ever more bits between them, beside others that cancel, so that no rounding shows."""
+    """Two numbers have ever more bits between them; others cancel, so that rounding is hidden."""
     x = np.zeros((120, SIZE), np.float32)
     x[:, 0], x[:, 1] = 1.0, -1.0
     x[:, 2] = np.ldexp(np.float32(1 + 2.0**-23), -np.arange(120))

@@ -1,4 +1,4 @@
-"""Every scale and every finite number; `proofs/theorems/any_scale.py` proves it."""
+"""Tests of every scale and finite number; `proofs/theorems/any_scale.py` proves them."""
 
 from __future__ import annotations
 

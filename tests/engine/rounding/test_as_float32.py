@@ -1,4 +1,4 @@
-"""Narrowing float64; `proofs/theorems/narrowing.py` proves that no code depends on it."""
+"""Tests of narrowing float64; `proofs/theorems/narrowing.py` proves that no code depends on it."""
 
 from __future__ import annotations
 

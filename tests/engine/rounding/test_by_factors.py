@@ -1,4 +1,4 @@
-"""The fast formulations beside the definition, one number at a time, near every place where results change."""
+"""Tests of fast formulations against the definition, near every threshold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = ElementFormat("e3m4", 3, 4, 3, "nan")
 
 
 def constants(formulation, code, tensor):
-    """Those of one block, and whether the formulation is right for it."""
+    """Return the constants of one block, and True if the formulation is right for it."""
     tables = np.zeros(formulation.constants, np.int64 if formulation.is_wide else np.int32)
     is_right = formulation.prepare(code, tensor, tables, 0, 1)
     if formulation.prepare_more is not None:
@@ -33,7 +33,7 @@ def signed(bits, width):
 
 
 def inputs(rng, element, source, factor):
-    """Bits of finite numbers at and beside places, of tiny and of large ones."""
+    """Yield bits of finite numbers at and beside thresholds, and of tiny and large numbers."""
     for _ in range(5):
         low, high = (Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2))
         for magnitude in (low * factor, (low + high) / 2 * factor):
@@ -46,7 +46,7 @@ def inputs(rng, element, source, factor):
 
 
 def cases(rng, scale, count=6):
-    """Scale codes and tensor scales, the ends of both among them."""
+    """Yield scale codes and tensor scales, the ends of both among them."""
     yield from ((0, 0x3F800000), (scale.max_code, FLOAT32.max_code), (1, 1))
     for _ in range(count):
         yield int(rng.integers(0, scale.max_code + 1)), int(rng.integers(1, FLOAT32.max_code + 1))
@@ -140,4 +140,5 @@ def test_what_is_no_number_is_left_to_the_definition():
     assert [constants(fast, code, 0x3F800000)[1] for code in (0, 1, 0x7E, 0x7F)] == [True, True, True, False]
     for tensor in (0x7F800000, 0x7FC00000):
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 1, tensor)[1]
-        assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]  # 0 times infinity
+        # The product would be 0 times infinity.
+        assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]

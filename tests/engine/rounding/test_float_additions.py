@@ -1,4 +1,4 @@
-"""The fast formulation against the definition, at its limits and beyond them."""
+"""Tests of the fast formulation against the definition, at its limits and beyond them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import samples
 
 
 def in_domain(element, scale, rounding=Rounding.RNE):
-    """float32 patterns around every boundary of the element at that scale, within the domain, and random ones."""
+    """Return float32 patterns within the domain: near every boundary of the element, and random."""
     bits = [
         samples.boundary_patterns(float_additions.FLOAT32, element, scale),
         samples.random_patterns(float_additions.FLOAT32, 2000, scale),
@@ -47,7 +47,7 @@ def test_codes_equal_the_definition(name, rounding, overflow):
 
 
 def any_format(seed):
-    """Some element of at most eight bits."""
+    """Return some element of at most eight bits."""
     rng = samples.generator("formats", seed)
     if seed % 6 == 0:
         return two_complement("int", int(rng.integers(3, 9)))
@@ -67,7 +67,10 @@ def any_format(seed):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_formats_of_users(seed):
-    """Codes and their values under every scale of the domain's ends and middle; proofs/theorems/any_format.py."""
+    """Codes and values are right under scales at the ends and in the middle of the domain.
+
+    proofs/theorems/any_format.py proves it for all scales.
+    """
     element, rng = any_format(seed), samples.generator("modes", seed)
     for rounding, overflow in product(paths.ROUNDINGS, Overflow):
         least, greatest, _ = float_additions.domain(element, rounding)
@@ -148,7 +151,7 @@ def test_decoding_by_product_equals_the_definition_for_every_code_and_scale(name
 
 
 def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
-    """The hardware does not know it: its way gives another answer."""
+    """The hardware gives another answer for such ties."""
     element = ELEMENTS["e3m0"]
     encode = make_encode(float_additions.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     ties = [int(np.float32(x).view(np.int32)) for x in (1.5, 0.75)]
@@ -159,6 +162,8 @@ def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
 
 
 def on_lanes(function, constants):
+    """Return a function of integers that computes on lanes."""
+
     @dialect
     def call(x, scale, random):
         return integer(function(lane(x), lane(scale), lane(random), constants))

@@ -1,4 +1,4 @@
-"""Every fast formulation has its evidence."""
+"""Tests that every fast formulation has its evidence."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FLOOR = ScaleRule.FLOOR
 
 
 def scales(path):
-    """(rule of E8M0, rule of floats, float) of a path."""
+    """Return (rule of E8M0, rule of floats, float) of a path."""
     if not path.scales:
         return [(rule, None, None) for rule in path.rules or [None]]
     return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]
 
 
 def cases(path):
-    """What the braces in a path's evidence stand for."""
+    """Yield the values of the placeholders in a path's evidence."""
     for element, type_, rounding, overflow, (rule, float_rule, scale) in product(
         path.elements, path.float_types, path.roundings, Overflow, scales(path)
     ):
@@ -78,7 +78,7 @@ def test_formats_of_users():
 
 
 def test_what_is_new_is_left_to_the_definition(monkeypatch):
-    """Not so for elements before: all that were listed were taken for proved."""
+    """Regression: every element in the list counted as proved."""
     float32, e4m3 = FLOATS["float32"], ELEMENTS["e4m3"]
     new = str.__new__(Rounding, "new")
     assert not any(path.covers(float32, e4m3, rounding=new) for path in paths.PATHS)

@@ -1,4 +1,4 @@
-"""How arrays are gone through: every element once, by whichever thread."""
+"""Tests of traversing arrays: every element once, whichever thread has it."""
 
 from __future__ import annotations
 

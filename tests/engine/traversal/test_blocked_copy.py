@@ -1,4 +1,4 @@
-"""Copies by tiles against numpy's, and the order in which memory has axes."""
+"""Tests of copies by tiles against numpy's, and of the order in which memory has axes."""
 
 from __future__ import annotations
 
@@ -60,4 +60,5 @@ def test_the_order_of_axes_in_memory():
         assert blocked_copy.memory_order(view) == order
         assert blocked_copy.memory_order(view[::-1, ::2]) == order
     assert blocked_copy.memory_order(np.broadcast_to(x[0], x.shape)) == (0, 1, 2)
-    assert blocked_copy.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)  # an axis of one element is anywhere
+    # An axis of one element may come anywhere.
+    assert blocked_copy.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)

@@ -1,4 +1,4 @@
-"""Arrays of any strides in parts: contiguous, everything once, in blocks as rows where no walk goes through them."""
+"""Tests of arrays of any strides in contiguous parts, or with a row for each block."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_parts_are_contiguous_and_cover_everything_once(shape, blocks, view, lim
 
 @pytest.mark.parametrize(("shape", "blocks"), LAYOUTS[-3:])
 def test_each_block_is_a_row(shape, blocks):
-    """Short blocks are filled up with elements of their own: their ends, and what is largest in them, stay."""
+    """A short block is filled up with its own elements, so that its extremes stay."""
     x = samples.generator("rows", shape).standard_normal(shape).astype(np.float32)
     rows = parts.as_rows(x, blocks)
     assert rows.shape[0] == np.prod(scales_shape(shape, blocks))

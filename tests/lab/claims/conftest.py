@@ -1,4 +1,4 @@
-"""Checks of claims whose answers several files look at are run once."""
+"""Fixtures that run the check of a claim once for several test files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 
 @pytest.fixture(scope="session")
 def checked():
-    """The entry of a claim, by its name, from the stored results and the package as they are."""
+    """Return a function from a claim's name to its entry, by the stored results."""
     return cache(lambda id: reproduce([id], results=RESULTS)[id])
 
 
 @pytest.fixture(scope="session")
 def held(checked):
-    """What a claim's statements say, and whether they hold."""
+    """Return a function from a claim's name to its statements, each with True if it holds."""
     return lambda id: {s.what: s.holds for s in checked(id).evidence.statements}
 
 
@@ -32,7 +32,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Replaces the check of a claim, and what it needs."""
+    """Return a function that replaces the check of a claim, and what the check needs."""
 
     def replace(id, run, **changes):
         for name, value in {"run": run, "needs": (), "takes": (), **changes}.items():
@@ -43,7 +43,7 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def altered(monkeypatch):
-    """Makes checks see other published losses."""
+    """Yield a function that changes the published losses that checks read."""
 
     def alter(change):
         changed = tuple(change(run) for run in losses.runs())

@@ -1,4 +1,4 @@
-"""Results that are made up: runs of the MLP, and arms of language models."""
+"""Made-up results: runs of the MLP, and arms of language models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.lab.claims.rows import m10
 
 
 def runs(first, zeta=None):
-    """Runs of 1000 steps with the given first rises, at which they ended, as older studies stored them."""
+    """Return runs of 1000 steps that end at the given first rises, as older studies stored them."""
     made = []
     for seed, at in enumerate(first):
         steps = 1000 if at is None else at + 20
@@ -23,7 +23,7 @@ def runs(first, zeta=None):
 
 
 def followed(spans, steps=1000):
-    """Runs that went on: of each its excursion as (start, end), or None."""
+    """Return runs that went on after a rise, each with an excursion (start, end), or with None."""
     made = runs([None] * len(spans))
     for run, span in zip(made, spans, strict=True):
         excursions = [] if span is None else [{"start": span[0], "end": span[1], "base": 0.1, "peak": 9.0, "area": 1.0}]
@@ -53,7 +53,7 @@ def mlp(tmp_path, name, arms, width=64, **more):
 
 
 def mlp_recipes(tmp_path, name, losses):
-    """A study of recipes whose runs end at a loss, or are given."""
+    """Store a study of recipes whose runs end at a loss, or are given; return its context."""
     experiment = {"width": 32, "layers": 4, "batch": 64, "rate": 0.1, "steps": 10}
     experiment |= {"optimizer": "adam", "activation": "gelu"}
     arms = {
@@ -65,21 +65,27 @@ def mlp_recipes(tmp_path, name, losses):
 
 
 def ends(loss, spread=0.002, seeds=8):
-    """Runs that end at a loss, with some noise."""
+    """Return runs that end at a loss, with some noise."""
     rng = np.random.default_rng(int(loss * 1000))
     curves = [[9.0] * 32 + [loss * 1.3**seed * (1 + spread * rng.standard_normal())] * 8 for seed in range(seeds)]
     return [{"seed": seed, "curve": curve} for seed, curve in enumerate(curves)]
 
 
 def arm(gap, error=None, spread=1e-3):
-    """Runs of language models above a common loss by a gap, which differs a little from seed to seed."""
+    """Return runs of language models that end above a common loss by a gap.
+
+    The gap differs a little from seed to seed.
+    """
     measured = {} if error is None else {"error": [error, error]}
     evaluations = [2 + s / 10 + (gap and gap + spread * (s - 3.5) / 8) for s in range(8)]
     return {"runs": [{"seed": s, "evaluation": e, "measured": measured} for s, e in enumerate(evaluations)]}
 
 
 def ending(*losses):
-    """Runs of language models that end at given losses, where the best is 1 and knowing nothing is 5."""
+    """Return runs of language models that end at given losses.
+
+    The best loss is 1, and a model that knows nothing has the loss 5.
+    """
     found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
     return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}
 
@@ -96,7 +102,7 @@ def store(context, name, arms):
 
 
 def lm_recipes(**changes):
-    """The arms of a study of recipes, in which stochastic gradients help with even alone."""
+    """Return the arms of a study in which stochastic gradients help with the rule even alone."""
     arms = {"float32": arm(0), "bfloat16": arm(0.001), "E4M3": arm(0.01), "E2M3": arm(0.02), "E3M2": arm(0.04)}
     arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
     for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():

@@ -1,4 +1,4 @@
-"""Every file of `rows` is a claim, told in full, and a claim has one check."""
+"""Tests that every file of `rows` is a complete claim with one check."""
 
 from __future__ import annotations
 

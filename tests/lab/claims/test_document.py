@@ -1,4 +1,4 @@
-"""The page as a reader's programs see it: well-formed, self-contained, complete."""
+"""Tests of the page as programs read it: well-formed, self-contained, complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
 class Checked(HTMLParser):
-    """Fails where tags do not close in order."""
+    """A parser that fails if tags do not close in order."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The verdict follows from the evidence by the rule, in every case."""
+"""Tests that the verdict follows from the evidence by the rule, in every case."""
 
 from __future__ import annotations
 

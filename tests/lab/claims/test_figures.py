@@ -1,4 +1,4 @@
-"""Figures are drawn from stored results alone, and fit into the page."""
+"""Tests that figures come from stored results alone, and fit into the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def figures_of(id, store):
 
 @pytest.fixture
 def store(tmp_path):
-    """With the results that the repository has, and a block that was kept."""
+    """Return a folder with the results of the repository, and a stored block."""
     store = ReportFolder(tmp_path)
     store.results.mkdir(parents=True)
     for path in RESULTS.glob("*.json"):
@@ -51,7 +51,7 @@ def test_figures_are_part_of_the_page(store, id):
 
 
 def test_a_run_that_failed_does_not_cost_the_figure_of_the_others(store):
-    """A recipe's seed that FP32 lacks ended the whole report in a KeyError; the stored studies lack none."""
+    """Regression: a recipe's seed that FP32 lacks ended the report with a KeyError."""
     path = store.results / "recipes.json"
     table = json.loads(path.read_text())
     del table["arms"]["recipe FP32"]["runs"][0]

@@ -1,4 +1,4 @@
-"""The rules about the last layer of language models, on tables that are made for it."""
+"""Tests of the rules about the last layer of language models, on made-up tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ PLAIN = {"float32": (0, 1.5, 0)}
 
 
 def made(arms):
-    """A table of arms whose gap, mean row and gap at rest are given; without a gap a run ends at 1 nat."""
+    """Return a table of arms with a given gap, mean row and gap at rest.
+
+    A run without a gap ends at 1 nat.
+    """
     found = {}
     for name, (gap, row, rest) in (PLAIN | arms).items():
         ends = [1 + s / 10 + gap * (1 + s / 1000) for s in range(8)]
@@ -36,7 +39,7 @@ def test_every_study_that_is_there_is_judged(context, parts):
 
 @pytest.fixture
 def parts():
-    """Arms of operands of which all that was expected holds."""
+    """Return arms of operands for which every prediction holds."""
     shares = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
     shares |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
     return {f"{name}, {part}": (share, 0, 0) for part, share in shares.items() for name in ("E4M3", "E2M1")}
@@ -52,7 +55,7 @@ def test_shares_of_operands(parts):
 
 
 def test_shares_of_operands_at_the_end(parts):
-    """What was expected of gradients for weights in E2M1 was expected of these models alone."""
+    """The prediction on gradients for weights in E2M1 was made for these models alone."""
     how = last_layer.RULES["operands-converged"]
     assert judged(how, parts) == [True] * 5
     assert judged(how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
@@ -75,7 +78,7 @@ def test_recipes_at_the_end():
 
 
 def test_gaps_that_grow_or_shrink():
-    """Beside the study that stops early; what cost little there does not count."""
+    """Gaps are compared with the study that stops early, without gaps that cost little there."""
     kinds = "E4M3", "E5M2", "E2M3", "E3M2"
     names = [
         *kinds,
@@ -117,7 +120,7 @@ def test_on_text():
 
 
 def test_without_the_mean_row():
-    """Both have to be repaired; a plain cost that is kept in one of them refutes it."""
+    """Both arms must be repaired; keeping a plain cost in one of them refutes the rule."""
     costs = {"E4M3, logits": 1, "E4M3": 5, "E4M3, logits, centred weight": 0.02, "E4M3, centred weight": 0.5}
 
     def found(**changes):

@@ -1,4 +1,4 @@
-"""The published losses are the ones that were published: counts and single values, and how they are grouped."""
+"""Tests that the losses are the published ones: counts, single values, and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_there_are_1234_runs_in_17_arms():
 def test_single_values():
     first = losses.runs()[0]
     assert first.cell == (192268160, 3963879424)
-    assert first.final == 0.7684688568115234  # as the table had it: a float32
+    assert first.final == 0.7684688568115234  # the number of the published table, a float32
     assert (first.label, first.state, math.isnan(first.training)) == ("fp32", "finished", True)
 
 

@@ -1,4 +1,4 @@
-"""Rules about runs of the MLP on made-up results."""
+"""Tests of rules about runs of the MLP, on made-up results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab.claims.made_up import followed, mlp
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
-def test_losses_are_averaged_over_the_last_looks():
+def test_losses_are_averaged_over_the_last_bins():
     table = {"arms": {"a": {"runs": [{"seed": 3, "curve": [5.0] * 32 + [1.0, 4.0] * 4}, {"seed": 4, "curve": [None]}]}}}
     assert mlp_runs.final_logs(table, "a") == {3: pytest.approx(np.log(2))}
 
@@ -25,7 +25,8 @@ CALM, LOST, BACK = [None] * N, [(100 + i, None) for i in range(N)], [(100 + i, 2
 
 
 def test_no_runaway_is_a_no_only_where_enough_runs_were_watched(tmp_path):
-    for runs, is_no in ((24, True), (12, True), (11, False), (6, False)):  # upper limits 14, 24, 26 and 39 %
+    # The upper limits are 14, 24, 26 and 39 %.
+    for runs, is_no in ((24, True), (12, True), (11, False), (6, False)):
         arms = {"FP32": followed(CALM[:runs]), "LN E2M1": followed([*CALM, *CALM][:runs])}
         table = mlp(tmp_path, "recovery", arms, horizon=500).json("recovery.json")
         assert mlp_runs.none_away(table, "LN E2M1")[0] is is_no

@@ -1,4 +1,4 @@
-"""The ledger page: complete, linked, and not out of date."""
+"""Tests that the ledger page is complete, linked, and up to date."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_claim_is_on_the_page_word_for_word():
 
 
 def test_what_is_not_settled_is_answered_in_a_sentence():
-    """A row that is not simply so says what is decided and what is not, and does not fall back on counts."""
+    """An unsettled row says what is decided and what is not, without falling back on counts."""
     not_settled = (Verdict.UNDECIDED, Verdict.CORRECTED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
     rows = [row for row in ROW.findall(PAGE) if row[1] in not_settled]
     assert rows

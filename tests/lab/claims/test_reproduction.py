@@ -1,4 +1,4 @@
-"""Running, interrupting and continuing, on a quick study that is tiny."""
+"""Tests of running, interrupting and continuing, on a tiny quick study."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def counted(fake):
-    """Two checks without needs, which count their calls, beside two of studies."""
+    """Return the list of the calls of two checks without needs, beside two checks of studies."""
     calls = []
 
     def first(context):
@@ -125,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
-    """Limits of SGD and interventions; the first is made once, the second seed by seed."""
+    """These are limits of SGD and interventions: the first are made once, the second by seed."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
@@ -170,7 +170,7 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
 
 
 def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
-    """A check that can do without waits for them all the same, and says so when there is no PyTorch."""
+    """A check waits for optional language models, and reports that PyTorch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)
@@ -223,7 +223,8 @@ def test_what_each_scale_makes():
     }
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json"}  # mxnum lab run, mxnum lab sweep
+    # `mxnum lab run` and `mxnum lab sweep` take hours for these.
+    by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json"}
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
 
 
@@ -235,7 +236,7 @@ def test_mistakes(tmp_path):
 
 @pytest.mark.parametrize("package", ["jinja2", "scipy"])
 def test_a_missing_package_is_named_before_anything_is_done(package, tmp_path, counted, monkeypatch):
-    """The template was asked for when everything had been trained."""
+    """Regression: the template was read only after everything had been trained."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):
         reproduce_into(tmp_path / "r")

@@ -1,4 +1,4 @@
-"""Samples of normal numbers: their error bars hold what a formula says, and would not hold much else."""
+"""Tests of samples of normal numbers: error bars hold a formula's value, and little else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_grid_of_mantissas_is_exact():
 
 
 def test_the_sample_is_large_enough_to_refute():
-    """One part in thirty of a mean squared error, one in ten of an overflow rate, would be seen."""
+    """An error of 1/30 of a mean squared error, or 1/10 of an overflow rate, would be noticed."""
     exact = block_error("mxfp4_e2m1").mse
     values = samples.by_block("mxfp4_e2m1", "floor").mse
     assert samples.kernels_agree([(exact, values)]).holds

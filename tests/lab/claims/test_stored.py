@@ -1,4 +1,4 @@
-"""The counts that ship."""
+"""Tests of the counts that ship."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study's tensors, beside measurements made afresh."""
+"""Tests of the study's tensors against new measurements."""
 
 from __future__ import annotations
 

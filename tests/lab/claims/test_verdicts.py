@@ -1,4 +1,7 @@
-"""Running checks: missing files, broken checks, interruption, progress; and nothing is decided without evidence."""
+"""Tests of running checks: missing files, broken checks, interruption, progress.
+
+Nothing is decided without evidence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model and its training: pairing, repetition, going on, and what is rounded."""
+"""Tests of the model and its training: pairing, repetition, continuing, and what is rounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from mxnum.lab.language_model import Decoder, Setting, train  # noqa: E402
 from mxnum.lab.language_model.decoder import rate_at  # noqa: E402
-from mxnum.lab.language_model.looks import centring  # noqa: E402
+from mxnum.lab.language_model.measurements import centring  # noqa: E402
 from mxnum.lab.language_model.sources import TRAINING, generator, source_of  # noqa: E402
 from mxnum.recipe import Operand  # noqa: E402
 
@@ -89,7 +89,8 @@ def test_it_goes_on_bit_for_bit(tmp_path, changes):
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
-    for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):  # its losses would be half of each
+    # A run that continued this checkpoint would mix the losses of both.
+    for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):
         with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
             train(other, seed, checkpoint=path)
     assert went_on.losses == whole.losses
@@ -110,7 +111,7 @@ def test_arms_of_a_seed_have_the_same_start_and_batches():
 
 
 def test_a_factor_that_is_a_power_of_two_changes_nothing():
-    """In float32, and in blocks whose scales are powers of two: the same numbers with other exponents."""
+    """In float32, and in blocks whose scales are powers of two, only the exponents change."""
     for changes in ({}, LAST):
         one, two = (train(TINY.but(factor=factor, **changes), 2).losses for factor in (1.0, 4.0))
         assert one == two
@@ -136,7 +137,7 @@ def test_where_the_recipe_is(where, one, some, without):
 
 
 def test_looking_changes_nothing_and_sees_the_operands():
-    """Of weights alone: their error, and of a layer that is rounded once the error that one computes by hand."""
+    """An evaluation has the error of the weights, and for a layer rounded once the exact error."""
     import mxnum as mx
 
     setting = TINY.but(recipe={"weights": "mxfp4_e2m1"}, where="last")
@@ -169,7 +170,7 @@ def test_centring_leaves_no_common_part():
 
 
 def test_centred_weight_has_no_mean_row_after_any_step():
-    """Before the first step it has one: the first loss is that of a model whose weight is as it was drawn."""
+    """The first loss is that of the model as drawn, whose weight still has a mean row."""
     whole, plain = (train(TINY.but(centred_weight=c, **LAST), 2, measure_every=2) for c in (True, False))
     assert whole.losses[0] == plain.losses[0]
     assert whole.losses[1:] != plain.losses[1:]
@@ -180,7 +181,7 @@ def test_centred_weight_has_no_mean_row_after_any_step():
 
 
 def test_z_loss_is_trained_on_and_not_reported():
-    """One step of descent is the one computed by hand; the loss that is reported is the cross-entropy alone."""
+    """A step of descent includes the z loss; the reported loss is the cross-entropy alone."""
     setting = TINY.but(optimizer="sgd", rate=0.5, schedule="constant", warm_up=0.0, clip=1e9, steps=1, z_loss=0.5)
     model = Decoder(setting, 40, 2)
     symbols = torch.from_numpy(source_of(setting).batch(generator(2, [TRAINING, 0]), 2, 17))
@@ -213,7 +214,8 @@ def test_the_rate_rises_and_falls():
         ({"width": 33}, "'width' must be a multiple of 4"),
         ({"activation": "relu"}, "'activation' must be one of"),
         ({"choices": 41}, "'choices' must be at most the vocabulary, 40"),
-        ({"order": 17}, "'order' must be at most the context, 16"),  # no place is evaluated: the loss was NaN
+        # No position is evaluated; the loss was NaN.
+        ({"order": 17}, "'order' must be at most the context, 16"),
         ({"factor": 0}, "'factor' must be positive"),
         ({"centred": True}, "'centred' must be False unless"),
         ({"z_loss": -1e-4}, "'z_loss' must be 0 or positive"),

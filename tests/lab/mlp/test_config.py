@@ -24,7 +24,7 @@ def test_changes_reach_the_precision():
 
 
 def test_precision_is_a_recipe_or_what_people_write_for_one():
-    """It was not converted, and failed as an attribute of a str: tests gave recipes alone."""
+    """Regression: a recipe given as text failed as an attribute of a str."""
     for written in ("mxfp8_e4m3", {"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}):
         assert Experiment(precision=written).precision == uniform_precision("mxfp8_e4m3", layer_norm=FLOAT32).but(
             vector="float32"
@@ -58,14 +58,17 @@ def test_descriptions():
         (lambda: Injection(where="layernorm"), "did you mean 'layer_norm'"),
         (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
-        (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),  # each run divided by zero
-        (  # its labels were what lay in memory
+        # Regression: each run divided by zero.
+        (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),
+        (  # regression: the labels were uninitialized memory
             lambda: Experiment(quantized_teacher=True, precision=uniform_precision("mxfp4_e2m1", rounding="sr")),
             "'quantized_teacher' must be False where weights or activations are rounded stochastically",
         ),
-        (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),  # NaN from the first step on
+        # Regression: all losses were NaN from the first step on.
+        (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),
         (lambda: Experiment(momentum=-0.5), "'momentum' must be at least 0 and below 1"),
-        (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),  # 0.95 throughout
+        # Regression: every start was 0.95.
+        (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),
         (lambda: Experiment.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: Experiment.from_dict({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
         (lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))), "for gamma and beta"),

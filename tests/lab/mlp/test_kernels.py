@@ -165,7 +165,7 @@ def test_adam_and_sgd_against_their_definitions():
     for t in range(1, 6):
         g = floats(50, seed=t)
         corrections = (f(1 - 0.9**t), f(1 - 0.99**t))
-        kernels.adam(ours, g, first, second, f(0.01), f(0.9), f(0.99), *corrections, f(1e-8))
+        kernels.adam(ours, g, (first, second), f(0.01), (f(0.9), f(0.99)), corrections, f(1e-8))
         m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * np.square(g, dtype=np.float64)
         reference -= 0.01 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.99**t)) + 1e-8)
     assert np.allclose(ours, reference, atol=1e-5)

@@ -71,7 +71,7 @@ def test_a_run_is_the_same_alone_and_stacked():
     assert alone[0].losses == stacked[1].losses
 
 
-#: A rate at which this network explodes at once; Adam's step is about the rate.
+#: At this rate the network explodes at once, since Adam's step is about the rate.
 WILD = SMALL.but(rate=30.0, steps=60, precision=Experiment().precision)
 
 
@@ -82,7 +82,7 @@ def test_no_run_is_stopped_for_what_its_loss_does():
     assert train(SMALL.but(steps=60), (1,))[0].diverged is None
 
 
-#: Every switch of the training itself, with what it needs to be seen in twelve steps.
+#: Every switch of the training, with the settings that make it visible in twelve steps.
 SWITCHES = {
     "w1_rate": 0.25,
     "beta_rate": 0.25,
@@ -107,7 +107,8 @@ def test_switches_act_and_resume(switch, tmp_path):
         train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
     resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
     assert [run.losses for run in resumed] == [run.losses for run in whole]
-    assert train(experiment, (2,))[0].losses == whole[1].losses  # it does not depend on its neighbours
+    # A run does not depend on the runs beside it.
+    assert train(experiment, (2,))[0].losses == whole[1].losses
 
 
 @pytest.mark.parametrize("changes", [{"rate": 0.0}, {"w1_rate": -1.0}, {"cap_norms_at": -1}, {"moments": "fp3"}])
@@ -133,7 +134,8 @@ def test_norms_stay_below_the_cap():
     free = Training(training.experiment.but(cap_norms_at=None), (1, 2))
     for _ in range(3):
         training.advance(), free.advance()
-    assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)  # so far they are the same
+    # Both trainings are the same so far.
+    assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)
     norms = [np.linalg.norm(p, axis=(-2, -1)) for p in (free.network.parameters.w1, free.network.parameters.w2)]
     for _ in range(9):
         training.advance(), free.advance()
@@ -172,10 +174,11 @@ def test_what_is_stored_in_a_format_is_in_it():
     ),
 )
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
-    """W1 (g LN(x)) = (g W1) LN(x): a gain frozen at g is W1 from g times its start at g times Adam's rate (SGD: g^2).
+    """A gain frozen at g is W1 started g times as large, at g times Adam's rate (SGD: g^2).
 
-    Bit for bit at powers of two, in every precision, as long as no number leaves the range: scaling W1 by g scales its
-    gradient by 1 / g, and both moments with it, which Adam divides away (its epsilon aside, which is nothing here).
+    W1 (g LN(x)) = (g W1) LN(x). Bit for bit at powers of two, in every precision, as long as no
+    number leaves the range: scaling W1 by g scales its gradient by 1 / g, and both moments with it,
+    which Adam divides away (its epsilon aside, which is nothing here).
     """
     gain = 2.0**power
     base = Experiment(

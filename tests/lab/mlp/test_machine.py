@@ -1,4 +1,4 @@
-"""The network on another machine: PyTorch on the CPU stands for PyTorch on a GPU."""
+"""Tests of the network on another machine: PyTorch on the CPU stands for a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backward pass against finite differences, against torch, and against the library's own linear layer."""
+"""Tests of the backward pass against finite differences, torch, and the linear layer of mxnum."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_gradients_against_torch(experiment):
         assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), kind
 
 
-#: Operands of a layer's three products: as the library's linear layer has them, forward and backward alike.
+#: Operands of a layer's three products, as the linear layer of mxnum has them in both passes.
 OPERANDS = {
     "E4M3": {kind: Operand("mxfp8_e4m3") for kind in ("activations", "weights", "gradients")},
     "E2M1, rceil": {
@@ -97,7 +97,7 @@ OPERANDS = {
 @pytest.mark.parametrize("width", [32, 48])
 @pytest.mark.parametrize("operands", OPERANDS.values(), ids=OPERANDS)
 def test_products_are_those_of_the_library(operands, width, seeds):
-    """All six products of a layer, forward and backward, have the bits of `mx.linear_forward` and `linear_backward`."""
+    """All six products of a layer have the bits of `mx.linear_forward` and `linear_backward`."""
     backward = {f"{kind}_backward": operands[kind] for kind in ("activations", "weights")}
     precision = Recipe(**operands, **backward)
     network, x, y = network_and_batch(SMALL.but(layers=1, width=width, precision=precision), seeds)
@@ -211,7 +211,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # which computes a step in float32 in between
+            training.advance(measure=step == 1)  # measuring computes a step in float32 in between
         training.network.parameters.beta[...] = 1e-39  # subnormal: left to the definition
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]
@@ -229,10 +229,10 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     ids=["repeatable", "stochastic", "released", "bfloat16"],
 )
 def test_operands_that_share_memory_do_not_disturb_each_other(operand, monkeypatch):
-    """All shapes are equal, so that everything that may share memory does."""
+    """All shapes are equal, so that all operands that may share memory do."""
     experiment = Experiment(width=32, layers=2, batch=32, expansion=1, precision=Recipe(*(operand,) * 5))
     shared = gradients(experiment, (3, 4))
-    monkeypatch.setattr("mxnum.lab.mlp.model._PLACES", {name: name for name in _STREAMS})
+    monkeypatch.setattr("mxnum.lab.mlp.model._BUFFERS", {name: name for name in _STREAMS})
     monkeypatch.setattr("mxnum.lab.mlp.operands.Buffers.get_like", lambda self, name, shape: np.empty(shape, "f4"))
     assert np.array_equal(shared, gradients(experiment, (3, 4)))
 

@@ -6,7 +6,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.lab.mlp.config import Experiment
-from mxnum.lab.mlp.model import Network
+from mxnum.lab.mlp.model import Network, _Pass
 from mxnum.lab.mlp.operands import Buffers, affine, in_last_bin, is_repeatable, rounded
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
@@ -41,7 +41,8 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # Two blocks in a row. The maximum over blocks is taken for each offset, and its own mantissa decides.
+    # Two blocks in a row. The maximum over blocks is taken for each offset, and its own mantissa
+    # decides.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # offset 3: 1.9 has a mantissa above 1.75
     x[0, 40] = 7.0  # the second block's scale is larger; 7.0 = 1.75 * 4 is not above
@@ -163,11 +164,11 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # No test saw that it did not: `affine` alone was looked at, and what is repeatable went by it.
+    # Regression: the network did not use the matched error, although `affine` did.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)
-    used = network._affine("gamma", precision.gamma, 7, 0)
+    used = _Pass(network, precision, 7).gamma
     assert np.array_equal(used, affine(network.parameters.gamma, MATCHED["rceil"], (3,), 7, 0))
     assert not np.array_equal(used, mx.fake_quantize(network.parameters.gamma, "mxfp4_e2m1", scale_rule="rceil"))
 

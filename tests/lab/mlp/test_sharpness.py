@@ -1,4 +1,4 @@
-"""Lanczos against the whole spectrum: of a matrix, and of a network's Hessian column by column."""
+"""Tests of Lanczos against the whole spectrum: of a matrix, and of a network's Hessian."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_lanczos_finds_the_largest_eigenvalue_of_each_matrix():
 
 
 def hessian(training):
-    """All second derivatives of a run's loss, by differences of its gradient along each parameter."""
+    """Return all second derivatives of a run's loss, by differences of its gradient."""
     network, (x, y) = training.network, training.batches(training.step)
     here, columns, h = network.parameters.run(0).astype(np.float64), [], 2e-3
     for index in range(len(here)):
@@ -54,7 +54,8 @@ def test_it_is_the_largest_eigenvalue_of_the_preconditioned_hessian(precision, l
     second = alone.state()["second"][0] / (1 - TINY.betas[1] ** 6)
     root = np.sqrt(np.sqrt(second) + TINY.epsilon)
     whole = hessian(alone) / root / root[:, None]
-    if not learns:  # gamma and beta come first; no test saw that they were moved, and what they do was counted
+    # gamma and beta come first. Regression: their part was counted although they do not learn.
+    if not learns:
         whole[:16], whole[:, :16] = 0, 0
     values, vectors = np.linalg.eigh(whole)
     assert found.rate_times_curvature[0] == pytest.approx(TINY.rate * values[-1], rel=0.02)
@@ -72,7 +73,7 @@ def test_measuring_changes_nothing():
     assert training.runs[0].losses == plain.losses
 
 
-def test_a_table_of_looks():
+def test_a_table_of_evaluations():
     table = follow({"a": TINY, "frozen": TINY.but(train_gamma=False, train_beta=False)}, (3, 4), 2, lambda line: None)
     run = table["arms"]["a"]["runs"][1]
     assert (run["seed"], run["excursions"], len(run["sharpness"]), len(run["loss"])) == (4, [], 2, 2)

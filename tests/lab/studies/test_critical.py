@@ -13,24 +13,25 @@ SMALL = Experiment(width=32, layers=1, batch=32, optimizer="sgd", steps=120)
 
 
 def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
-    ((stable, unstable),) = critical_rate(SMALL, (1,), 0.5, 500).values()
+    stable, unstable = critical_rate(SMALL, 1, 0.5, 500)
     assert 0.5 < stable < unstable <= stable * 1.02
     said = []
     table = sgd_limits((1,), SMALL, [Injection(-0.5, 0)], said.append)
     (row,) = table["rows"]
     assert said[1].startswith("mean -0.5, deviation 0: ")
     assert row["predicted"] == 2
-    assert row["ratios"][0] == pytest.approx(2, rel=0.03)  # scaling the gradient is scaling the rate
+    # Scaling the gradient scales the rate.
+    assert row["ratios"][0] == pytest.approx(2, rel=0.03)
 
 
 def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
     path, asked = tmp_path / "limits.json", []
 
-    def limits(experiment, seeds, low, high):
-        asked.append((experiment.injection, *seeds))
+    def limits(experiment, seed, low, high):
+        asked.append((experiment.injection, seed))
         if len(asked) == 4:
             raise KeyboardInterrupt
-        return {seed: (1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))) for seed in seeds}
+        return 1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))
 
     monkeypatch.setattr(critical, "critical_rate", limits)
 
@@ -46,7 +47,7 @@ def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
     assert asked == [*before, before[-1]]  # the one that was interrupted
     assert storage.read_json(path)["without"]["4"] == [7.0, 7.07]
     assert list(tmp_path.iterdir()) == [path]
-    # What another machine has found is not what this one would find.
+    # Results of another machine are not continued here.
     storage.write_json(path.with_suffix(".partial.json"), {"environment": {}, "limits": {}})
     write()
     assert len(asked) == len(before) + 1 + 4
@@ -60,11 +61,11 @@ def test_the_prediction():
 
 def test_bounds_that_do_not_enclose_it():
     with pytest.raises(ValueError, match="must enclose the limit of seed 1"):
-        critical_rate(SMALL, (1,), 1e-3, 2e-3)
+        critical_rate(SMALL, 1, 1e-3, 2e-3)
 
 
 def studied(**first):
-    """A collected study: for each kind and rate the first divergences of seeds 0, 1, 2."""
+    """Return a collected study: the first divergences of seeds 0, 1, 2 for each kind and rate."""
     experiment = {"steps": 100}
     arms = {
         f"{kind}, rate {rate:g}": {
@@ -82,13 +83,13 @@ NO, YES = None, 50
 
 def test_curve_and_shift_of_critical_rates():
     plain = {1: [NO, NO, NO], 2: [NO, NO, YES], 4: [NO, YES, YES]}
-    # Half the rate on every seed; seed 0 of FP32 never diverges, which counts as 8.
+    # Seeds diverge at half the rate. Seed 0 of FP32 never diverges, which counts as 8.
     low = {1: [NO, NO, YES], 2: [NO, YES, YES], 4: [YES, YES, YES]}
     table = studied(FP32=plain, E2M1=low, E4M3=plain)
     assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]
     assert shift(table, "E2M1") == pytest.approx((0.5, 0.5, 0.5))
     assert shift(table, "E4M3") == pytest.approx((1, 1, 1))
-    # A run that is stable again at a higher rate: the lowest rate counts.
+    # A run can be stable again at a higher rate; then the lowest diverging rate counts.
     table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
     assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
     assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None

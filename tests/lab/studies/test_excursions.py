@@ -1,4 +1,4 @@
-"""Histories made by hand, and a second definition that goes step by step."""
+"""Tests on histories made by hand, and against a second definition that goes step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALM = [1.0] * 10 + [0.02] * 300
 
 
 def naive(losses):
-    """The words of the definition, step by step."""
+    """Return the excursions by the words of the definition, step by step."""
     bases = [losses[0]]
     for end in range(1, len(losses)):
         bases.append(min(bases[-1], np.median(losses[max(0, end - WINDOW) : end])))
@@ -37,7 +37,9 @@ def naive(losses):
             if sum(loss <= BACK * base for loss in window) >= WINDOW / 2:
                 found.append((start, step))
                 start = None
-                continue  # the step that ends one may not start another, but it is looked at again
+                # The step that ends an excursion cannot start another, but its loss is checked
+                # again.
+                continue
         step += 1
     return found + ([(start, None)] if start is not None else [])
 
@@ -74,7 +76,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss falls to 1e-4: the same rise is only then an excursion when it forgets something.
+    # Without layer norm the loss falls to 1e-4. Then the same rise is an excursion only if the
+    # model forgets something.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1
@@ -100,12 +103,14 @@ def test_outcomes():
 
     assert course().outcome is Outcome.NONE
     assert course((99, 150)).outcome is Outcome.RECOVERED
-    assert course((100, None)).outcome is Outcome.NONE  # it started too late to be watched long enough
+    # The excursion started too late to be watched long enough.
+    assert course((100, None)).outcome is Outcome.NONE
     assert course((99, None)).outcome is Outcome.RUNAWAY
     assert course((20, 40), (99, None)).away == 99
     assert course((99, None), steps=199).outcome is Outcome.OPEN
     assert course((99, 200), steps=400).outcome is Outcome.RECOVERED
-    assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY  # a run of 200 steps would be one; it was not
+    # A run of 200 steps would count as a runaway, this one does not.
+    assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY
     assert course((50, 60), (150, None)).outcome is Outcome.RECOVERED
     assert course((50, 60)).first == 50
     assert course((50, 60)).peak == pytest.approx(50)

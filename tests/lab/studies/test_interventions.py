@@ -40,14 +40,14 @@ def test_every_action_changes_something_and_all_of_the_list_are_there():
     assert set(made) - set(actions(has_one)) == {"LN in bfloat16"}
 
 
-#: On seed 2 it diverges at step 24, on seed 1 it does not.
+#: This experiment diverges at step 24 on seed 2, and not on seed 1.
 SOON = Experiment(width=32, layers=2, batch=32, steps=60, optimizer="sgd", rate=5, precision=BASE.precision)
 TOY = Study("toy", "?", {"soon": SOON}, 1, "soon")
 PLAN = Plan(lead=10, watch=40, perturbed=2, every=5)
 
 
 def quiet(line):
-    """Nobody listens."""
+    """Ignore a line of progress."""
 
 
 def approached(folder, start=10):
@@ -94,7 +94,7 @@ def test_the_first_step_is_a_state_too(tmp_path):
     [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
 )
 def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
-    """If that is of before, of the same experiment, and made on such a machine."""
+    """A checkpoint counts if it is earlier, of the same experiment, and from such a machine."""
     experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
     if checkpoint == "another rate":
         experiment = SOON.but(rate=4)
@@ -154,7 +154,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
 
 
 def made_up(after, count=10):
-    """Seeds whose perturbed controls diverge after 100 and 120 steps, and whose one action does as given."""
+    """Return seeds whose perturbed controls diverge after 100 and 120 steps, with one action."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},

@@ -20,7 +20,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
 def table(**arms):
-    """A collected study with the given first rises, as it was stored before runs went on."""
+    """Return a collected study with the given first rises, as stored before runs went on."""
     experiment = {"steps": 100, "width": 64, "layers": 4, "batch": 256, "optimizer": "adam", "rate": 0.01}
     made = {}
     for name, first in arms.items():
@@ -33,7 +33,10 @@ def table(**arms):
 
 
 def followed(horizon=50, **arms):
-    """The same of runs that went on to step 100: of each its excursions as (start, end, peak), and the final loss."""
+    """Return a collected study of runs that went on to step 100.
+
+    Each run has its excursions as (start, end, peak), and its final loss.
+    """
     made = table(**{name: [None] * len(runs) for name, runs in arms.items()}) | {"horizon": horizon}
     for name, runs in arms.items():
         for run, (spans, final) in zip(made["arms"][name]["runs"], runs, strict=True):
@@ -47,7 +50,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     rows = {row[0]: dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(t)}
     assert rows["b"]["excursion"] == "12 of 12"
     assert (rows["b"]["recovered"], rows["b"]["runaway"], rows["b"]["open"]) == ("0", "0", "12")
-    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # no less with twelve seeds
+    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # the least p of twelve seeds
     assert rows["b"]["p after Holm"] == f"{3 * 2 / 2**12:.4f}"
     assert (rows["a"]["excursion"], rows["a"]["exact p"]) == ("0 of 12", "")
     lines = report.conclusions(t)
@@ -76,9 +79,9 @@ def test_excursions_that_came_back_are_told_from_runaways():
 def test_what_is_told_of_an_arm():
     spike, away = ([(10, 30, 5.0), (40, 45, 9.0)], 0.2), ([(20, None, 7.0)], 0.8)
     t = followed(a=[([], 0.1)] * 3, b=[spike, away, ([], 0.1)])
-    assert report.told(t, "a") == "0 of 3"
-    assert report.told(t, "b") == "2 of 3, 1 back, 1 away"
-    assert report.told(t | {"horizon": 70}, "b") == "2 of 3, 1 back, 1 open"
+    assert report.outcomes_text(t, "a") == "0 of 3"
+    assert report.outcomes_text(t, "b") == "2 of 3, 1 back, 1 away"
+    assert report.outcomes_text(t | {"horizon": 70}, "b") == "2 of 3, 1 back, 1 open"
     back = report.returns(t, "b")
     assert (back.times, back.diverged, back.seeds) == ((20, 80), (True, False), (0, 1))
     assert report.returns(t, "a").runs == 0
@@ -117,7 +120,7 @@ def test_runs_on_disk_become_a_table(tmp_path):
     assert run["measured_at"] == [0, 20, 40]
     assert len(run["measured"]["zeta"]) == 3
     assert made["arms"]["wild"]["runs"][0]["diverged"] is not None
-    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # it went on
+    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # the run went on
     assert made["arms"]["wild"]["runs"][0]["excursions"][0]["end"] is None
     assert report.outcomes(made, "wild")[Outcome.OPEN] == 2
     assert (tmp_path / "results" / "tiny.md").read_text() == said[0]
@@ -191,9 +194,9 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-#: The kernels of OpenBLAS that made the stored results: others add in another order.
+#: The kernels of OpenBLAS that made the stored results; other kernels add in another order.
 KERNELS = "SkylakeX"
-#: Studies whose table is a page beside it.
+#: Studies whose table is a page beside the stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
 
 

@@ -57,13 +57,14 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
 
 
 def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
-    # It had the lowest numbers in the folder: fresh seeds were trained, and the old ones told again.
+    # Regression: this study got the lowest numbers in the folder, so that fresh seeds were trained
+    # and old ones reported again.
     study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
     for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table
         count = max(2, seeds or 2)
         assert [run["seed"] for run in table["arms"]["a"]["runs"]] == list(range(first, first + count))
-    assert report.seeds_told(table) == "9 to 11"
+    assert report.seeds_text(table) == "9 to 11"
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -79,7 +80,8 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     for seed in (39304300, 39304301):
         prolonged, whole = (next((tmp_path / store).rglob(f"b/seed-{seed}.npz")) for store in ("r", "at once"))
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
-    outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)  # shorter again: nothing to do
+    # The study is shorter again, so nothing is left to do.
+    outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)
     assert "0 tasks to do" in said[-1]
     assert [line.endswith("has 9 steps, not 6: it is kept, and reported whole.") for line in said[-3:]] == [
         True,

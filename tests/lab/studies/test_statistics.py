@@ -1,4 +1,4 @@
-"""Against permutation by brute force, against scipy, and by hand."""
+"""Tests of statistics against permutation by brute force, against scipy, and by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_p_is_below_what_the_seeds_can_give():
 
 
 def log_rank_statistic(times, horizon=100):
-    """Observed less expected events of the first of two arms, condition by condition: the textbook's sum over times."""
+    """Return the textbook's sum of observed less expected events of the first of two arms."""
     total = 0.0
     for a, b in zip(*times, strict=True):
         for time in sorted({t for t in (*a, *b) if t < horizon}):
@@ -63,7 +63,8 @@ def log_rank_statistic(times, horizon=100):
     return total
 
 
-@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])  # ties where times are few
+# Few distinct times make ties.
+@pytest.mark.parametrize(("seed", "longest"), [(3, 120), (4, 400), (5, 12)])
 def test_compare_is_the_log_rank_test_by_permutation(seed, longest):
     conditions, seeds = 3, 5
     times = np.random.default_rng(seed).integers(1, longest, (2, conditions, seeds))
@@ -115,7 +116,8 @@ def test_only_seeds_of_both_arms_are_compared():
 
 
 def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
-    # At the maximum of the partial likelihood the score is 0; at a ratio of 1 the score is the log-rank statistic.
+    # At the maximum of the partial likelihood the score is 0; at a ratio of 1 the score is the
+    # log-rank statistic.
     rng = np.random.default_rng(5)
     times = [rng.exponential(scale, 40) for scale in (1.0, 2.0)]
     arms = [Arm("x", tuple(t.tolist()), (True,) * 40, tuple(range(40))) for t in times]
@@ -130,7 +132,8 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 def test_coxs_ratio_by_hand():
     # Two pairs, each a condition: of the first events one is a's at 2 against 1 at risk, and so on.
-    # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2: risk 1, 1)
+    # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2:
+    # risk 1, 1)
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
@@ -196,7 +199,8 @@ def test_power_draws_pairs_with_replacement():
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
 
 
-#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank test.
+#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank
+#: test.
 TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23] + [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
 TREATED_EVENTS = [True] * 9 + [False] * 12
 PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
@@ -221,7 +225,7 @@ def test_without_events_there_is_no_median():
 
 
 def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
-    """Of 24 runs the product of the shares is 0.5000000000000001 after twelve: there was no median, or a later one."""
+    """Regression: the share was 0.5000000000000001, not 0.5, after half of 24 events."""
     for runs in range(2, 61, 2):
         half = runs // 2
         times = (*range(100, 100 + half), *[1000] * half)
@@ -238,3 +242,11 @@ def test_arms_by_seed_and_without_one():
     arm = Arm.of("a", [10, None], [30, 100], seeds=[4, 7])
     assert arm.by_seed() == {4: (10, True), 7: (100, False)}
     assert arm.without(4) == Arm("a", (100,), (False,), (7,))
+
+
+def test_the_p_of_a_rank_correlation_has_two_sides():
+    for count in (8, 9, 12):
+        falling = rank_correlation((i, float(i), -float(i)) for i in range(count))
+        rising = rank_correlation((i, float(i), float(i)) for i in range(count))
+        assert (falling.rho, rising.rho) == pytest.approx((-1.0, 1.0))
+        assert falling.p == rising.p < 1e-3

@@ -17,7 +17,7 @@ def test_a_study_is_well_made(name):
 
 
 def test_arms_of_one_name_are_one_experiment(tmp_path):
-    # Runs lie in a folder named after the arm, whatever the study.
+    # Runs lie in a folder named after the arm, whichever study they belong to.
     folders = {}
     for study in map(studies.get, studies.STUDIES):
         for name, experiment in study.arms.items():

@@ -1,4 +1,4 @@
-"""Planes that are known."""
+"""Tests on planes with known slopes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_exponents_of_a_plane():
     assert slopes(made, "LN E2M1") is None
     assert slopes(table(lambda *_: 1.0, seeds=2), "FP32") is None
     column = {name: arm for name, arm in made["arms"].items() if "0.95" in name}
-    assert slopes({"arms": column}, "FP32") is None  # one beta2 has no slope
+    assert slopes({"arms": column}, "FP32") is None  # a single beta2 has no slope
 
 
 def test_the_table_says_what_is_missing_or_not_finite():

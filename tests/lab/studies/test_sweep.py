@@ -82,7 +82,8 @@ def test_a_process_that_dies_fails_its_task_alone():
         with pytest.raises(RuntimeError, match="process died"):
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
-        with pytest.raises(RuntimeError, match="process was asked to end"):  # the sweep ended, with status 0
+        # Regression: the sweep ended with status 0.
+        with pytest.raises(RuntimeError, match="process was asked to end"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:
@@ -90,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """How often the system is asked for memory when the same array is made again, and the first time."""
+    """Return the page faults when the same array is made again, and when it is made first."""
     import resource
 
     counts = []
@@ -112,7 +113,7 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """A process that compiles ends when that is done: a minute on a busy machine, in which nothing was said."""
+    """A process that compiles ends only afterwards, so the message says that it waits."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
@@ -143,7 +144,7 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
 
 
 def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
-    """Whenever its task starts, another is as far as it is: else what took no time would be taken for speed."""
+    """Steps that a checkpoint had count for no speed, whenever the task starts."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
     progress, shown = queue.Queue(), []
@@ -165,7 +166,7 @@ def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
 
 
 def test_the_first_step_is_told_at_once(monkeypatch):
-    """It was told after a second, and what had been made until then was taken for a checkpoint's on a busy machine."""
+    """Regression: the first report came after a second, and its steps counted as a checkpoint's."""
     progress, now = queue.Queue(), iter((5.0, 5.0, 5.5, 6.5, 6.5))
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(now))
     tell = sweep.telling("a", progress)

@@ -1,4 +1,4 @@
-"""Counts over a range of thresholds, on runs made by hand."""
+"""Tests of counts over a range of thresholds, on runs made by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def table(*runs):
 
 def test_each_line_has_its_own_count():
     calm = run([0.1] * 40, 0.1)
-    low = run([0.5] * 10 + [50.0, 1.4] + [3.0] * 28, 3.0, start=100)  # 2.8 times its base at least, 6 at the end
+    # The loss is at least 2.8 times its base, and 6 times at the end.
+    low = run([0.5] * 10 + [50.0, 1.4] + [3.0] * 28, 3.0, start=100)
     high = run([0.5] * 10 + [50.0] * 30, None, start=100)
     made = table(calm, low, high)
     assert thresholds.least_after(made, "a") == [2.8, 100.0]

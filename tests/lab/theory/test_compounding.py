@@ -1,4 +1,4 @@
-"""Compounding over layers: symbols, and products of real quantized gains."""
+"""Tests of compounding over layers: symbols, and products of real quantized gains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead zone, jump, dwell and cycle: against the kernels, and in runs of gradient descent through them (B3)."""
+"""Tests of dead zone, jump, dwell and cycle: against the kernels, and in gradient descent (B3)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def test_claim_b3_the_jump_of_e4m3_is_a_seventh():
 
 
 def descend(gamma, target, rate, steps, name="mxfp8_e4m3"):
-    """Straight-through gradient descent on sum of (Q(gamma) - target)**2 / 2; the quantized values of every step."""
+    """Return the quantized values of each step of straight-through gradient descent.
+
+    The loss is the sum of (Q(gamma) - target)**2 / 2.
+    """
     gamma, path = gamma.copy(), []
     for _ in range(steps):
         q = mx.fake_quantize(gamma, name)
@@ -86,7 +89,7 @@ def test_adam_crosses_after_the_distance_over_the_rate_whatever_the_gradient():
 
 
 def test_one_leader_moves_the_whole_block():
-    """Only the maximum crosses; elements that did not move at all change by a seventh or a fourteenth."""
+    """Only the maximum crosses; elements that did not move change by a seventh or a fourteenth."""
     block = np.full(32, 0.95)
     block[5] = 0.98
     for leader, want in ((0.9999, 0.875), (1.0, 0.9375)):
@@ -110,7 +113,7 @@ def test_arguments_are_checked():
 
 
 def test_a_crossing_takes_a_step_however_near_it_is():
-    """Steps were rounded to nine decimals, so that small ones were none."""
+    """Regression: steps were rounded to nine decimals, so that small ones became 0."""
     assert dwell(0, 1e-11, 1.0) == 1
     assert dwell(1 - 1e-12, 1.0, 1e-13) == 10
     assert [dwell(0.0, k / 10, 0.1) for k in range(1, 100)] == list(range(1, 100))

@@ -1,4 +1,4 @@
-"""Limits of a mode against simulation, and what the model of self-arrest says."""
+"""Tests of the limits of a mode against simulation, and of the model of self-arrest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def test_inverse_participation():
 
 
 def growth(mode, deviation, rate, momentum, steps=10, copies=200_000):
-    """By what factor a step changes the mean square along a mode of curvature 1, in all dimensions at once."""
+    """Return the factor of the mean square along a mode of curvature 1 in one step.
+
+    The simulation has all dimensions.
+    """
     rng, mode = np.random.default_rng(3), mode / np.linalg.norm(mode)
     x, m = np.tile(mode, (copies, 1)), np.zeros((copies, len(mode)))
     squares = []
@@ -48,7 +51,8 @@ def test_noise_that_many_elements_share_does_not_lower_the_limit():
 
 
 def test_a_rise_arrests_itself():
-    # Ten per cent above its limit a step multiplies x by more than 1.1: unarrested it would be 1e100 and more.
+    # Ten per cent above its limit, a step multiplies x by more than 1.1. Unarrested, it would reach
+    # 1e100 and more.
     for beta2 in (0.95, 0.999):
         found = arrest(beta2, sharpening=3e-3)
         assert 5 < found.lowest <= found.height <= found.highest < 1000
@@ -64,7 +68,7 @@ def test_only_a_mode_that_goes_on_sharpening_rises_higher_under_a_slow_second_mo
     "changes",
     [
         {"start": 0.9}, {"start": 0.0}, {"ceiling": 0.9}, {"beta2": 1.0},
-        # These divided by zero, walked backwards, or took the median of nothing.
+        # Regression: these divided by zero, ran backwards, or took the median of nothing.
         {"sharpening": 0}, {"sharpening": -1e-3}, {"sharpening": 1.0}, {"copies": 0}, {"after": -1},
     ],
 )  # fmt: skip

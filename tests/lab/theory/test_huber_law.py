@@ -1,4 +1,4 @@
-"""The minimum of the Huber loss: derivatives by differences, and the minimum by an optimizer that shares nothing."""
+"""Tests of the minimum of the Huber loss, by differences and by an independent optimizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DELTA = 0.02
 
 
 def plainly(parameters, x=X, y=Y):
-    """The law's logarithm as it is written."""
+    """Return the law's logarithm as it is written."""
     a, b, e, alpha, beta = parameters
     return np.log(np.exp(a) * np.exp(x) ** -alpha + np.exp(b) * np.exp(y) ** -beta + np.exp(e))
 

@@ -1,4 +1,4 @@
-"""Comparing two laws: what is the same is not told apart, what is not is, and the intervals say by how much."""
+"""Tests of comparing two laws: equal laws do not differ, other laws do, within intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_law_is_seldom_told_apart():
 
 def test_a_law_that_is_higher_is_told_apart_by_as_much():
     higher = ScalingLaw(1.01 * LAW.A, 1.01 * LAW.B, 1.01 * LAW.E, LAW.alpha, LAW.beta)
-    shared = noise(1)  # what both have in common cancels, cell by cell
+    shared = noise(1)  # common noise cancels, cell by cell
     found = compare_laws(fit(LAW, shared), fit(higher, shared + noise(2, 5e-4)), draws=100)
     assert found.told_apart
     assert found.distance == pytest.approx(np.log(1.01), rel=0.1)
@@ -62,7 +62,7 @@ def test_tables_of_other_sizes_are_compared_where_both_reach():
         compare_laws(small, large)
     with pytest.raises(ValueError, match="'draws' must be at least 1"):
         compare_laws(small, small, draws=0)
-    # p is at least 1 / (1 + draws): these found no difference whatever the laws were.
+    # p is at least 1 / (1 + draws), so that so few draws could find no difference.
     with pytest.raises(ValueError, match=r"'draws' must be above 19 for the level 0\.95, not 18"):
         compare_laws(small, small, draws=18)
     with pytest.raises(ValueError, match="'level' must be between 0 and 1, not 2"):

@@ -1,4 +1,4 @@
-"""Where logits rest under biased gradients, and the advice."""
+"""Tests of the rest of logits under biased gradients, and of the advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_without_a_bias_they_rest_where_the_source_is():
 
 
 def test_a_constant_bias_has_its_fixed_point():
-    """p_j = (D + q_j (1 - s)) / (1 - s q_j) with all mean gradients the same D; 1/16 is clamped by 1/15."""
+    """p_j = (D + q_j (1 - s)) / (1 - s q_j): D is the mean gradient, clamping takes s = 1/15."""
     s, q = 1 / 15, 1 / 16
     found = logit_rest(SIXTEEN, logit_gradient_bias("mxfp8_e4m3", 2048))
     slide = float(found.p[0])
@@ -34,7 +34,7 @@ def test_a_constant_bias_has_its_fixed_point():
 
 
 def test_descent_comes_to_the_same_rest():
-    """The mean gradient followed step by step, averaged where p slides along a jump."""
+    """Descent follows the mean gradient step by step, averaged where p slides along a jump."""
     q = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
     bias = logit_gradient_bias("mxfp4_e2m1", 512, 1.3)
     found, logits, mean = logit_rest(q, bias), np.log(q), np.zeros(5)
@@ -79,6 +79,6 @@ def test_bad_arguments_are_refused():
 
 
 def test_where_nothing_pulls_there_is_no_change_of_the_pull():
-    """Noise of the bisection over noise was 1."""
+    """Regression: the result was 1, the noise of the bisection over itself."""
     assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
     assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0

@@ -1,4 +1,4 @@
-"""Tables of losses: what is read, what is left out, and what is refused with the line it stands in."""
+"""Tests of tables of losses: what is read, what is left out, and errors with their line."""
 
 from __future__ import annotations
 

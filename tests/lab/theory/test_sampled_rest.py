@@ -1,4 +1,4 @@
-"""Where logits rest when all of their gradient is rounded: against the derivation, and against descent."""
+"""Tests of the rest of logits if all of their gradient is rounded: derivation and descent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_where_targets_alone_overflow_it_is_what_was_derived(count, fmt, along):
 
 
 def test_pushes_that_overflow_make_it_less():
-    """16 choices: p is just below a power of two, and less often far from it the less noise is left."""
+    """With 16 choices, p is just below a power of two; less noise keeps it closer to that."""
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
     found = [sampled_logit_rest(q, tokens=512, noise=noise, rows=256).excess for noise in (0.003, 0.01, 0.1)]
@@ -50,7 +50,7 @@ def test_pushes_that_overflow_make_it_less():
     ({"format": "nvfp4"}, "vocabulary"),
 ])  # fmt: skip
 def test_descent_comes_to_the_same_rest(options, along):
-    """Logits that all contexts share; fresh places, targets and noise at each step; blocks as they come."""
+    """All contexts share logits; each step has fresh positions, targets and noise."""
     random, vocabulary, rows, noise = np.random.default_rng(1), 64, 512, 0.02
     q, logits, excess = choices(16, vocabulary), np.zeros(vocabulary), {"plain": [], "rounded": []}
     words = {"seed": 3} if "rounding" in options else {}
@@ -77,7 +77,7 @@ def test_descent_comes_to_the_same_rest(options, along):
 
 
 def test_many_values_of_q():
-    """Rare symbols are seldom drawn as targets; what becomes of their pull is known all the same."""
+    """Rare symbols are seldom drawn as targets, yet the result of their pull is known."""
     q = 1 / np.arange(1, 1001) ** 1.6
     q /= q.sum()
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2**15)).excess

@@ -1,4 +1,4 @@
-"""Fits of scaling laws: parameters that are known come back, and intervals are what they say."""
+"""Tests of fits of scaling laws: known parameters are recovered, and intervals are honest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N, D = (a.ravel() for a in np.meshgrid(np.geomspace(2e7, 1e9, 6), np.geomspace(3
 
 
 def law_of(alpha, beta, of_size, of_data, floor):
-    """By the height of its terms in the middle of the table."""
+    """Return a law with given heights of its terms in the middle of the table."""
     return ScalingLaw(of_size * 1.4e8**alpha, of_data * 2.4e9**beta, floor, alpha, beta)
 
 
@@ -60,7 +60,7 @@ def test_runs_that_went_astray_do_not_bend_the_law():
 
 
 def test_an_infinite_delta_is_least_squares():
-    """A start came back as the fit: the curvature was inf / inf, and every step NaN."""
+    """Regression: the start was returned as the fit, because every step was inf / inf, NaN."""
     losses = noisy(TRUTH, 0.004)
     plain, wide = (fit_scaling_law(N, D, losses, delta=delta) for delta in (float("inf"), 10.0))
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
@@ -90,12 +90,16 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    assert min(inside.values()) > 0.75 * 5 * tables  # 90 % of them, give or take what is correlated
+    # This is 90 % of them, less an allowance for correlations.
+    assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
-    """Both are fits by least absolute misses: with 2 % of noise the interval of 90 % held the truth in half of all
-    tables at the usual delta, and was ten times narrower at a hundredth of it. No test had noise far above delta."""
+    """Both deltas lie far below the noise, so both fits minimize absolute errors.
+
+    Regression: with 2 % of noise, the interval of 90 % held the truth in half of all tables at the
+    usual delta, and was ten times narrower at a hundredth of it.
+    """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
     for name in ("alpha", "beta", "E"):

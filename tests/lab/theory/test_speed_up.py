@@ -1,4 +1,4 @@
-"""Projected speed-ups: counted by hand, and bounded where they must be."""
+"""Tests of projected speed-ups: counted by hand, and within their bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ precision = st.sampled_from(tuple(RATES))
 
 
 def test_flops_are_those_of_the_matrices():
-    attention = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8)  # queries, keys and values of half as many heads, output
+    # The terms are the queries, the keys and values of half as many heads, and the output.
+    attention = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8)
     assert TINY.flops == {
         "mlp": 2.0 * 2 * 3 * 8 * 16,
         "attention": 2.0 * attention,
@@ -32,7 +33,8 @@ def test_flops_are_those_of_the_matrices():
 )
 def test_the_shapes_have_the_parameters_that_their_names_say(name, parameters):
     shape = SHAPES[name]
-    weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2  # with the embeddings
+    # The embeddings count, too.
+    weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2
     assert weights == pytest.approx(parameters, rel=2e-3)
 
 

@@ -1,4 +1,4 @@
-"""The stability boundary: the formula, the spectral radius, simulations, and gradients biased by the kernels (B2)."""
+"""Tests of the stability boundary: formula, spectral radius, simulations, biased gradients (B2)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_expression_and_the_function_agree():
 
 
 def _plain(expression):
-    """The same with symbols that assume nothing."""
+    """Return the expression with symbols that assume nothing."""
     return expression.subs({s: sympy.Symbol(s.name) for s in expression.free_symbols})
 
 
@@ -75,7 +75,7 @@ def test_simulated_second_moments_follow_the_matrix(bias, variance, momentum):
 
 
 def test_gradients_that_pass_through_a_quantized_gain():
-    """theta receives the gradient times Q(gamma)/gamma, a fresh cluster every step: decay and growth as predicted."""
+    """The gradient of theta is multiplied by Q(gamma)/gamma, a fresh cluster at every step."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     limit = stability_limit(noise.bias, noise.variance)
     assert limit > 2  # the clamp wins over the noise here
@@ -84,7 +84,8 @@ def test_gradients_that_pass_through_a_quantized_gain():
         theta = np.ones(runs)
         for _ in range(steps):
             gamma = rng.normal(0.9, 0.05, (runs, 32))
-            gain = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0]  # one element of each block: independent
+            # One element of each block is taken, since elements of a block are dependent.
+            gain = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0]
             theta = theta * (1 - rate * gain)
         want = ((1 - rate * (1 + noise.bias)) ** 2 + rate**2 * noise.variance) ** steps
         error = (theta**2).std() / np.sqrt(runs)
@@ -95,7 +96,7 @@ def test_gradients_that_pass_through_a_quantized_gain():
 
 
 def test_adam_does_not_see_a_constant_bias():
-    """With epsilon = 0 the trajectory is the same bit for bit when every gradient is halved."""
+    """With epsilon = 0, halving every gradient leaves the trajectory the same, bit for bit."""
 
     def run(factor):
         theta, m, v, path = 1.0, 0.0, 0.0, []
@@ -111,7 +112,7 @@ def test_adam_does_not_see_a_constant_bias():
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
-    """Adam's own update; v holds E[g**2] of clean gradients of size 1 that passed through the same quantizer."""
+    """Adam's v holds E[g**2] of gradients of size 1 that passed through the same quantizer."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     rate = part * adam_limit(noise.bias, noise.variance)
     power = (1 + noise.bias) ** 2 + noise.variance
@@ -125,9 +126,11 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want  # v fades by 3e-4
+    # The limit allows for v, which fades by 3e-4.
+    assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))  # as if v were that of clean gradients
+    # This limit treats v as that of clean gradients.
+    deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 
 

@@ -1,7 +1,7 @@
-"""One file for each claim: who states what, how it is checked here, and its figures. Importing this
-package imports every file.
+"""One file for each claim: who states what, how it is checked here, and its figures.
 
-The rows of a paper come in the order of their files, and the papers in the order of `SOURCES`.
+Importing this package imports every file. The rows of a paper come in the order of their files, and
+the papers in the order of `SOURCES`.
 """
 
 import importlib

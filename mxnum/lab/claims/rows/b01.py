@@ -79,9 +79,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
-    """Return the two averages over the grid of mantissas, in which each part counts by its share of
-    the logarithm.
-    """
+    """Return the two averages over the grid of mantissas, weighted by logarithmic width."""
     f, measure = mantissas().astype(np.float64), log_measure()
     q = quantized(mantissas(), fmt, rule, block_size=1)
     return float((measure * (q / f - 1)).sum()), float((measure * q).sum() / (measure * f).sum() - 1)

@@ -47,13 +47,13 @@ def _check(context: Context) -> Evidence:
     for row, statement in zip(table["rows"], statements, strict=True):
         noise = "noise common to all elements" if row["common"] else "noise drawn for each element"
         groups.setdefault(noise if row["deviation"] else "a bias", []).append(statement)
-    told: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    by_answer: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for kind, members in groups.items():
-        told[False if any(s.holds is False for s in members) else unanimous(members)].append(kind)
-    act = "acts" if len(told[True]) == 1 else "act"
+        by_answer[False if any(s.holds is False for s in members) else unanimous(members)].append(kind)
+    act = "acts" if len(by_answer[True]) == 1 else "act"
     words = {True: f"On the MLP {{}} {act} as derived", False: "Not as derived: {}", None: "Undecided: {}"}
     agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
-    parts = [words[sure].format(" and ".join(kinds)) for sure, kinds in told.items() if kinds]
+    parts = [words[sure].format(" and ".join(kinds)) for sure, kinds in by_answer.items() if kinds]
     answer = f"On a quadratic {agree} agree. {'. '.join(parts)}."
     return Evidence(comparisons, statements, note, settings, answer, agree)
 
@@ -71,10 +71,9 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
     return Statement(f"{what}: is the quadratic's", close if high / low < WIDEST or not close else None, numbers)
 
 
-def on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 3, runs: int = 400_000) -> Comparison:
-    """Compare the growth of the mean square in a step of SGD, over many simulated runs of a few
-    steps, with the formula.
-    """
+def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
+    """Compare the mean square's growth in a simulated step of SGD with the formula."""
+    steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))
     for _ in range(steps):

@@ -23,14 +23,15 @@ CLAIM = Claim(
     "Period and jump derived in `mxnum.analysis`; shown in a run of `mxnum.lab.mlp`.",
     whose=Whose.OURS,
 )
-RUN = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block": "layer 0, 32 to 63"}
+RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block": "layer 0, 32 to 63"}
 
 
-def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[str, Any]:
+def clamped_block() -> dict[str, Any]:
     """Train with a gamma that starts in E4M3's clamped range, and return a block that leaves it.
 
     The arrays are the master weights and their quantized values, step by step.
     """
+    steps, rate, seed = 260, RUN["rate"], RUN["seed"]
     e4m3 = Operand("mxfp8_e4m3")
     precision = Recipe(gamma=e4m3, beta=e4m3, vector="bfloat16")
     training = Training(Experiment(rate=rate, gamma_start=(0.90, 0.95), precision=precision), (seed,))
@@ -87,9 +88,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the value of an element, by the table of jumps, when the block maximum is just above
-    1.
-    """
+    """Return an element's value just above a block maximum of 1, by the table of jumps."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 

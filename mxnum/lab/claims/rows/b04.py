@@ -30,8 +30,7 @@ SHIPPED = "released code, E2M1"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Measure the effect of the six switches on the time before the loss rises, in a fraction of
-    resolution IV.
+    """Measure how six switches delay the rise of the loss, in a resolution-IV fraction.
 
     The differences are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the
     level is 5 %, after Holm.
@@ -49,12 +48,12 @@ def _check(context: Context) -> Evidence:
         counts[difference] = f"{_rises(code)} the code's way, {_rises(by_text)} the text's"
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)
-    told = {
+    evidence = {
         name: f"{name}: {counts[name]}; {np.mean(effects[name]):+.0f} steps, exact p {p[name]:.2g}, "
         f"{after[name]:.2g} after Holm"
         for name in effects
     }
-    acting = [name for name in told if after[name] < LEVEL]
+    acting = [name for name in evidence if after[name] < LEVEL]
     later = ", ".join(name for name in acting if np.mean(effects[name]) > 0) or "none"
     sooner = ", ".join(name for name in acting if np.mean(effects[name]) < 0) or "none"
     statements, shown = [], ""
@@ -66,14 +65,14 @@ def _check(context: Context) -> Evidence:
             f"{_rises([shipped])} runs as shipped, {_rises([text])} as the text has it, {compare([(shipped, text)])}"
         )
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
-    carrying = "; ".join(told[name] for name in acting)
+    carrying = "; ".join(evidence[name] for name in acting)
     at_size = released_code(context)
     statements += [Statement("some change when the loss rises", True if acting else None, carrying), at_size]
     answer = (
         f"Of {len(p)} differences {len(acting)} change when the loss rises in E2M1 (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3 at the paper's size." * (at_size.holds is None)
     )  # fmt: skip
-    others = "; ".join(told[name] for name in told if after[name] >= LEVEL) or "none"
+    others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (
         f"The code's way the rise comes later with: {later}; sooner with: {sooner}. Decided at {LEVEL:.0%} after "
         f"Holm's correction over the six; not shown of: {others}. In E2M1, by the first rise; main effects, which this "
@@ -87,9 +86,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean number of steps before the loss of this seed rises; the horizon counts if it
-    does not.
-    """
+    """Return the mean step at which the loss of a seed rises, or the horizon without a rise."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -98,7 +95,7 @@ def _on_fresh_seeds(context: Context) -> str:
     if SHIPPED not in again["arms"]:
         return ""
     steps = again["arms"][SHIPPED]["experiment"]["steps"]
-    return f" As shipped, on fresh seeds to {steps:,} steps: {report.told(again, SHIPPED)} with an excursion."
+    return f" As shipped, on fresh seeds to {steps:,} steps: {report.outcomes_text(again, SHIPPED)} with an excursion."
 
 
 def released_code(context: Context) -> Statement:
@@ -110,8 +107,8 @@ def released_code(context: Context) -> Statement:
         return Statement(what, None, "not run")
     runs, controls = report.courses(table, name), report.courses(table, control) if control in table["arms"] else []
     whole = all(run.steps >= table["arms"][name]["experiment"]["steps"] for run in runs)
-    fp32 = f"FP32: {paper_size.told(controls)}" if controls else "FP32 was not run"
-    return Statement(what, _diverges(runs, controls, whole), f"{paper_size.told(runs)}; {fp32}")
+    fp32 = f"FP32: {paper_size.described(controls)}" if controls else "FP32 was not run"
+    return Statement(what, _diverges(runs, controls, whole), f"{paper_size.described(runs)}; {fp32}")
 
 
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:

@@ -118,20 +118,21 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
         runs.setdefault(kind, {})[rate] = report.courses(table, name)
     controls = runs.pop("FP32", {})
 
-    def told(courses: dict[float, list[Course]]) -> str:
-        return "; ".join(f"{rate:g}: {paper_size.told(courses[rate])}" for rate in sorted(courses)) or "not run"
+    def by_rate(courses: dict[float, list[Course]]) -> str:
+        return "; ".join(f"{rate:g}: {paper_size.described(courses[rate])}" for rate in sorted(courses)) or "not run"
 
     what = f"has a lower critical rate of excursions than FP32, {paper_size.WHERE}"
     found = [
-        Statement(f"{kind} {what}", _rises_at_less(own, controls), f"{told(own)}; FP32: {told(controls)}")
+        Statement(f"{kind} {what}", _rises_at_less(own, controls), f"{by_rate(own)}; FP32: {by_rate(controls)}")
         for kind, own in runs.items()
     ]
     return found or [Statement(f"E4M3 {what}", None, "not run")]
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge whether, at the least rate where any run rises, all of this kind and none of FP32 do;
-    None if it is not clear.
+    """Judge if all these runs and no FP32 run rise at the lowest rate with a rise.
+
+    None if the runs do not decide it.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -141,7 +142,7 @@ def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Co
 
 
 def lost_runs(table: Table) -> Iterator[Statement]:
-    """Judge whether a low precision loses more runs than float32 at the same rate, over rates and seeds."""
+    """Judge if a low precision loses more runs than float32 at the same rate."""
     for kind in ("E4M3", "E2M1", "E2M1 rceil, SR gradients"):
         counts, pairs = [], []
         for rate in _rates(table):
@@ -155,14 +156,12 @@ def lost_runs(table: Table) -> Iterator[Statement]:
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return in words which formats lose runs at the highest rate, and which do in spite of
-    centring; "" without runs.
-    """
+    """Return in words which formats lose runs at the highest rate; "" without runs."""
     parts = []
-    for name, arm, told in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
+    for name, arm, label in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
             gone = lost(table, f"{arm}, {_rates(table)[-1]}")
-            parts.append(f"{told} {sum(gone.values())} of {len(gone)}")
+            parts.append(f"{label} {sum(gone.values())} of {len(gone)}")
     return f". At the highest rate small language models lose runs: {', '.join(parts)}" if parts else ""
 
 
@@ -176,7 +175,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
-    told = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
+    listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
     at = f"lost of {runs} at {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
@@ -190,23 +189,23 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
         Statement(
             "what E4M3 loses at the highest rate it loses by the gradient of the logits alone",
             decided(first, counts[logits][-1] <= 1),
-            f"{at}: that alone {told[logits]}, all but the last layer {told[others]}, float32 {told[PLAIN]}, "
-            f"E4M3 everywhere {told['E4M3']}",
+            f"{at}: that alone {listed[logits]}, all but the last layer {listed[others]}, float32 {listed[PLAIN]}, "
+            f"E4M3 everywhere {listed['E4M3']}",
         ),
         Statement(
             "centring that gradient saves every run",
             decided(without == 0 and p < LEVEL, 0 < plain <= 2 * without),
-            f"{at}: {told[f'{logits}, centred']}, p {p:.2g}",
+            f"{at}: {listed[f'{logits}, centred']}, p {p:.2g}",
         ),
         Statement(
             "so do the rule rceil, and a factor of 2^(2/8) on the loss",
             decided(mended == 0 < plain, 0 < plain <= 2 * mended),
-            f"{at}: rceil {told[f'{logits}, rceil']}, the factor {told[f'{logits}, factor']}",
+            f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
             "E2M1 with even, which drifts for another reason, is lost the same way, and saved by centring",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
-            f"{at}: {told[even]}, centred {told[f'{even}, centred']}",
+            f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
     ]
 
@@ -240,13 +239,13 @@ def cost_of_the_drift(table: Table) -> list[Statement]:
 
 
 def four_bits_in_two_layers(table: Table) -> list[Statement]:
-    """Judge how E2M1 with the floor rule runs away where no other recipe does, and what causes it."""
+    """Judge how E2M1 with the floor rule diverges where no other recipe does, and why."""
     whole, alone = "E2M1", "E2M1, logits"
 
     def shares(arm: str, of: str = whole) -> list[float]:
         return [a / b for a, b in zip(gaps(table, arm), gaps(table, of), strict=True)]
 
-    def told(values: Sequence[float]) -> str:
+    def listed(values: Sequence[float]) -> str:
         return ", ".join(f"{value:.2f}" for value in values)
 
     ends, plain = ([*losses(table, arm).values()] for arm in (whole, PLAIN))
@@ -261,7 +260,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
         Statement(
             "two layers, E2M1 floor with layer norm in float32: it ends worse than knowing nothing",
             decided(min(ends) > nothing, max(ends) < 3.5),
-            f"{told(ends)} nats, knowing nothing {nothing:.2f}, float32 {told(plain)}",
+            f"{listed(ends)} nats, knowing nothing {nothing:.2f}, float32 {listed(plain)}",
         ),
         Statement(
             "there it is the gradient of the logits: that alone has more than half of the gap, all other layers less "
@@ -272,18 +271,18 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
         Statement(
             "there it is the drift: centring leaves less than a fifth of what that gradient costs",
             decided(max(centred) < 0.2, min(centred) > 0.5),
-            f"{told(centred)} of it",
+            f"{listed(centred)} of it",
         ),
         Statement(
             "there even with stochastic gradients leaves less than a third",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
-            f"{told(mended)} of the gap",
+            f"{listed(mended)} of the gap",
         ),
         Statement(
             "there it is the backward pass: forward only leaves less than a third, gradients alone more than two "
             "thirds",
             decided(max(forward) < 1 / 3 and min(backward) > 2 / 3, min(forward) > 2 / 3 and max(backward) < 1 / 3),
-            f"{told(forward)} and {told(backward)} of the gap",
+            f"{listed(forward)} and {listed(backward)} of the gap",
         ),
         Statement(
             "there the mean row of the last layer goes with what is lost",
@@ -295,15 +294,15 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
     """Judge other models and sources at a rate at which E4M3 is lost."""
-    for place in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
-        plain, floor, rceil = (losses(table, f"{place}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
-        learns = max(plain.values()) < limit_of(table, f"{place}, {PLAIN}")
+    for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
+        plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
+        learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")
         gap = {
             name: [found[seed] - plain[seed] for seed in plain] for name, found in (("floor", floor), ("rceil", rceil))
         }
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         yield Statement(
-            f"at a rate of 0.192, {place}: E4M3 with floor ends more than half a nat above float32 on every seed, "
+            f"at a rate of 0.192, {model}: E4M3 with floor ends more than half a nat above float32 on every seed, "
             "with rceil less than 0.1",
             min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1 if learns else None,
             listed if learns else f"float32 does not learn there; {listed}",

@@ -39,9 +39,7 @@ def tensors(blocks: int = BLOCKS) -> dict[str, Array]:
 
 
 def by_block(x: Array, fmt: str, transform: bool) -> Array:
-    """Return the squared error of each block over its sum of squares, optionally with the
-    transform.
-    """
+    """Return each block's squared error over its sum of squares."""
     wide = x.astype(np.float64)
     error = values(hadamard(x, signs="transformer_engine") if transform else x, fmt)
     back = hadamard(error, signs="transformer_engine", inverse=True) if transform else error

@@ -63,12 +63,12 @@ NEAR_ENOUGH = 0.05
 def _check(context: Context) -> Evidence:
     if context.has(STUDY):
         found = _of_the_study(context.json(STUDY))
-        told = [
+        further = [
             statement
             for judged, names in STUDIES if all(map(context.has, names))
             for statement in judged(*map(context.json, names))
         ]  # fmt: skip
-        statements = (*found.statements, *told, *last_layer.judged(context))
+        statements = (*found.statements, *further, *last_layer.judged(context))
         return replace(found, statements=statements, answer=_answer(context, statements))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
@@ -137,9 +137,7 @@ def _of_the_study(table: Table) -> Evidence:
 
 
 def _biases(table: Table) -> list[Statement]:
-    """Compare the relative change of the targets' pull with the analysis at the probabilities of
-    the run.
-    """
+    """Compare the change of the targets' pull with the analysis, at the run's probabilities."""
     groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
     for arm, found in table["arms"].items():
         runs = [run for run in found["runs"] if run["predicted_bias"] and "gradient_bias" in run["measured"]]
@@ -224,7 +222,7 @@ def of_many_symbols(table: Table) -> list[Statement]:
 
 
 def trained_longer(table: Table, near: float) -> list[Statement]:
-    """Judge the test of the long studies, which decides nothing if float32 is not near the entropy."""
+    """Judge the test of the long studies, undecided unless float32 is near the entropy."""
     above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
@@ -239,7 +237,7 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
 
 
 def to_the_end(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-converged`, which decide nothing if float32 is not at the entropy."""
+    """Judge the tests of `logits-converged`, undecided unless float32 is at the entropy."""
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
@@ -300,13 +298,11 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge whether gaps have the sizes that the kernels predict at rest; twice the limit refutes
-    it.
-    """
+    """Judge if gaps have the sizes that the kernels predict; twice the limit refutes it."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
-    told = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
-    return Statement(what, within(off, (limit, 2 * limit)), "; ".join(told))
+    listed = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
+    return Statement(what, within(off, (limit, 2 * limit)), "; ".join(listed))
 
 
 def of_factors(table: Table) -> list[Statement]:

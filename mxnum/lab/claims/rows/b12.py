@@ -37,14 +37,14 @@ def _check(context: Context) -> Evidence:
     table, delay = context.json("parts.json"), context.json("delay.json")
     first = report.compared(delay, {name: "FP32" for name in delay["arms"] if name != "FP32"})
     later = {name: is_sure(test) and not test.comes_sooner for name, test in first.items()}
-    told = {name: _told_first(delay, name, test) for name, test in first.items()}
+    counts = {name: _jumps_text(delay, name, test) for name, test in first.items()}
     statements = [
         *of_parts(table),
-        Statement("at rate 0.024 4-bit products alone delay the jump", later["products"] or None, told["products"]),
+        Statement("at rate 0.024 4-bit products alone delay the jump", later["products"] or None, counts["products"]),
         Statement(
             "there one operand in 4 bits is enough to delay it",
             any(later[name] for name in SINGLE) or None,
-            "; ".join(f"{name} {told[name]}" for name in SINGLE),
+            "; ".join(f"{name} {counts[name]}" for name in SINGLE),
         ),
     ]
     arms = [
@@ -61,12 +61,12 @@ def _check(context: Context) -> Evidence:
     delaying = ", ".join(name for name in later if later[name]) or "none"
     note = (
         f"At rate 0.024 the jump comes later than in FP32 with: {delaying} (exact test, 1 % after Holm's correction "
-        f"over {len(first)}). All arms: {'; '.join(f'{name} {told[name]}' for name in first)}."
+        f"over {len(first)}). All arms: {'; '.join(f'{name} {counts[name]}' for name in first)}."
     )
     return Evidence((), statements, note, settings(table), answer, ", ".join(map(str, away)) + f" of {runs}")
 
 
-def _told_first(table: dict[str, Any], name: str, test: Comparison) -> str:
+def _jumps_text(table: dict[str, Any], name: str, test: Comparison) -> str:
     ours, theirs = report.arm_of(table, name), report.arm_of(table, "FP32")
     return f"{ours.events} of {ours.runs} jump, of FP32 {theirs.events} of {theirs.runs} ({test})"
 

@@ -28,14 +28,13 @@ CLAIM = Claim(
 OF_THE_PAPER = "E4M3"
 #: The number of evaluations that are averaged, early and late, and the steps between regular
 #: evaluations (there are more where a loss is high).
-LOOKS, EVERY = 10, 50
+EVALUATIONS, EVERY = 10, 50
 Growth = tuple[bool | None, float, float]
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare the measured zeta early and late in each run, and at the last evaluation before a
-    rise of the loss.
+    """Compare zeta early and late in each run, and just before the loss rises.
 
     zeta grows if the exact sign-flip test of the logarithms, run by run, is significant at `LEVEL`.
     It is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and not if they
@@ -45,7 +44,7 @@ def _check(context: Context) -> Evidence:
     statements: list[Statement] = []
     grown: dict[str, Growth] = {}
     for arm in ("E2M1", "LN E2M1", "E4M3"):
-        growth, last = _looks(table["arms"].get(arm, {"runs": []})["runs"])
+        growth, last = _growth(table["arms"].get(arm, {"runs": []})["runs"])
         if not growth:
             continue
         p, mean = sign_flip(growth), math.exp(np.mean(growth))
@@ -70,10 +69,8 @@ def _check(context: Context) -> Evidence:
     return Evidence((), statements, note, settings(table), answer, number)
 
 
-def _looks(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Return the growth of zeta in each run, and its value at the last evaluation before each rise,
-    in logarithms.
-    """
+def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Return the log growth of zeta in each run, and log zeta before each rise."""
     growth, last = [], []
     for run in runs:
         stop = run["steps"] if run["diverged"] is None else run["diverged"]
@@ -86,9 +83,7 @@ def _looks(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return the formats in which zeta grows and what is undecided, and the number of the paper's
-    format.
-    """
+    """Return which formats zeta grows in, in words, and the number of the paper's format."""
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
@@ -107,10 +102,10 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
     """Describe zeta early, late and at most, before any run rises."""
     found = []
     for name, arm in paper_size.table(context)["arms"].items():
-        zeta = [_calm_looks(run) for run in arm["runs"]]
+        zeta = [_calm_zetas(run) for run in arm["runs"]]
         if name == paper_size.CONTROL or not zeta:
             continue
-        early, late = (np.mean([z[part] for z in zeta]) for part in (slice(LOOKS), slice(-LOOKS, None)))
+        early, late = (np.mean([z[part] for z in zeta]) for part in (slice(EVALUATIONS), slice(-EVALUATIONS, None)))
         numbers = (
             f"before any excursion, one look in {EVERY} steps: on average {early:.2f} over the first ten and "
             f"{late:.2f} over the last ten; {max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
@@ -120,7 +115,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
     return found or [Statement(f"the same {paper_size.WHERE}", None, "not run")]
 
 
-def _calm_looks(run: dict[str, Any]) -> list[float]:
+def _calm_zetas(run: dict[str, Any]) -> list[float]:
     """Return zeta at the regular evaluations before the first excursion, without the first step."""
     end = run["excursions"][0]["start"] if run["excursions"] else math.inf
     pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)

@@ -32,13 +32,15 @@ def _check(context: Context) -> Evidence:
         f"{beside} of {len(runs)} runs in E4M3 and its variants, within {steps:,} steps",
     )
     always = paper_size.jumping(e2m1) == len(e2m1) >= paper_size.SEEDS and bool(fp32) and not of_fp32
-    told = f"{paper_size.told(e2m1)}; FP32: {paper_size.told(fp32)}" if e2m1 else "not run"
-    second = Statement(f"E2M1 jumps there on every seed, FP32 on none, {paper_size.WHERE}", always or None, told)
+    counts = f"{paper_size.described(e2m1)}; FP32: {paper_size.described(fp32)}" if e2m1 else "not run"
+    second = Statement(f"E2M1 jumps there on every seed, FP32 on none, {paper_size.WHERE}", always or None, counts)
     answer = (
         f"It happens: in {beside} of {len(runs)} planned runs in E4M3 the loss jumps where FP32 stays "
         f"calm; how often, and whether E4M3 causes it, {counted(len(fp32), 'run')} of FP32 cannot tell."
     )
-    by_arm = "; ".join(f"{name} {paper_size.told(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1"))
+    by_arm = "; ".join(
+        f"{name} {paper_size.described(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1")
+    )
     note = f"An excursion is a loss above 20 times the least running median. By arm: {by_arm}."
     configuration = {"study": "paper-scale", "seeds": sorted({run.seed for run in runs})}
     number = f"{beside} of {len(runs)} against {of_fp32} of {len(fp32)}"

@@ -67,9 +67,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return both arms by the steps at which their runaways begin, and the exact paired log-rank
-    test.
-    """
+    """Return both arms by when their runaways begin, and the exact paired log-rank test."""
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 
@@ -82,8 +80,9 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Judge the rule written before `recovery`: `ENOUGH` more runaways than FP32, and the test of
-    their times.
+    """Judge the rule written before `recovery`.
+
+    It asks for `ENOUGH` more runaways than FP32, and for the test of their times.
     """
     others = [name for name in table["arms"] if name != "FP32"]  # Holm's correction counts all arms of the table
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]

@@ -28,11 +28,11 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge each action at a checkpoint beside controls whose parameters were changed by one part
-    in a million.
+    """Judge each action at a checkpoint beside controls with slightly changed parameters.
 
-    The exact sign-flip test of the delays, seed by seed, decides after Holm's correction over all
-    actions, from `FEWEST` seeds on.
+    The parameters of the controls were changed by one part in a million. The exact sign-flip test
+    of the delays, seed by seed, decides after Holm's correction over all actions, from `FEWEST`
+    seeds on.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -65,8 +65,10 @@ def at_the_size_of_the_paper(context: Context) -> Statement:
     """Describe what a jump does after each action; one seed decides nothing."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
-        told = "; ".join(map(_acted, interventions.rows(acted)))
-        numbers = f"{counted(len(acted['seeds']), 'seed')}; how many rose within {acted['plan']['watch']} steps: {told}"
+        listed = "; ".join(map(_acted, interventions.rows(acted)))
+        numbers = (
+            f"{counted(len(acted['seeds']), 'seed')}; how many rose within {acted['plan']['watch']} steps: {listed}"
+        )
         return Statement(
             f"the same in {acted['base'].removeprefix(paper_size.PREFIX)} {paper_size.WHERE}", None, numbers
         )

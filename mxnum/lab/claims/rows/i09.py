@@ -100,7 +100,7 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
 
 
 def _matches() -> Statement:
-    """Compare E4M3 with bf16, to within half a step of the grid on which the losses are recorded."""
+    """Compare E4M3 with bf16, to within half a step of the recorded losses' grid."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())

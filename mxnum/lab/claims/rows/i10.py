@@ -82,9 +82,7 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge whether an arm's law falls, and fits its runs no worse than bf16's law fits those of
-    the same sizes.
-    """
+    """Judge if an arm's law falls, and fits no worse than bf16's law at the same sizes."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -103,9 +101,7 @@ def validity(arm: str) -> tuple[bool, str]:
 
 
 def _exponents(arm: str) -> str:
-    """Describe how alpha and beta differ from those of bf16; runs of the same size are drawn
-    together.
-    """
+    """Describe how alpha and beta differ from bf16's; equal sizes are drawn together."""
     found = compare_laws(fit(BF16), fit(arm), level=LEVEL, draws=DRAWS, seed=SEED)
     law, parts = fit(arm).law, []
     for name in ("alpha", "beta"):
@@ -208,9 +204,7 @@ def _of_the_mixtures() -> str:
 
 
 def ladder(context: Context) -> str:
-    """Describe the laws of a ladder of this project's small models, in float32 and in low
-    precisions.
-    """
+    """Describe the scaling laws of small models, in float32 and in low precisions."""
     paths = {name: context.results / "language" / f"{name}.csv" for name in LADDERS}
     if not paths["ladder"].is_file():
         return ""
@@ -223,9 +217,9 @@ def ladder(context: Context) -> str:
     parts = []
     for arm in list(fits)[2:]:
         found = compare_laws(fits[BFLOAT16], fits[arm], level=LEVEL)
-        told = "can be told from" if found.told_apart else "cannot be told from"
+        verb = "can be told from" if found.told_apart else "cannot be told from"
         numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, at most {found.at_most:.2%}"
-        parts.append(f"that of {arm}, E {fits[arm].law.E:.4f}, {told} it ({numbers})")
+        parts.append(f"that of {arm}, E {fits[arm].law.E:.4f}, {verb} it ({numbers})")
     return (
         f"A ladder of our own, {len(table)} runs of each of {len(fits)} recipes, from {table.parameters.min():,.0f} to "
         f"{table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} to {table.tokens.max():,.0f} tokens: "

@@ -33,7 +33,7 @@ def _check(context: Context) -> Evidence:
             what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
             statements.append(Statement(what, *mlp_runs.below(mlp_runs.gaps(table, names[1], names[0]))))
     statements += of_language_models(context)
-    note = f"Losses are means of the last {mlp_runs.LOOKS} of 40 looks, compared on the same seeds. {ONE_SOURCE}"
+    note = f"Losses are means of the last {mlp_runs.LAST_BINS} of 40 looks, compared on the same seeds. {ONE_SOURCE}"
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
 
@@ -52,9 +52,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return under which rules stochastic gradients help language models, and by how much in the
-    last study.
-    """
+    """Return under which rules stochastic gradients help language models, and how much."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
@@ -64,10 +62,10 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
         more = mean_gap(tables[-1], f"{arm}, SR gradients", arm)
         made[unanimous(of_rule)].append(f"{rule} ({more:+.2f})")
     verbs = {True: "lower the loss under", False: "raise it under", None: "are undecided under"}
-    told = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
+    effects = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
     undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
     answer = (
-        f"In E2M1 small language models, stochastic gradients {told} nats. "
+        f"In E2M1 small language models, stochastic gradients {effects} nats. "
         f"Undecided: {'the MLP, and ' * bool(undecided)}rounding of weights and activations, which was not varied."
     )
     decisive = next(rule for rules in made.values() for rule in rules)

@@ -70,14 +70,15 @@ def rho(points: Points) -> float | None:
     return None if found is None else found.rho
 
 
-def correlates(what: str, points: Points, told: Callable[[float], str] = "{:+.3f}".format) -> Statement:
-    """Judge whether the second number of each point, a gap, rises with the first, an error, by
-    rank.
+def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+.3f}".format) -> Statement:
+    """Judge if the gap of each point rises with its error, by rank correlation.
+
+    The error is the first number of a point, the gap the second.
     """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:
         return Statement(what, None, "too few recipes")
-    listed = "; ".join(f"{name} {error:.3f}, {told(gap)}" for name, (error, gap) in points.items())
+    listed = "; ".join(f"{name} {error:.3f}, {text_of(gap)}" for name, (error, gap) in points.items())
     numbers = f"Spearman's coefficient {found.rho:.2f} over {found.points} recipes, two-sided p {found.p:.2g}: {listed}"
     return Statement(what, found.rho > 0 if found.p < LEVEL else None, numbers)
 
@@ -98,8 +99,9 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return in words the coefficients over all recipes and within 4 bits, and the number: those of
-    the last models.
+    """Return the coefficients in words, and the number for the last models.
+
+    The words give the coefficients over all recipes and within 4 bits.
     """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
@@ -113,8 +115,7 @@ def _answer(
 
 
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
-    """Judge whether the measured error of the operands correlates with the gap, in each study of
-    recipes.
+    """Judge if the operands' error correlates with the gap, in each study of recipes.
 
     Return the statements, and the coefficients over all recipes and over those in 4 bits.
     """

@@ -52,16 +52,15 @@ def _check(context: Context) -> Evidence:
     statements += in_4_bits(context.json("recipes-4bit.json")) if context.has("recipes-4bit.json") else ()
     statements += of_language_models(context)
     note = (
-        f"Relative mean squared error of a residual MLP, layer norm in bfloat16, means of the last {mlp_runs.LOOKS} of "
-        f"40 looks; and the loss at the end of a small language model on a Markov source. {ONE_SOURCE}"
+        "Relative mean squared error of a residual MLP, layer norm in bfloat16, means of the last "
+        f"{mlp_runs.LAST_BINS} of 40 looks; and the loss at the end of a small language model on a Markov source. "
+        f"{ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
 
 def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge whether recipes close more than half of the gap between E2M1 with the floor rule and
-    FP32.
-    """
+    """Judge if recipes close over half of the gap of E2M1 with the floor rule to FP32."""
     floor, plain = "recipe E2M1 floor", "recipe FP32"
     for name in table["arms"] if {floor, plain} <= set(table["arms"]) else ():
         recipe = name.removeprefix("recipe ")
@@ -95,7 +94,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return which of the paper's recipes end near bfloat16 in the last study of language models."""
+    """Return which of the paper's recipes end near bfloat16 in the last study."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -1,6 +1,4 @@
-"""M11: projected speed-ups: the parameters that the published figures imply, and whether one model
-gives them all.
-"""
+"""M11: the parameters that published speed-ups imply, and if one model gives them all."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function of published figures, and its extremes over all values that round to these
-    figures.
-    """
+    """Return a function of published figures, and its extremes under their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -75,9 +71,7 @@ def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, 
 
 
 def _mlp_alone(shape: TransformerShape, saved_in_attention: float, mx4: float) -> float:
-    """Return the speed-up if the MLPs save what they do at `mx4`, and attention saves this share of
-    all layers' time.
-    """
+    """Return the speed-up with MLPs at `mx4`, if attention saves this share of its time."""
     mlp = shape.mlp_share
     return 1 / (1 - mlp * _saved(mx4) - (1 - mlp) * saved_in_attention)
 
@@ -112,7 +106,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
-    told = "; ".join(
+    listed = "; ".join(
         f"{m.what}: FP8 {m.fp8:.3f} times bf16, FP4 {m.fp4:.3f}, the linear layers {m.linear:.1%} of the step, "
         f"conversion {m.conversion:.2%} of a product"
         for m in models
@@ -121,7 +115,7 @@ def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
         f"1.72 and 2.73 follow together from rates and shares that Llama-3 405B can have (linear layers are "
         f"{shape.linear_share:.1%} of its products)",
         all(0 < m.linear <= shape.linear_share and m.conversion >= 0 for m in models),
-        told,
+        listed,
     )
 
 
@@ -139,9 +133,7 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge the MLPs' share of the linear layers, which two published figures imply for every rate
-    and conversion cost.
-    """
+    """Judge the MLPs' share of the linear layers, which two published figures imply."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
         "2.48 for the MLPs alone and 2.73 for all linear layers give the MLPs the share that they have in Llama-3 405B",

@@ -1,4 +1,4 @@
-"""B1: a wrong bias and a wrong figure are noticed."""
+"""Tests that B1 notices a wrong bias and a wrong figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of B2 on made-up results."""
+"""Tests of the rules of B2 on made-up results."""
 
 from __future__ import annotations
 

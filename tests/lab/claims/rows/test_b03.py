@@ -1,4 +1,4 @@
-"""B3, in a real run."""
+"""Tests of B3 in a real run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of B4 on made-up results."""
+"""Tests of the rules of B4 on made-up results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
-    assert [s.holds for s in found.statements] == [False, True, None]  # as shipped: none; the switch; larger: not run
+    # The shipped settings have no effect, the switch has, and larger models did not run.
+    assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("the code's way") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
     assert "As shipped 0 of 12 runs rise, by the text 12 of 12. Undecided: E4M3 at the paper's size." in found.answer

@@ -1,4 +1,4 @@
-"""The rules of B6 on made-up results."""
+"""Tests of the rules of B6 on made-up results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
 
 
 def test_lost_runs():
-    """Half way from the best loss, 1, to the logarithm of the number of symbols, e**5, is 3."""
+    """The limit is 3: half way from the best loss, 1, to 5, the logarithm of e**5 symbols."""
     kinds = {"float32": (2.9, 2.9), "E4M3": (3.1, 2.9), "E2M1": (3.1, 3.1), "E2M1 rceil, SR gradients": (2.9, 2.9)}
     arms = {f"{kind}, rate {r}": ending(*(pair * 4)) for kind, pair in kinds.items() for r in (1, 2)}
     found = list(b06.lost_runs(table(arms)))
@@ -105,7 +105,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Knowing nothing is 5 nats here, and float32 ends at 1."""
+    """A model that knows nothing has a loss of 5 nats here, and float32 ends at 1."""
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}
@@ -128,12 +128,13 @@ def test_four_bits_in_two_layers():
 
 
 def test_lost_in_other_settings():
-    """Half way from the entropy, 1, to the logarithm of 4096 is 4.66."""
+    """The limit is 4.66: half way from the entropy, 1, to the logarithm of 4096."""
 
     def settings(floor, rceil):
         kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}
         arms = {f"deep, {kind}": gap for kind, gap in kinds.items()}
-        arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}  # (which float32 does not learn)
+        # float32 does not learn this task.
+        arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}
         arms = {
             name: {
                 "runs": [

@@ -1,4 +1,4 @@
-"""B7: by how much the figures differ."""
+"""Tests of the differences between the figures of B7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B8: blocks whose errors rise, and others."""
+"""Tests of B8 on blocks whose errors rise, and on others."""
 
 from __future__ import annotations
 

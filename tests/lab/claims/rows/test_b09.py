@@ -1,4 +1,4 @@
-"""B9: a wrong figure is noticed."""
+"""Tests that B9 notices a wrong figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B10: the transform of an outlier."""
+"""Tests of the transform of an outlier in B10."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum.lab.claims.rows import (
 
 
 def test_the_transform_of_an_outlier():
-    """One number alone in a block, and its copies: what is lost is a scale's rounding, a part in 17 at most."""
+    """A number alone in a block loses only the rounding of a scale, a part in 17 at most."""
     x = np.zeros((4, 16), np.float32)
     x[:, 3] = 1, 2, 3, 5
     assert (b10.by_block(x, "nvfp4", False) < 1 / 17**2).all()

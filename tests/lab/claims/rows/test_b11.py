@@ -1,4 +1,4 @@
-"""The check of the gradients of the logits: the stored study, one seed trained here, and tables made for it."""
+"""Tests of the gradients of the logits: the stored study, a seed trained here, made-up tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Three tests are within their limits and miss by the kernels' prediction, or end below float32."""
+    """Three tests are within their limits, but miss a prediction or end below float32."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
@@ -80,7 +80,7 @@ def test_a_gap_that_stays_refutes(tmp_path):
 
 
 def test_other_settings():
-    """Gaps of .05 at rest, one that is off, and what is left of them."""
+    """The gaps at rest are .05, except for one; other arms keep a part of their gap."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -102,7 +102,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """It says nothing where float32 is far from the entropy."""
+    """A longer study decides nothing where float32 is far from the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
@@ -147,7 +147,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """A table of arms with these gaps to float32, which ends so far above the entropy."""
+    """Return a table of arms with these gaps to float32, which ends `above` the entropy."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -199,7 +199,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """A table of `logits-factors` in which every gap is what the kernels say, but for those that are changed."""
+    """Return a table of `logits-factors` with the gaps of the kernels, except for `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

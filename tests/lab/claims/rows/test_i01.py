@@ -1,4 +1,4 @@
-"""I1: what rounding alone gives, and a wrong scale rule."""
+"""Tests of I1: the figures of rounding alone, and a wrong scale rule."""
 
 from __future__ import annotations
 

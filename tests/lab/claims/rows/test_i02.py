@@ -1,4 +1,4 @@
-"""I2: a wrong figure."""
+"""Tests that I2 notices a wrong figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I4: a rule under which nothing clamps is noticed."""
+"""Tests that I4 notices a rule under which nothing clamps."""
 
 from __future__ import annotations
 

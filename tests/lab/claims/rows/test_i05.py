@@ -1,4 +1,4 @@
-"""The rules of I5 on made-up results."""
+"""Tests of the rules of I5 on made-up results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ CALM, AWAY, BACK = None, (500, None), (500, 600)
 
 
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
-    # Looks near a jump and after it are not among them: the last ten were ten steps in a row.
+    # Evaluations near a jump and after it are left out. Regression: the last ten were ten
+    # consecutive steps.
     made = followed([CALM, (1100, None)])
     for run in made:
         run["measured_at"] = [*range(0, 1100, 50), 1051]

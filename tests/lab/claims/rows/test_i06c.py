@@ -1,4 +1,4 @@
-"""The rules of I6c on made-up results."""
+"""Tests of the rules of I6c on made-up results."""
 
 from __future__ import annotations
 

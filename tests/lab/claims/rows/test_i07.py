@@ -1,4 +1,4 @@
-"""The rules of I7 on made-up results, and that its command makes the stored one."""
+"""Tests of the rules of I7 on made-up results, and that its command makes the stored result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I9 from the published losses, and that others would have given other answers."""
+"""Tests of I9 from the published losses, and that other losses give other answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I10 from the published losses: the figures, and the ladders."""
+"""Tests of I10 from the published losses: the figures, and the ladders."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_mitigated_arm_that_misses_its_law_would_be_seen(altered):
 
 
 def test_a_ladder(context):
-    """Laws that are given: one recipe costs 2 % throughout."""
+    """The laws are given: one recipe costs 2 % throughout."""
     assert i10.ladder(context) == ""
     law, random = ScalingLaw(A=20, B=900, E=2.3701, alpha=0.5, beta=0.6), np.random.default_rng(3)
     lines = ["arm,seed,parameters,tokens,loss"]

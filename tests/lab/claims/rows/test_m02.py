@@ -1,4 +1,4 @@
-"""M2: what it finds, and how it answers."""
+"""Tests of the findings and the answer of M2."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_scale_rules(checked, held):
     ("said", "told"), [(True, "On our tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
 def test_the_answer_on_rules_follows_what_is_so(said, told):
-    """A topic on which tensors differ is not told as if all agreed."""
+    """The answer does not claim agreement on a topic on which tensors differ."""
     holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
     order = [Statement("weights, E2M1: floor overflows most, ceil never", each) for each in holds]
     rest = ("E2M1 is best with even", "E2M1 at its best beats", "INT4 is best with ceil", "E3M0 is usable")

@@ -1,4 +1,4 @@
-"""M4: the figures are those of the row, and a wrong one is noticed."""
+"""Tests that the figures of M4 are those of the row, and that a wrong one is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M6: what is decided holds."""
+"""Tests that the decided statements of M6 hold."""
 
 from __future__ import annotations
 

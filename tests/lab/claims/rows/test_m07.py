@@ -1,4 +1,4 @@
-"""M7: what it finds on tensors made as the paper describes them, and on those of models."""
+"""Tests of M7 on tensors made as the paper describes them, and on tensors of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.lab.claims.made_up import store
 
 
 def test_block_organisation(held):
-    """As the paper has it on tensors made as it describes them, and not on those of small language models."""
+    """The finding holds on the paper's kind of tensors, not on those of small language models."""
     found = held("M7")
     assert list(found.values())[:5] == [True] * 5
     of_models = {what: holds for what, holds in found.items() if "language model" in what}

@@ -1,4 +1,4 @@
-"""The correlation of error and loss, on tables made for the purpose."""
+"""Tests of the correlation of error and loss, on made-up tables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_recipes_of_two_studies_count_once_each(tmp_path):
 
 
 def test_the_answer_tells_4_bits_apart():
-    """The coefficient over all recipes hides that within 4 bits there is none."""
+    """The coefficient over all recipes hides that there is none within 4 bits."""
     answer, number = m08._answer(0.98, [(0.5, -0.04), (0.45, 0.0)], None)
     assert "rho 0.98 on an MLP, 0.50 and 0.45 in language models" in answer
     assert "4-bit recipes that is not shown (rho -0.04 and 0.00)" in answer

@@ -1,4 +1,4 @@
-"""M9: bytes that are not those of the formula are noticed."""
+"""Tests that M9 notices bytes that differ from the formula."""
 
 from __future__ import annotations
 

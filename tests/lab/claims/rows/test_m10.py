@@ -1,4 +1,4 @@
-"""The rules of M10 on made-up losses."""
+"""Tests of the rules of M10 on made-up losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M11: what the published speed-ups imply."""
+"""Tests of what the published speed-ups imply in M11."""
 
 from __future__ import annotations
 

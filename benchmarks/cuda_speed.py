@@ -1,0 +1,111 @@
+"""On a GPU: each kernel beside the device's own copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from benchmarks import cuda, data
+from benchmarks.questions import Case, Cells, Session
+from benchmarks.record import Table
+
+TITLE = "On a GPU: how close to a copy?"
+TEXT = """Times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as fast
+as a copy does; the goal of 85 % of its bandwidth, for arrays of 2^28 numbers, is 1.18. Ten calls are queued at a
+time."""
+
+SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
+
+#: The goal as a multiple of a copy's time: 85 % of a copy's bandwidth.
+LIMIT = 1 / 0.85
+CALLS = 10
+#: Bytes that a copy of float32 moves for each element.
+COPIED = 8.0
+#: The number of elements from which kernels, not Python, take most of the time.
+LARGE = 1 << 28
+#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
+#: written.
+_CODES = 5 + 1 / 32
+
+
+def measure(session: Session) -> Cells:
+    """Yield the device's properties, and the time of each kernel."""
+    cuda.require()
+    yield from cuda.device_of(session)
+    for size in session.sizes_or((1 << 26, 1 << 28), (1 << 20,)):
+        x, out, copy = _arrays(data.normal(size, session.seed))
+        for row, moved, limit, call in _calls(x, out):
+            goal = limit if size >= LARGE else None
+            case = Case(row, data.size_name(size), _queued(call), share=moved / COPIED, limit=goal)
+            yield from session.compare(SPEED, _queued(copy), case)
+        yield from session.compare(SPEED, _queued(copy), _torchao(x, data.size_name(size)))
+
+
+def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
+    """Return the numbers on the GPU, a result array of the same size, and a function that copies.
+
+    CuPy's arrays are taken where it finds a GPU, since their memory comes from a pool. numba asks
+    the driver for memory at each call and gives it back in batches, for which everything waits.
+    """
+    from numba import cuda
+
+    try:
+        import cupy
+
+        there = cupy.asarray(x)
+        out = cupy.empty_like(there)
+        return there, out, partial(out.data.copy_from_device_async, there.data, there.nbytes)
+    except Exception:  # not installed, or without a GPU, as in the simulator
+        there = cuda.to_device(x)
+        out = cuda.device_array(x.shape, np.float32)
+        return there, out, partial(out.copy_to_device, there)
+
+
+def _torchao(x: Any, column: str) -> Case:
+    """Return the conversion to codes by torchao's kernels, compiled by PyTorch."""
+    row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
+    try:
+        import torch
+        from torchao.prototype.mx_formats.mx_tensor import to_mx
+
+        tensor = torch.as_tensor(x, device="cuda")
+    except (ImportError, RuntimeError, AssertionError) as problem:
+        return Case(row, column, None, skipped=str(problem).splitlines()[0])
+    return Case(row, column, _queued(partial(torch.compile(to_mx), tensor, torch.float8_e4m3fn, 32)), share=share)
+
+
+def _queued(call: Callable[[], object]) -> Callable[[], object]:
+    """Return a function that starts several calls, then waits."""
+    from numba import cuda
+
+    def run() -> None:
+        for _ in range(CALLS):
+            call()
+        cuda.synchronize()
+
+    return run
+
+
+def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callable[[], object]]]:
+    """Yield (name, bytes moved for each element, goal, call)."""
+    for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
+        yield f"fake_quantize {fmt}", COPIED, LIMIT, partial(mx.fake_quantize, x, fmt, out=out)
+        yield f"quantize {fmt}", _CODES, LIMIT, partial(mx.quantize, x, fmt)
+        yield f"dequantize {fmt}", _CODES, None, _later(partial(mx.quantize, x, fmt), "dequantize", out=out)
+    fake = partial(mx.fake_quantize, x, "mxfp8_e4m3", out=out)
+    yield "fake_quantize mxfp8_e4m3, rtz", COPIED, None, partial(fake, rounding="rtz")
+    yield "fake_quantize mxfp8_e4m3, sr by seed", COPIED, None, partial(fake, rounding="sr", seed=1)
+    yield "fake_quantize mxfp8_e4m3, columns", COPIED + 4, None, partial(fake, axis=0)
+    yield "fake_quantize mxfp8_e4m3, tiles", COPIED + 4, None, partial(fake, block_shape=(16, 16))
+    yield "quantize mxfp4_e2m1, packed", 4.5 + 1 / 32, None, partial(mx.quantize, x, "mxfp4_e2m1", packed=True)
+    yield "pack mxfp4_e2m1", 1.5, None, _later(partial(mx.quantize, x, "mxfp4_e2m1"), "pack")
+
+
+def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
+    """Return a function that calls a method of `make()`, which runs once, at the first call."""
+    kept = cache(make)
+    return lambda: getattr(kept(), method)(**named)

@@ -1,0 +1,166 @@
+"""``python -m benchmarks.gpu``: what is to be run on a GPU, in the order in which it matters.
+
+Each step is a command of its own, which resumes where it was cut off. The queue says what each will
+take, runs those that are not done, and writes what became of them to `queue.json` in the folder of
+the results. Without a GPU it refuses to start; ``--rehearse`` runs the same commands in numba's
+simulator and on the CPU, at sizes that take a minute or two each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cuda
+
+_SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the queue; "OUT" in it stands for the folder of the results."""
+
+    name: str
+    minutes: int
+    what: str
+    command: tuple[str, ...]
+    #: What is added to the command, or replaces it from the third word on, in a rehearsal.
+    rehearsal: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def words(self, out: Path, rehearse: bool) -> list[str]:
+        """Return the command to run."""
+        words = [*self.command[:2], *self.rehearsal] if rehearse else self.command
+        return [sys.executable, "-m", *(word.replace("OUT", str(out)) for word in words)]
+
+
+STEPS = (
+    Step(
+        "bits", 4, "Compare every kernel with the CPU, and run the tests of the CUDA engine.",
+        ("benchmarks", "cuda", "--out", "OUT", "--resume"),
+        ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
+    ),
+    Step(
+        "speed", 3, "Time each kernel in multiples of the device's copy, at 2^26 and 2^28 numbers.",
+        ("benchmarks", "cuda_speed", "--out", "OUT", "--resume"),
+        ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
+    ),
+    Step(
+        "pairs", 14, "Train pairs of FP32 and E4M3 at the paper's size, several at once.",
+        ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
+         "--machine", "cuda", "--out", "OUT/paper-pairs"),
+        ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),
+    ),
+    Step(
+        "drift", 10, "Train language models of 32 million parameters with E4M3 in the last layer's gradient.",
+        ("mxnum", "lab", "language-model", "head-gradient", "--processes", "1", "--machine", "cuda",
+         "--out", "OUT/head-gradient"),
+        ("language-model", "OUT/drift.toml", "--out", "OUT/head-gradient"),
+    ),
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the steps that are not done; return 0 if all are."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("gpu"), help="the results (default: gpu)")
+    parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="one step")
+    parser.add_argument("--minutes", type=float, default=15, help="end after these minutes (default: 15)")
+    parser.add_argument("--list", action="store_true", help="say what the steps are, and run nothing")
+    parser.add_argument("--rehearse", action="store_true", help="small sizes, in the simulator and on the CPU")
+    options = parser.parse_args(arguments)
+    done, steps = read(options.out), [step for step in STEPS if not options.only or step.name in options.only]
+    for step in steps:
+        state = "done" if done.get(step.name, {}).get("status") == 0 else f"about {step.minutes} minutes"
+        print(f"{step.name}: {step.what} ({state})\n    {' '.join(step.words(options.out, options.rehearse)[1:])}")
+    if options.list:
+        return 0
+    if not options.rehearse:
+        try:
+            cuda.require()
+        except RuntimeError as problem:
+            print(f"The queue needs a GPU: {problem}. Without one: --rehearse, or --list.", file=sys.stderr)
+            return 2
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.rehearse:
+        rehearsed(options.out)
+    end = time.monotonic() + 60 * options.minutes
+    for step in steps:
+        if done.get(step.name, {}).get("status") != 0 and time.monotonic() < end:
+            done[step.name] = run(step, options.out, options.rehearse, end - time.monotonic())
+            (options.out / "queue.json").write_text(json.dumps(done, indent=1) + "\n")
+    return 0 if all(done.get(step.name, {}).get("status") == 0 for step in steps) else 1
+
+
+def read(out: Path) -> dict[str, dict[str, Any]]:
+    """Return what became of the steps so far."""
+    path = out / "queue.json"
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]:
+    """Run one step and return its status, None if it was cut off, and its seconds.
+
+    What it prints is shown and kept in a log.
+    """
+    words, started = step.words(out, rehearse), time.monotonic()
+    environment = {**os.environ, **(dict(step.environment) if rehearse else {})}
+    print(f"\n=== {step.name}", flush=True)
+    with (out / f"{step.name}.log").open("a") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            status = process.wait(seconds)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.send_signal(2)  # an interruption, so that checkpoints are written
+            status = None if process.wait() in (130, -2) else process.returncode
+    print((out / f"{step.name}.log").read_text()[-2000:], flush=True)
+    return {"status": status, "seconds": round(time.monotonic() - started, 1), "command": " ".join(words[1:])}
+
+
+_PAIRS = """name = "paper-pairs"
+control = "FP32"
+seeds = 1
+[base]
+width = 32
+layers = 1
+batch = 32
+steps = 6
+[arms.FP32]
+[arms.E4M3]
+uniform = "mxfp8_e4m3"
+"""
+_DRIFT = """name = "head-gradient"
+control = "bfloat16"
+seeds = 1
+[base]
+vocabulary = 64
+width = 32
+layers = 1
+context = 8
+sequences = 4
+steps = 4
+where = "last"
+[arms.bfloat16]
+recipe = { gradients = "bfloat16" }
+[arms."E4M3 floor"]
+recipe = { gradients = "mxfp8_e4m3" }
+"""
+
+
+def rehearsed(out: Path) -> None:
+    """Write the small studies of a rehearsal beside the results."""
+    for name, text in (("pairs", _PAIRS), ("drift", _DRIFT)):
+        (out / f"{name}.toml").write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

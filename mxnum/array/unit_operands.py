@@ -1,0 +1,92 @@
+"""Operands of matrix units, from the arrays that callers give."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.array.mx_array import MXArray, parts_of
+from mxnum.engine.products.operands import Operand
+from mxnum.formats import ScaleFormat, scale_names
+from mxnum.memory.device import on_device
+from mxnum.memory.dtypes import ML_DTYPES, Array, as_array, known_name
+from mxnum.units import MatrixUnit
+
+#: Formats of operands, by the names of dtypes. float32 arrays are TF32 operands.
+_NAMES = {dtype: name for name, dtype in ML_DTYPES.items()} | {"float16": "float16", "float32": "tf32"}
+_CODES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+
+
+class UnitOperand(NamedTuple):
+    """An operand of a unit."""
+
+    operand: Operand
+    #: The format of the scales that the unit or its promotions use.
+    scale: ScaleFormat | None
+    #: float32 numbers, one for each row, by which software multiplies results; or None.
+    factor: Array | None
+
+
+def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = False) -> UnitOperand:
+    """Return an MX array or an array of floats as an operand of a unit, whose last axis is summed.
+
+    `transposed` exchanges the last two axes first. Raise ValueError if the unit does not take it.
+    """
+    if isinstance(value, MXArray):
+        return _of_mx(name, value, unit, transposed)
+    if on_device(value):
+        raise errors.on_gpu(name, "products of matrix units run on the CPU: copy it first")
+    array = as_array(name, value)
+    kind = _NAMES.get(array.dtype.name, array.dtype.name)
+    errors.require(kind in unit.operands and not unit.scales, name, _taken(unit), array.dtype.name)
+    errors.require(array.dtype.isnative, name, "in native byte order", array.dtype.str)
+    codes = array.view(_CODES[array.itemsize])
+    operand = Operand(codes >> np.uint32(13) if kind == "tf32" else codes, unit.formats[kind])
+    return UnitOperand(operand.swapped() if transposed else operand, None, None)
+
+
+def _taken(unit: MatrixUnit) -> str:
+    """Return the words of an error that say what a unit takes."""
+    return f"{unit.takes} for unit {unit.name!r}"
+
+
+def _of_mx(name: str, value: MXArray, unit: MatrixUnit, transposed: bool) -> UnitOperand:
+    fmt = value.format
+    if on_device(value.scales):
+        raise errors.on_gpu(name, "products of matrix units run on the CPU: call to_host() first")
+    errors.require(value.offsets is None, name, "free of offsets for a matrix unit", "an array with offsets")
+    errors.require(known_name(fmt.element) in unit.operands, name, _taken(unit), fmt.name)
+    codes, scales, _ = parts_of(value)
+    operand = Operand(codes, fmt.element, value.blocks, scales)
+    operand = operand.swapped() if transposed else operand
+    length, block = operand.array.shape[-1], operand.blocks[-1]
+    factor = None
+    if value.tensor_scale is not None:
+        tensor: Array = np.atleast_2d(as_array(name, value.tensor_scale))
+        factor = tensor.swapaxes(-1, -2) if transposed else tensor
+    kind = fmt.scale.name, block
+    if kind in unit.scales or (unit.promotion and kind == ("float32", unit.promotion)):
+        return UnitOperand(operand, fmt.scale, factor)
+    spans = fmt.scale.name == "float32" and block >= length and not unit.scales
+    errors.require(spans, name, _taken(unit), f"{scale_names(fmt)} scales in blocks of {block}")
+    rows = operand.by_rows()
+    return UnitOperand(Operand(rows.array, fmt.element), None, rows.scales)
+
+
+def unit_addend(value: Any, unit: MatrixUnit, shape: tuple[int, ...]) -> Array:
+    """Return a new C-contiguous array of the addend in the unit's type; zeros for None."""
+    if value is None:
+        return np.zeros(shape, unit.accumulator)
+    addend = as_array("c", value)
+    accepted = f"an array of {unit.accumulator} for unit {unit.name!r}"
+    errors.require(addend.dtype == np.dtype(unit.accumulator), "c", accepted, addend.dtype.name)
+    try:
+        fits = np.broadcast_shapes(addend.shape, shape) == shape
+    except ValueError:
+        fits = False
+    errors.require(fits, "c", f"of a shape that broadcasts to {shape}", addend.shape)
+    made = np.empty(shape, unit.accumulator)
+    made[...] = addend
+    return made

@@ -1,0 +1,94 @@
+"""``mxnum prove``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+
+def prove(
+    context: typer.Context,
+    operation: Annotated[str, typer.Argument(help="encode, decode, scale, quantize or dot.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR (.ll) or PTX.", metavar="FILES")
+    ],
+    format: options.Format = "mxfp8_e4m3",
+    function: Annotated[
+        str | None, typer.Option(help="The module or function that is proved, where there are several.")
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(help="What a port or parameter is: in_data=x, enable=1 (several: repeat the option)."),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="A module's parameter or a macro of C: WIDTH=8 (several: repeat it)."),
+    ] = None,
+    include: Annotated[
+        list[Path] | None, typer.Option("--include", "-I", help="A folder of included files (several: repeat it).")
+    ] = None,
+    latency: Annotated[int, typer.Option(min=0, help="Cycles from inputs to outputs, for a pipeline.")] = 0,
+    source: Annotated[
+        str, typer.Option(help="Type of the numbers that are encoded, or that decoding gives: float32, e5m2, ...")
+    ] = "float32",
+    rounding: options.Rounding = "rne",
+    overflow: options.Overflow = "saturate",
+    scale_rule: options.ScaleRule = "floor",
+    sr_bits: options.SrBits = 30,
+    terms: Annotated[int, typer.Option(min=1, max=4, help="Products of a dot product.")] = 4,
+    block: options.BlockSize = None,
+    assume: Annotated[
+        list[str] | None, typer.Option(help="finite, not_nan, scale_number or nonnegative (several: repeat it).")
+    ] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="nan_code or minus_zero (several: repeat it).")] = None,
+    seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
+    as_json: options.AsJson = False,
+) -> None:
+    """Prove that code is the definition for all inputs, or show an input on which it is wrong.
+
+    The exit status is 0 if it is proved, and 1 otherwise.
+
+    Examples: `mxnum prove encode convert.sv -f mxfp8_e4m3 --function convert`;
+    `mxnum prove decode fp8.c --function e5m2_to_float --format mxfp8_e5m2`;
+    `mxnum prove encode pipeline.sv --latency 3 --port data=x --port enable=1`.
+    """
+    from mxnum.cli.console import print_json
+    from mxnum.prove import prove as prove_it
+
+    outcome = prove_it(
+        files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,
+        include=include or (),
+        parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()}, source=source,
+        rounding=rounding, overflow=overflow, scale_rule=scale_rule if operation in ("scale", "quantize") else None,
+        sr_bits=sr_bits, terms=terms, block=block, assume=assume or (), accept=accept or (), seconds=seconds,
+    )  # fmt: skip
+    if as_json:
+        print_json(outcome.as_dict())
+    else:
+        typer.echo(outcome)
+    raise typer.Exit(0 if outcome else 1)
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str | int]:
+    """Return the names and values that an option gives: numbers where they are some."""
+    found: dict[str, str | int] = {}
+    for text in given or ():
+        name, separator, value = text.partition("=")
+        if not (name and separator and value) or (option == "--parameter" and not _is_number(value)):
+            raise ValueError(
+                f"Option {option} must be like {'WIDTH=8' if option == '--parameter' else 'in=x'}, not {text!r}."
+            )
+        found[name] = int(value, 0) if _is_number(value) else value
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        int(text, 0)
+    except ValueError:
+        return False
+    return True

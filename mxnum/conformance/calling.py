@@ -1,0 +1,377 @@
+"""Call an implementation and turn its answers into columns. The columns share no memory with it.
+
+A callable gets its own copies of the arrays, so writing into them changes nothing here. Wrong
+shapes and types raise. A code that does not fit in its bits is kept: its column is then int64, and
+the judge calls the case wrong. torch is imported only if the caller asks for tensors; if the
+callable returns a tensor, torch is loaded already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.conformance.bits import as_bits, as_floats, fitted, unpacked
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.judging.describe import NO_CODE
+from mxnum.conformance.judging.right import element_codes, expected, held, is_nan_scale, right_scales, tensor_scales
+from mxnum.conformance.task import Columns, Field, Task, number_of, select
+from mxnum.definition import by_numpy
+from mxnum.formats import E8M0, FLOATS, ScaleFormat
+from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
+from mxnum.layout import packed_length
+from mxnum.memory.dtypes import ML_DTYPES, Array, numpy_dtype, scale_dtype
+from mxnum.modes import Overflow, Rounding
+
+#: The kinds of arrays that a callable may take.
+ARRAYS = ("numpy", "torch", "cuda")
+#: Layouts that the scales of blocks may have.
+SCALES = ("plain", "swizzled")
+#: The ml_dtypes type of each 8-bit scale format, by the format's name.
+OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
+#: torch's name of the type with two codes in a byte, the first code in the lower half.
+PAIRS = "float4_e2m1fn_x2"
+#: Parameters through which a function receives the tensor's largest magnitude and its tensor scale.
+OF_TENSORS = ("largest", "tensor_scale")
+#: How far from the right scale other scales are tried, in codes. Only 8-bit scales: others have too
+#: many codes.
+_REACH = 16
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A callable under test: its kind of arrays, and the layout of its scales."""
+
+    function: Callable[..., Any]
+    arrays: str = "numpy"
+    scales: str = "plain"
+
+    def __post_init__(self) -> None:
+        errors.choose("arrays", self.arrays, ARRAYS)
+        errors.choose("scales", self.scales, SCALES)
+
+    def call(self, *arguments: Array) -> Any:
+        """Return what the callable returns for arrays, which it may overwrite."""
+        with np.errstate(all="ignore"):
+            return self.function(*(handed(argument, self.arrays) for argument in arguments))
+
+    def answers(self, task: Task, inputs: Columns) -> Columns:
+        """Call the callable with a batch, once for each tensor, and return its answers."""
+        if not task.has_tensor:
+            return _called_once(self, task, inputs)
+        made: list[tuple[Array, Columns]] = []
+        for rows in _tensors(task, inputs):
+            part = select(inputs, rows)
+            whole = _with_largest(part) if "x" in part else part
+            found = _called_once(self.in_tensor(task, part), task, whole)
+            made.append((rows, select(found, slice(len(rows)))))
+        order = np.argsort(np.concatenate([rows for rows, _ in made]))
+        return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
+
+    def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
+        """Return the implementation with its parameters `OF_TENSORS` bound to a tensor.
+
+        The first row's tensor gives their values.
+        """
+        if not task.has_tensor:
+            return self
+        names = _wanted_by_name(self.function)
+        if task.takes_codes and not names:  # the tensor scale does not follow from codes
+            raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
+        given: dict[str, Any] = {}
+        for name in names:
+            bits = inputs[name][0]
+            value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
+            given[name] = value if self.arrays == "numpy" else handed(np.array(value), self.arrays)
+        return replace(self, function=partial(self.function, **given)) if given else self
+
+
+def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
+    """Return the names in `OF_TENSORS` that are parameters of a function."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    return [name for name in OF_TENSORS if name in parameters]
+
+
+def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
+    """Yield the row numbers of each tensor.
+
+    A block with NaN or infinity, which spoils tensors, is a tensor itself.
+    """
+    largest = inputs["largest"][:, 0]
+    alone: Array = np.zeros(len(largest), bool)
+    if "x" in inputs:
+        alone = np.asarray(~np.isfinite(as_magnitudes(inputs["x"], task.source)).all(axis=1))
+    for value in np.unique(largest[~alone]):
+        yield np.flatnonzero((largest == value) & ~alone)
+    for row in np.flatnonzero(alone):
+        yield np.array([row])
+
+
+def _with_largest(part: Columns) -> Columns:
+    """Return the rows of a tensor and one more row, which holds the tensor's largest magnitude."""
+    more = {name: np.concatenate([column, column[:1]]) for name, column in part.items()}
+    more["x"][-1] = 0
+    more["x"][-1, 0] = part["largest"][0, 0]
+    return more
+
+
+def _called_once(implementation: Implementation, task: Task, inputs: Columns) -> Columns:
+    count, outputs = number_of(inputs), {field.name: field for field in task.outputs}
+    fields = {field.name: field for field in task.inputs}
+    names = (*task.operation.takes, *(["random"] if task.is_stochastic else []))
+    result = implementation.call(*(_argument(task, fields[name], inputs[name]) for name in names))
+    gives = task.operation.gives
+    if len(gives) == 1:
+        given = {gives[0]: result}
+    elif _is_floats(result):
+        found = parts_of(task, inputs, read_floats(result, "function: values", task, (count, task.block)))
+        return {name: fitted(found[name], field.bits) for name, field in outputs.items()}
+    else:
+        given = dict(zip(gives, both(result), strict=True))
+        shapes = [tuple(getattr(part, "shape", ())) for part in given.values()]
+        if task.block > 1 and shapes[0] in ((count,), (count, 1)) and shapes[1] == (count, task.block):
+            raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
+    return {name: _column(given[name], field, count, task, implementation.scales) for name, field in outputs.items()}
+
+
+def _argument(task: Task, field: Field, column: Array) -> Array:
+    """Return a field of many cases as the callable takes it, in memory of its own."""
+    array = column[:, 0] if task.operation.is_flat else column
+    if field.kind == "float":
+        return as_floats(array, task.source).copy()
+    if field.kind == "scale" and field.bits > 8:
+        return np.ascontiguousarray(array).view(scale_dtype(task.format.scale)).copy()
+    return array.copy()
+
+
+def _is_floats(result: Any) -> bool:
+    """Return True if the result is one array of floats, as from a kernel without codes."""
+    if not (is_tensor(result) or isinstance(result, np.ndarray)):
+        return False
+    return as_array(result, "function")[1] in FLOATS
+
+
+def both(result: Any) -> tuple[Any, Any]:
+    """Return the codes and scales that a quantizer gave; raise TypeError if not a pair."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
+    return result[0], result[1]
+
+
+def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Array:
+    name = f"function: {field.name}"
+    if field.kind == "float":
+        return as_bits(read_floats(value, name, task, (count,)), task.source).reshape(count, 1)
+    if field.kind == "scale":
+        kind = task.format.scale
+        return fitted(read_scale_codes(value, name, (count, 1), scales, ((count,),), kind), field.bits)
+    shape = (count,) if field.count == 1 and task.operation.is_flat else (count, field.count)
+    return fitted(read_element_codes(value, name, task, shape).reshape(count, field.count), field.bits)
+
+
+def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
+    """Return the values in native byte order; raise if their type or shape is wrong."""
+    array, kind = as_array(value, name)
+    wanted = numpy_dtype(task.source)
+    errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
+    errors.require(array.shape == shape, name, f"of shape {shape}", array.shape)
+    return array.astype(wanted)
+
+
+def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
+    """Return codes of elements as integers, from integers, the element's own type, or packed rows.
+
+    The integers may have any size. The shape of rows of one code does not show whether they are
+    packed: they are read as packed if the callable `packs`.
+    """
+    array, kind = as_array(value, name)
+    element, bits = task.element, task.element.bits
+    packed = packed_shape(shape, bits)
+    own = ML_DTYPES.get(element.name, "")
+    if kind == PAIRS and element.name == "e2m1":
+        errors.require(array.shape == packed, name, f"of shape {packed}, two codes a byte", array.shape)
+        return unpacked(array, shape[-1], bits)
+    if kind == own:  # int8 and int4 are in two's complement, whose bits are the code
+        array = array.view(np.int8 if element.integer else np.uint8).astype(np.int64) & ((1 << bits) - 1)
+    else:
+        accepted = f"an array of integers{f' or {own}' * bool(own)}"
+        errors.require_type(array.dtype.kind in "ui" and not kind.startswith("float"), name, accepted, kind)
+    if bits < 8 and array.shape == packed and array.dtype == np.uint8 and (packs or array.shape != shape):
+        return unpacked(array, shape[-1], bits)
+    also = f" (or {packed}, packed in bytes)" if bits < 8 and packed != shape else ""
+    errors.require(array.shape == shape, name, f"of shape {shape}{also}", array.shape)
+    return array
+
+
+def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    """Return the shape of codes that are packed row by row."""
+    return (*shape[:-1], packed_length(shape[-1], bits))
+
+
+def read_scale_codes(
+    value: Any,
+    name: str,
+    shape: tuple[int, int],
+    lie: str = "plain",
+    others: Sequence[tuple[int, ...]] = (),
+    scale: ScaleFormat = E8M0,
+) -> Array:
+    """Return the codes of scales as integers of the given shape.
+
+    `others` are shapes that mean the same. The value may hold integers of any size, or the type of
+    the scale format, if it has one.
+    """
+    array, kind = as_array(value, name)
+    own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
+    if kind == own:
+        array = array.view(f"u{scale.bits // 8}")
+    else:
+        accepted = f"an array of integers{f' or {own}' * bool(own)}"
+        errors.require_type(array.dtype.kind in "ui" and not kind.startswith("float"), name, accepted, kind)
+    if lie == "swizzled":
+        size = swizzle_scales(np.zeros(shape, np.uint8)).size
+        errors.require(array.size == size, name, f"of {size} bytes, the swizzled scales of {shape}", array.shape)
+        errors.require_type(array.dtype == np.uint8, name, "an array of uint8 or float8_e8m0fnu", array.dtype.name)
+        return unswizzle_scales(array.ravel(), shape)
+    accepted = " or ".join(str(s) for s in (*others, shape))
+    errors.require(array.shape in (shape, *others), name, f"of shape {accepted}", array.shape)
+    return _nan_as_one(array.reshape(shape), scale)
+
+
+def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
+    """Return codes of float scales with every NaN as the format's own NaN code."""
+    number = scale.number
+    if number is None or number.bits > scale.bits:
+        return codes
+    magnitude = codes & codes.dtype.type((1 << (number.bits - 1)) - 1)
+    is_code = (codes >= 0) & (codes < 1 << number.bits)
+    is_nan = is_code & (magnitude > number.max_code + (number.infinity_code is not None))
+    return np.where(is_nan, codes.dtype.type(scale.nan_code), codes)
+
+
+def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
+    """Return each block's scale and codes from its values; `NO_CODE` without a code.
+
+    Values do not always determine the codes: zero has a code at every scale. The scales are those
+    of the scale rule, the claimed one or another, that gives the values of most blocks. If such a
+    scale cannot give all values of its block, the nearest scale that can is taken. The codes are
+    the right ones if they give the values.
+    """
+    bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+    bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
+    right, scale, codes = _by_rule(task, inputs, bits)
+    if right < len(bits) and _is_known(task, inputs):
+        rules = [rule for rule in type(task.scale_rule) if not by_numpy.looks_at_elements(rule)]
+        others = [_by_rule(replace(task, scale_rule=rule), inputs, bits) for rule in rules]
+        _, scale, codes = max([(right, scale, codes), *others], key=lambda found: found[0])
+    if task.format.scale.bits == 8:
+        for step in sorted(range(-_REACH, _REACH + 1), key=abs):
+            rows = np.flatnonzero((codes == NO_CODE).any(axis=1))
+            if step and rows.size:
+                other = np.clip(scale[rows] + step, 0, task.format.scale.max_code)
+                found = _codes_at(task, select(inputs, rows), bits[rows], other)
+                fits = (found != NO_CODE).all(axis=1) & ~is_nan_scale(task, scale[rows])[:, 0]
+                codes[rows[fits]], scale[rows[fits]] = found[fits], other[fits]
+    return {"scale": scale, "codes": codes}
+
+
+def _is_known(task: Task, inputs: Columns) -> bool:
+    """Return True if the right codes are known.
+
+    Those of a kernel that draws its own bits are not.
+    """
+    return not task.is_stochastic or "random" in inputs
+
+
+def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
+    """Return the scale rule's match count, its scales, and the values' codes at them.
+
+    The count is that of the blocks whose values the rule gives.
+    """
+    scale = right_scales(task, inputs).astype(np.int64)
+    codes = _codes_at(task, inputs, bits, scale)
+    alike = codes != NO_CODE
+    if _is_known(task, inputs):
+        right = expected(task, inputs)["codes"]
+        alike = _decoded(task, inputs, right, scale) == bits
+        codes = np.where(alike, right, codes)
+    return int(alike.all(axis=1).sum()), scale, codes
+
+
+def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
+    """Return the codes that give the values at a scale; `NO_CODE` for values that no code gives."""
+    nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
+    codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
+    return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
+
+
+def _decoded(task: Task, inputs: Columns, codes: Array, scale: Array) -> Array:
+    how = task.element, task.format.scale, (1, task.block), task.source, tensor_scales(inputs)
+    return as_bits(by_numpy.dequantize(codes, held(task, scale), *how), task.source)
+
+
+def is_tensor(value: Any) -> bool:
+    """Return True if the value is a tensor of torch, which need not be installed."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_numpy(tensor: Any) -> tuple[Array, str]:
+    """Return a tensor's elements in host memory, and the name of its type.
+
+    Elements of types that numpy lacks are bytes.
+    """
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16), name
+    if name.startswith("float") and tensor.dtype.itemsize == 1:  # float8 and float4
+        return tensor.view(torch.uint8).numpy(), name
+    return tensor.numpy(), name
+
+
+def handed(array: Array, kind: str) -> Any:
+    """Return an array in the kind that the callable takes, on the same memory if possible."""
+    if kind == "numpy":
+        return array
+    from mxnum.interop.torch import as_tensor
+
+    tensor = as_tensor(array)
+    if kind == "torch":
+        return tensor
+    import torch
+
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype, device="cuda").copy_(tensor)
+
+
+def as_array(value: Any, name: str) -> tuple[Array, str]:
+    """Return what a callable gave, copied to a numpy array, and the name of its type."""
+    if is_tensor(value):
+        array, kind = to_numpy(value)
+        return array.copy(), kind
+    for method in ("copy_to_host", "get"):  # numba's arrays on a GPU, and CuPy's
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
+            value = getattr(value, method)()
+    try:
+        array = np.array(value)
+    except ValueError:  # rows of different lengths
+        raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
+    if array.dtype.kind == "O":
+        found = type(value).__name__ if array.ndim == 0 else "objects"
+        raise TypeError(f"Argument {name!r} must be an array, not {found}.")
+    return array, array.dtype.name

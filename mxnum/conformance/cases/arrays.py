@@ -1,0 +1,100 @@
+"""Whole arrays as kernels receive them: shapes, memory layouts, and blocks as columns of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.layout import Blocks, scales_shape
+from mxnum.memory.dtypes import Array
+
+Shape = tuple[int, int]
+
+#: The memory layouts of arrays, with a description of each.
+LAYOUTS = {
+    "contiguous": "rows one after the other",
+    "transposed": "the transpose of a contiguous array",
+    "strided": "every second row and every third column of an array",
+    "part": "a part of a larger array: rows that are contiguous, further apart than they are long",
+}
+
+
+def shapes_of(blocks: Blocks) -> list[Shape]:
+    """Return shapes for these blocks: from one element to some millions of elements."""
+    small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
+    short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
+    tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
+    # More rows than 65,535, the limit of some dimensions of a CUDA grid; long rows; many long rows.
+    large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
+    if min(blocks) > 1:  # tiles: as many elements need fewer rows of blocks
+        large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
+    kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
+    return list(dict.fromkeys(kept))
+
+
+def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
+    """Return the shape of some rows and blocks, and `more` elements along blocked axes."""
+    rows, along = factors
+    first, second = blocks
+    if min(blocks) > 1:
+        return min(rows, 40) * first + more, max(1, along) * second - more
+    if first > 1:
+        return along * first + more, rows
+    return rows, along * second + more
+
+
+def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
+    """Return the argument `shapes` as pairs of lengths. Raise if it is anything else."""
+    found = []
+    for shape in shapes:
+        good = isinstance(shape, (tuple, list)) and len(shape) == 2
+        errors.require(good, "shapes", "pairs of lengths", shape)
+        rows, columns = (errors.positive_integer("shapes", length) for length in shape)
+        found.append((rows, columns))
+    errors.require(bool(found), "shapes", "at least one pair of lengths", shapes)
+    return found
+
+
+def laid(array: Array, layout: str) -> Array:
+    """Return a new array with these elements in a memory layout.
+
+    The memory between them holds other numbers.
+    """
+    rows, columns = array.shape
+    if layout == "contiguous":
+        return array.copy()
+    if layout == "transposed":
+        return np.ascontiguousarray(array.T).T
+    strided = layout == "strided"
+    whole = (2 * rows + 1, 3 * columns + 1) if strided else (rows + 2, columns + 5)
+    around = np.resize(array.ravel()[::-1], whole)
+    view = around[: 2 * rows : 2, : 3 * columns : 3] if strided else around[1:-1, 2:-3]
+    view[...] = array
+    return view
+
+
+def as_memory(view: Array) -> Array:
+    """Return what a kernel reads that takes the view for contiguous memory."""
+    return np.lib.stride_tricks.as_strided(view, view.shape, (view.shape[1] * view.itemsize, view.itemsize))
+
+
+def to_blocks(array: Array, blocks: Blocks) -> Array:
+    """Return the blocks of an array, one a row, in the order of their scales.
+
+    Zeros fill short blocks.
+    """
+    counts = scales_shape(array.shape, blocks)
+    padded = np.zeros(tuple(n * b for n, b in zip(counts, blocks, strict=True)), array.dtype)
+    padded[: array.shape[0], : array.shape[1]] = array
+    split = padded.reshape(counts[0], blocks[0], counts[1], blocks[1])
+    return np.ascontiguousarray(split.transpose(0, 2, 1, 3)).reshape(counts[0] * counts[1], -1)
+
+
+def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
+    """Return the array of that shape with these blocks. The fill of short blocks is dropped."""
+    counts = scales_shape(shape, blocks)
+    split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
+    return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

@@ -1,0 +1,109 @@
+"""Mistakes that an implementation may make: other modes, common errors, and codes in another order.
+
+Each hypothesis is a name and a function of a task and its inputs that gives one field of the
+answers. For the codes of blocks, the column ``scale`` of the inputs holds the scale codes that were
+answered. The column ``answered`` holds the answers to be explained, for hypotheses that leave a
+part of them open. Names complete "what ... gives", or begin with "the right".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from mxnum.conformance.hypotheses.arrangements import orders
+from mxnum.conformance.hypotheses.elements import ordered
+from mxnum.conformance.hypotheses.float_scales import answer_of_stack, applicable_stacks
+from mxnum.conformance.judging.right import right
+from mxnum.conformance.task import Answer, Columns, Field, Task
+from mxnum.memory.dtypes import Array
+from mxnum.modes import Rounding, scale_rules
+
+#: The hypothesis for answers that are all zero. It may hold for one field alone.
+ZEROS = "a kernel that leaves zeros"
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One way in which answers may have come about."""
+
+    name: str
+    #: The field of the answers that the hypothesis is about.
+    field: str
+    answer: Answer
+    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis is, if any.
+    stack: str | None = None
+
+
+def hypotheses(task: Task) -> list[Hypothesis]:
+    """Return the hypotheses for an operation, in the order of preference.
+
+    Of those that explain the same cases, the earliest is named first.
+    """
+    found = [
+        Hypothesis(f"{stack.name}'s arithmetic", field.name, answer_of_stack(stack, field.name), stack.name)
+        for stack in applicable_stacks(task)
+        for field in task.outputs
+    ]
+    found += [Hypothesis(name, field, answer) for field, name, answer in task.operation.hypotheses(task)]
+    for field in task.outputs:
+        found.append(Hypothesis(ZEROS, field.name, lambda _, inputs: np.zeros_like(inputs["answered"])))
+        if field.kind != "float":
+            name = f"the right codes with other bits above their lowest {field.bits}"
+            found.append(Hypothesis(name, field.name, partial(_other_bits_above, field)))
+    return found
+
+
+def stuck_bits(task: Task) -> Iterator[Hypothesis]:
+    """Yield the hypotheses that one bit of the codes never changes.
+
+    They are tried on all cases only.
+    """
+
+    def stuck(field: Field, bit: int, at: int) -> Answer:
+        def answer(task: Task, inputs: Columns) -> Array:
+            code = right(task, inputs, field.name)
+            mask = code.dtype.type(1 << bit)
+            return np.asarray(code | mask if at else code & ~mask)
+
+        return answer
+
+    for field in task.outputs:
+        if field.kind != "float":
+            for bit, at in product(range(field.bits), (0, 1)):
+                what = "scales" if field.kind == "scale" else "codes"
+                yield Hypothesis(f"the right {what} with bit {bit} stuck at {at}", field.name, stuck(field, bit, at))
+
+
+def pairs(task: Task) -> Iterator[Hypothesis]:
+    """Yield pairs of mistakes: with another rounding or scale rule, or another order.
+
+    The second kind has the codes of one mistake in another order.
+    """
+    singles = hypotheses(task)
+    others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
+    rules = scale_rules(task.format)
+    others |= {f"scale rule {rule}": replace(task, scale_rule=rule) for rule in rules}
+    of_stacks = [one for one in singles if one.stack and one.field == "codes"]
+    for mode in singles:
+        if other := others.get(mode.name):
+            for one in [*of_stacks, *(one for one in hypotheses(other) if not one.stack)]:
+                if one.field == mode.field and not any(name in one.name for name in ("the right", *others)):
+                    yield Hypothesis(f"{one.name} under {mode.name}", one.field, _under(other, one.answer))
+    for name, change in orders(task.block, task.element.bits):
+        for one in singles:
+            if one.field == "codes" and not one.name.startswith("the right"):
+                yield Hypothesis(f"{name}, after {one.name}", "codes", ordered(change, one.answer))
+
+
+def _under(other: Task, answer: Answer) -> Answer:
+    return lambda task, inputs: answer(other, inputs)
+
+
+def _other_bits_above(field: Field, task: Task, inputs: Columns) -> Array:
+    got, want = inputs["answered"], right(task, inputs, field.name)
+    return np.where((got & ((1 << field.bits) - 1)) == want, got, want)

@@ -1,0 +1,269 @@
+"""Mistakes of order: of codes within a block, and of the elements of an array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from mxnum.conformance.bits import fits, unpacked
+from mxnum.conformance.cases.arrays import as_memory, from_blocks, laid, to_blocks
+from mxnum.conformance.judging.judge import BUG, judge
+from mxnum.conformance.judging.right import element_codes, tensor_scales
+from mxnum.conformance.task import Columns, Task, number_of, select
+from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
+from mxnum.layout import Blocks, scales_shape
+from mxnum.memory.dtypes import Array
+
+Change = Callable[[Array], Array]
+
+
+def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
+    """Yield the name of each order, and a function that puts rows of codes in it.
+
+    No two orders are the same.
+    """
+    straight = np.arange(block)
+    seen = {straight.tobytes()}
+    for name, order in _permutations(straight, bits):
+        if order.tobytes() not in seen:
+            seen.add(order.tobytes())
+            yield name, _permuted(order)
+    if bits < 8 and bits != 4:  # with four bits this order is the swapped nibbles above
+        yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
+
+
+def _permuted(order: Array) -> Change:
+    return lambda codes: codes[:, order]
+
+
+def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
+    digits = (codes[:, :, None] >> np.arange(bits, dtype=np.uint8)[::-1]) & 1
+    return unpacked(np.packbits(digits.reshape(len(digits), -1), axis=1), block, bits)
+
+
+def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
+    """Yield the names of orders, and the index of the right code at each position."""
+    block = len(straight)
+    even = block % 2 == 0
+    if even:
+        how = "with the two nibbles of each byte swapped" if bits == 4 else "with neighbours swapped"
+        yield f"the right codes {how}", straight.reshape(-1, 2)[:, ::-1].ravel()
+    yield "the right codes of each block in reverse", straight[::-1].copy()
+    if even:
+        pairs = straight.reshape(-1, 2)[::-1].ravel()
+        yield "the right codes of each block with its bytes in reverse (two codes a byte)", pairs
+    for size in (4, 8, 16):
+        if block % size == 0:
+            within = straight.reshape(-1, size)[:, ::-1].ravel()
+            yield f"the right codes with each group of {size} in reverse", within
+    if block % 8 == 0:
+        within = straight.reshape(-1, 4, 2)[:, ::-1].ravel()
+        yield "the right codes with the bytes of each 4-byte word in reverse (two codes a byte)", within
+    for rows in (2, block // 2, 4, 8, block // 4, block // 8):
+        if rows > 1 and block % rows == 0:
+            which = {2: "its two halves interleaved", block // 2: "its even places before its odd ones"}
+            how = which.get(rows, f"its places as a transposed {rows} x {block // rows} table")
+            yield f"the right codes of each block with {how}", straight.reshape(rows, -1).T.ravel()
+
+
+#: Number of blocks judged at a time. The first batch is small, to drop wrong arrangements early.
+FIRST, BATCH = 64, 8192
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An array of numbers and the answers for it."""
+
+    #: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and ``scales``.
+    inputs: dict[str, Array]
+    #: ``scale``, with ``codes`` if they were asked for, in the shapes of arrays; or ``value``.
+    answers: dict[str, Array]
+    blocks: Blocks
+    layout: str
+    wrong: int
+    #: Largest magnitude and tensor scale of the array, in one row, if the format has a tensor
+    #: scale.
+    tensor: Columns = field(default_factory=dict)
+
+
+#: An arrangement: it turns an answered array into cases and answers, or None if it cannot apply.
+Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
+#: Another order of the elements of an array; None if the array has no such order.
+Reordered = Callable[[Array], Array | None]
+
+
+def repeated(tensor: Columns, count: int) -> Columns:
+    """Return the columns of one tensor, repeated for `count` rows."""
+    return {name: np.repeat(column, count, axis=0) for name, column in tensor.items()}
+
+
+def block_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
+    """Return the blocks of an array as cases and answers."""
+    given = {name: array.reshape(-1, 1) for name, array in answers.items()}
+    if "codes" in answers:
+        given["codes"] = to_blocks(answers["codes"], blocks)
+    return {name: to_blocks(array, blocks) for name, array in inputs.items()}, given
+
+
+def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
+    """Return an array's elements as cases, each with its scale, and their values."""
+    rows, columns = inputs["codes"].shape
+    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
+    given = {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
+    return given, {name: array.reshape(-1, 1) for name, array in answers.items()}
+
+
+def _reordered(**changes: Reordered) -> Arranged:
+    """Return an arrangement that puts codes or scales in other orders.
+
+    They may be among the answers or the inputs.
+    """
+
+    def arrange(one: Answered) -> tuple[Columns, Columns] | None:
+        arrays = {**one.inputs, **one.answers}
+        changed = {name: change(arrays[name]) for name, change in changes.items() if name in arrays}
+        known = {name: array for name, array in changed.items() if array is not None}
+        if len(known) < len(changes):
+            return None
+        inputs, answers = ({name: known.get(name, some[name]) for name in some} for some in (one.inputs, one.answers))
+        return (element_columns if "value" in answers else block_columns)(inputs, answers, one.blocks)
+
+    return arrange
+
+
+def _is_swizzled(scales: Array) -> bool:
+    return scales.dtype == np.uint8 and swizzle_scales(scales).size == scales.size
+
+
+def _unswizzled(scales: Array) -> Array | None:
+    rows, columns = scales.shape
+    return unswizzle_scales(scales.ravel(), (rows, columns)) if _is_swizzled(scales) else None
+
+
+def _swizzled(scales: Array) -> Array | None:
+    """Return wrongly unswizzled scales in their original order, or None if impossible."""
+    return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
+
+
+def _by_columns(array: Array) -> Array:
+    """Return the array that was meant by an answer written column by column."""
+    return array.ravel().reshape(array.shape[::-1]).T
+
+
+def _everything_by_columns(one: Answered) -> tuple[Columns, Columns] | None:
+    return _reordered(**dict.fromkeys(one.answers, _by_columns))(one)
+
+
+def _memory(one: Answered) -> tuple[Columns, Columns] | None:
+    seen = {name: np.ascontiguousarray(as_memory(laid(array, one.layout))) for name, array in one.inputs.items()}
+    return block_columns(seen, one.answers, one.blocks)
+
+
+def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
+    blocks, scales = one.blocks[::-1], one.answers["scale"]
+    if math.prod(scales_shape(one.inputs["x"].shape, blocks)) != scales.size:
+        return None
+    return block_columns(one.inputs, one.answers, blocks)
+
+
+def _without_tails(zeros: bool, one: Answered) -> tuple[Columns, Columns] | None:
+    """Return all full blocks; with `zeros`, None unless the answers for short blocks are zero."""
+    inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
+    whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
+    if zeros and any(column[~whole].any() for column in answers.values()):
+        return None
+    return select(inputs, whole), select(answers, whole)
+
+
+def _previous(scales: Array) -> Array:
+    """Return the scale of the block before each block, in the order of memory.
+
+    The first block of an array keeps its own scale.
+    """
+    flat = scales.ravel()
+    return np.concatenate([flat[:1], flat[:-1]]).reshape(scales.shape)
+
+
+def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
+    """Return the cases; codes that the scale of the previous block gives count as right ones."""
+    if "codes" not in one.answers:
+        return None
+    inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
+    tensor = tensor_scales(repeated(one.tensor, number_of(inputs)))
+    numbers = inputs["x"], inputs.get("random"), tensor
+    at_previous, at_own = (
+        element_codes(task, numbers[0], scales, *numbers[1:])
+        for scales in (_previous(answers["scale"]), answers["scale"])
+    )
+    is_previous = (answers["codes"] == at_previous).all(axis=1, keepdims=True)
+    return inputs, answers | {"codes": np.where(is_previous, at_own, answers["codes"])}
+
+
+#: The arrangements, by the condition under which all answers are right.
+ARRANGEMENTS: dict[str, Arranged] = {
+    "scales are read as written column by column": _reordered(scale=_by_columns),
+    "scales are read as swizzled": _reordered(scale=_unswizzled),
+    "scales had not been taken for swizzled": _reordered(scale=_swizzled),
+    "codes are read as written column by column": _reordered(codes=_by_columns),
+    "codes and scales are read as written column by column": _everything_by_columns,
+    "x is taken for contiguous memory from its first element on": _memory,
+    "blocks lie along the other axis": _other_axis,
+    "short last blocks are left zero": partial(_without_tails, True),
+    "short last blocks are left out": partial(_without_tails, False),
+}
+
+
+def _tried(task: Task) -> dict[str, Arranged]:
+    if not task.takes_codes:
+        return ARRANGEMENTS | {"codes are those at the scale of the previous block": partial(_at_previous_scales, task)}
+
+    def in_rows(change: Change) -> Reordered:
+        """Return a function that puts the codes of an array in another order within their row."""
+        rows = 1, task.block
+        return lambda codes: from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
+
+    named = orders(task.block, task.element.bits)
+    found = {name.replace("the right", "they are for the"): _reordered(codes=in_rows(change)) for name, change in named}
+    return found | {
+        "they are for the scale of the previous block": _reordered(scales=_previous),
+        "they are for the scales read as if they were written column by column": _reordered(scales=_by_columns),
+        "they are for the scales read as swizzled": _reordered(scales=_unswizzled),
+        "they are for the scales read as not swizzled": _reordered(scales=_swizzled),
+    }
+
+
+def arrangements(task: Task, answered: list[Answered]) -> list[str]:
+    """Return the names of the arrangements that make every answer right."""
+    found = []
+    for name, arrange in _tried(task).items():
+        if all(_is_right(task, one, arrange) for one in answered):
+            found.append(name)
+    if "short last blocks are left zero" in found:  # says more than that they are left out
+        found.remove("short last blocks are left out")
+    return found
+
+
+def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
+    """Return True if an arrangement makes an array's answers right.
+
+    An arrangement that does not apply changes nothing.
+    """
+    arranged = arrange(one)
+    if arranged is None:
+        return one.wrong == 0
+    answers = arranged[1]
+    if any(not fits(answers[field.name], field.bits).all() for field in task.outputs):
+        return False
+    count = number_of(answers)
+    starts = [slice(0, FIRST), *(slice(start, start + BATCH) for start in range(FIRST, count, BATCH))]
+    for rows in starts:
+        some, got = (select(columns, rows) for columns in arranged)
+        size = number_of(got)
+        some |= repeated(one.tensor, size)
+        if size and (judge(task, some, got).verdicts & BUG).any():
+            return False
+    return True

@@ -1,0 +1,257 @@
+"""Mistakes in converting numbers to element codes, and in reading numbers and scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mxnum.conformance.bits import as_bits, as_floats, magnitude_bits, sign_bits
+from mxnum.conformance.cases.grid import PLACES, as_magnitudes, neighbours, places
+from mxnum.conformance.hypotheses.arrangements import orders
+from mxnum.conformance.judging.right import right, scaled, tensor_scales
+from mxnum.conformance.task import Answer, Columns, Task
+from mxnum.formats import E8M0, FLOATS
+from mxnum.memory.dtypes import Array, numpy_dtype
+from mxnum.modes import Overflow, Rounding
+
+#: Uncommon directions for ties, and the rounding mode that rounds ties that way.
+_TIES = {
+    "toward zero": Rounding.RTZ,
+    "upward (floor(x + 1/2))": Rounding.RTP,
+    "downward (ceil(x - 1/2))": Rounding.RTN,
+    "to odd": Rounding.RTO,
+}
+
+
+def _codes(task: Task, inputs: Columns) -> Array:
+    return right(task, inputs, task.outputs[-1].name)
+
+
+def elements(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in converting elements."""
+    other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
+    overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
+    for overflow in overflows:
+        for mode in Rounding:
+            if mode not in (task.rounding, Rounding.SR):
+                also = "" if overflow == task.overflow else f" with overflow {overflow}"
+                yield f"rounding {mode}{also}", _with(rounding=mode, overflow=overflow)
+    if not task.is_stochastic:
+        if task.rounding == Rounding.RNE:
+            for where, mode in _TIES.items():
+                yield f"rounding to nearest with ties {where}", partial(_with_ties, mode)
+            if not task.element.integer:
+                others: dict[str, Answer] = {"away": _with(rounding=Rounding.RNA)}
+                others |= {where: partial(_with_ties, mode) for where, mode in _TIES.items()}
+                for where, answer in others.items():
+                    yield f"ties between subnormals {where}", partial(_where_subnormal, answer)
+            if task.element.nan_code is None and not task.element.integer:
+                yield "the first nearest entry of a table of values", _first_of_table
+        for step, where in ((1, "low"), (-1, "high")):
+            yield f"a table of thresholds that are one ulp too {where}", moved(_codes, step)
+        if not task.has_scales or task.format.scale.power_of_two:
+            for bits in (1, 2, 3):
+                kept = f"{bits} bit{'s' * (bits > 1)} below the last place"
+                yield f"a rounder with {kept} and no sticky bit", partial(_without_sticky, bits)
+    else:
+        yield from _random_bits(task)
+    yield from inputs_read_otherwise(task, _codes)
+    if not task.element.integer:
+        yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
+    sign = 1 << (task.element.bits - 1)
+    yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)
+    yield "the opposite signs", read_as(lambda t, x: magnitude_bits(x, t.source) | sign_bits(~x, t.source), _codes)
+    if task.element.integer:
+        yield "sign and magnitude in place of two's complement", lambda t, i: _in_signs(_codes(t, i), sign)
+    if task.element.bits < 8:
+        yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
+    yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
+
+
+def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:
+    """Return the answers of `answer` where the quotient is below the normal elements."""
+    quotients = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    return np.where(quotients < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
+
+
+def _with(**modes: object) -> Answer:
+    return lambda task, inputs: _codes(replace(task, **modes), inputs)  # type: ignore[arg-type]
+
+
+def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each legitimate choice about random bits."""
+    if not task.is_stochastic:
+        return
+    if task.sr_bits < 30:
+        yield "sr_fraction", _nearest_fraction
+        yield "sr_fraction (ties to even)", _nearest_fraction_to_even
+    for r in sorted(range(1, 31), key=lambda r: abs(r - task.sr_bits)):
+        if r != task.sr_bits:
+            yield f"sr_bits ({r})", _with(sr_bits=r)
+
+
+def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
+    low, high = np.uint32((1 << task.sr_bits) - 1), np.uint32(32 - task.sr_bits)
+
+    def drawn(change: Callable[[Array], Array]) -> Answer:
+        return lambda t, i: _codes(t, {**i, "random": change(i["random"])})
+
+    yield from choices_of_bits(task)
+    yield "the highest bits of the random words", drawn(lambda words: words >> high)
+    yield "`>` for `>=` where random bits are added", drawn(lambda words: (words & low) - ((words & low) > 0))
+    yield "random bits taken away from all ones", drawn(lambda words: low - (words & low))
+    if task.has_scales:
+        yield "the random word of its first element for a whole block", drawn(lambda words: words[:, :1] + 0 * words)
+
+
+def _nearest_fraction(task: Task, inputs: Columns) -> Array:
+    """Return the codes if floor(F + 1/2) + R >= 2^r rounds away, where F is the fraction times 2^r.
+
+    This equals the rule for r + 1 bits with the random word 2 R + 1.
+    """
+    words = (inputs["random"] & np.uint32((1 << task.sr_bits) - 1)) * np.uint32(2) + np.uint32(1)
+    return _codes(replace(task, sr_bits=task.sr_bits + 1), {**inputs, "random": words})
+
+
+def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
+    """Return the codes of the nearest-fraction rule with ties to even.
+
+    Ties are those of F, the fraction times 2^r.
+    """
+    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    known = np.where(np.isfinite(y), y, 0.0)
+    below, above = neighbours(known, task.element)
+    share = (known - below) / (above - below) * 2.0**task.sr_bits
+    down = (share - np.floor(share) == 0.5) & (np.floor(share) % 2 == 0)
+    return np.where(down, _codes(task, inputs), _nearest_fraction(task, inputs))
+
+
+def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
+    """Return the answers for the bit patterns `change(task, x)` in place of x."""
+    return lambda task, inputs: answer(task, {**inputs, "x": change(task, inputs["x"])})
+
+
+def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in reading inputs.
+
+    Such mistakes lose subnormal numbers, or read a narrower type. The answer is right for what was
+    read.
+    """
+
+    def flushed(task: Task, bits: Array) -> Array:
+        x = as_floats(bits, task.source)
+        with np.errstate(all="ignore"):
+            return as_bits(np.where(np.abs(x) < task.source.min_normal, x * x.dtype.type(0), x), task.source)
+
+    def narrowed(name: str) -> Answer:
+        def narrow(task: Task, bits: Array) -> Array:
+            x = as_floats(bits, task.source)
+            with np.errstate(all="ignore"):
+                return as_bits(x.astype(numpy_dtype(FLOATS[name])).astype(x.dtype), task.source)
+
+        return read_as(narrow, answer)
+
+    yield "reading subnormal inputs as zero", read_as(flushed, answer)
+    if task.source.name == "float32":
+        cut = read_as(lambda _, x: x & np.uint32(0xFFFF0000), answer)
+        yield "cutting to bfloat16 first (the upper 16 bits)", cut
+    for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
+        yield f"rounding to {name} first", narrowed(name)
+
+
+def moved(answer: Answer, step: int) -> Answer:
+    """Return an answer whose thresholds are `step` ulps too low.
+
+    It is the answer for numbers `step` ulps farther from zero.
+    """
+
+    def move(task: Task, x: Array) -> Array:
+        magnitude, most = magnitude_bits(x, task.source).astype(np.int64), task.source.max_code
+        finite = (magnitude > 0) & (magnitude <= most)
+        near = np.where(finite, np.clip(magnitude + step, 1, most), magnitude).astype(x.dtype)
+        return near | sign_bits(x, task.source)
+
+    return read_as(move, answer)
+
+
+def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
+    """Return the codes of numbers cut `bits` bits below the last place, then rounded."""
+    scale = inputs.get("scale")
+    y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
+    finite = np.isfinite(y)
+    below, above = neighbours(np.where(finite, y, 0), task.element)
+    unit = (above - below) / (1 << bits)
+    x = as_floats(inputs["x"], task.source)
+    with np.errstate(all="ignore"):
+        kept = np.floor(y / unit) * unit
+        kept = kept if scale is None else np.ldexp(kept, scale.astype(np.int64) - E8M0.bias)
+        cut = np.where(finite, np.copysign(kept, x.astype(np.float64)).astype(x.dtype), x)
+    return _codes(task, {**inputs, "x": as_bits(cut, task.source)})
+
+
+def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
+    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    tie = places(y, task.element) == PLACES.index("tie")
+    return np.where(tie, _codes(replace(task, rounding=mode), inputs), _codes(task, inputs))
+
+
+def _first_of_table(task: Task, inputs: Columns) -> Array:
+    """Return the first nearest entry of a table.
+
+    Ties go toward zero; -0 and infinity, which is far from all entries, become 0.
+    """
+    code = _with_ties(Rounding.RTZ, task, inputs)
+    no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
+    return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
+
+
+def _flushed(task: Task, code: Array) -> Array:
+    e = task.element
+    sign = 1 << (e.bits - 1)
+    return np.where((code & (sign - 1)) < (1 << e.mantissa_bits), code & sign, code).astype(code.dtype)
+
+
+def _in_signs(codes: Array, sign: int) -> Array:
+    return np.where(codes >= sign, sign | (2 * sign - codes.astype(np.int64)), codes)
+
+
+def _extended(codes: Array, sign: int, full: int) -> Array:
+    """Return codes as two's complement numbers, of eight bits or signed.
+
+    `full` is 256 for eight bits, and 0 for signed numbers.
+    """
+    wide = codes.astype(np.int64)
+    return np.where(wide >= sign, wide - 2 * sign + full, wide)
+
+
+def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in reading scales."""
+
+    def read_as(code: int) -> Answer:
+        def answer(task: Task, inputs: Columns) -> Array:
+            scale = inputs["scale"]
+            return _codes(task, {**inputs, "scale": np.where(scale == 0, np.uint8(code), scale)})
+
+        return answer
+
+    yield "reading scale 0x00 as 2^-126", read_as(1)
+    yield "reading scale 0x00 as 1", read_as(E8M0.bias)
+
+
+def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each order, whose answer has the right codes in that order."""
+    for name, change in orders(task.block, task.element.bits):
+        yield name, ordered(change, _codes)
+
+
+def ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
+    """Return `ordered(task, inputs)`, which gives a hypothesis's codes in another order."""
+
+    def ordered(task: Task, inputs: Columns) -> Array:
+        places = change(np.arange(task.block)[None])[0]
+        return change(answer(task, {**inputs, "answered": inputs["answered"][:, np.argsort(places)]}))
+
+    return ordered

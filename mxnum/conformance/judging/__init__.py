@@ -1,0 +1,1 @@
+"""From answers to the report: right answers, labels, explanations, and sentences."""

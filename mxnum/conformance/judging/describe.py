@@ -1,0 +1,152 @@
+"""Describe a difference in words: numbers, codes, blocks, and distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum.conformance.bits import as_floats, ordinal
+from mxnum.conformance.explain import explain_element, explain_scale, number
+from mxnum.conformance.judging.judge import nan_codes
+from mxnum.conformance.judging.right import is_nan_scale, tensor_scales
+from mxnum.conformance.task import Columns, Task
+from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array
+
+#: Stands for the code of a value that no code has.
+NO_CODE = -(1 << 40)
+
+
+def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
+    """Return a sentence about an answer with unknown bits, as it was written."""
+    right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
+    got, given = shortened(written.split()), task.operation.given(task, inputs)
+    return f"{given}: got {got}, unknown bits (X or Z), want {shortened(right)}"
+
+
+def number_text(task: Task, x: int, random: int) -> str:
+    """Return a number's bits and value in words, and its random word if stochastic."""
+    value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
+    return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
+        f", random 0x{random:08X}" if task.is_stochastic else ""
+    )
+
+
+def element(
+    task: Task, x: int, scale_code: int | None, random: int, got: int, want: int, tensor: float | None = None
+) -> str:
+    """Return a sentence about one element code."""
+    e = task.element
+    steps = explain_element(task, x, scale_code, random, tensor)
+    given = number_text(task, x, random)
+    wanted = f"want {hexadecimal(want, e.bits)} ({plain(e.value(want))})"
+    if not 0 <= got < 1 << e.bits:
+        return f"{given}: got {misfit(got, e.bits)}, {wanted}. {steps.sentence()}"
+    if np.isnan(steps.x) and e.nan_code is None:
+        named = ", ".join(nan_codes(e))
+        return (
+            f"{given}: got {hexadecimal(got, e.bits)} ({plain(e.value(got))}), want one of: {named}. {steps.sentence()}"
+        )
+    text = f"{given}: got {hexadecimal(got, e.bits)} ({plain(e.value(got))}), {wanted}"
+    distance = ordinal(e, got) - ordinal(e, want)
+    if np.isfinite(e.value(got)) and np.isfinite(e.value(want)) and distance:
+        text += f", {abs(distance)} code{'s' * (abs(distance) > 1)} too {'high' if distance > 0 else 'low'}"
+    elif np.isfinite(e.value(got)) and distance == 0 and got != want:
+        text += ", the sign of zero"
+    return f"{text}. {steps.sentence()}"
+
+
+def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
+    """Return a sentence about a scale code."""
+    g, w = int(got["scale"][0, 0]), int(want["scale"][0, 0])
+    fits = 0 <= g < 1 << task.scale_bits
+    text = f"got scale {scale_text(task, g) if fits else misfit(g, task.scale_bits)}, want {scale_text(task, w)}"
+    if fits and not is_nan_scale(task, np.array([g, w])).any():
+        text += f", {abs(g - w)} too {'high' if g > w else 'low'}"
+    return f"{text}. {explain_scale(task, inputs['x'][0], tensor_of(inputs)).sentence()}"
+
+
+def scale_text(task: Task, code: int) -> str:
+    """Return a scale code and its value in words."""
+    fmt, shown = task.format.scale, f"0x{code:0{(task.scale_bits + 3) // 4}X}"
+    if bool(is_nan_scale(task, np.array(code))):
+        return f"{shown} (NaN)"
+    return f"{shown} ({f'2^{code - fmt.bias}' if fmt.power_of_two else plain(fmt.value(code))})"
+
+
+def tensor_of(inputs: Columns) -> float | None:
+    """Return the tensor scale of a case; None if the format has none."""
+    found = tensor_scales(inputs)
+    return None if found is None else float(found[0, 0])
+
+
+def of_tensor(inputs: Columns) -> str:
+    """Return the tensor scale of a block in words; an empty string if there is none."""
+    found = tensor_of(inputs)
+    return "" if found is None else f" (tensor scale {plain(found)})"
+
+
+def value(target: ElementFormat, got: Columns, want: Columns) -> str:
+    """Return a phrase about a dequantized float or a dot product."""
+    g, w = int(got["value"][0, 0]), int(want["value"][0, 0])
+    values = [float(as_floats(columns["value"], target)[0, 0]) for columns in (got, want)]
+    text = f"got {hexadecimal(g, target.bits)} ({plain(values[0])}), "
+    text += f"want {hexadecimal(w, target.bits)} ({plain(values[1])})"
+    if all(np.isfinite(values)) and g != w:
+        apart = abs(ordinal(target, g) - ordinal(target, w))
+        text += f", {apart} float{'s' * (apart > 1)} apart" if apart else ", the sign of zero"
+    return text
+
+
+def without_padding(inputs: Columns) -> Array:
+    """Return the elements of a block, without the fill of a short one."""
+    x: Array = inputs["x"][0]
+    return x[~inputs["padding"][0]] if "padding" in inputs else x
+
+
+def misfit(code: int, bits: int) -> str:
+    """Return why a number is no code of that many bits, in words."""
+    if code == NO_CODE:
+        return "a value that no code gives"
+    return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
+
+
+def block_text(task: Task, x: Any) -> str:
+    """Return a block in words, short if it has few different numbers."""
+    values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
+    return f"x = [{shortened(values)}]"
+
+
+def shortened(texts: list[str]) -> str:
+    """Return entries as one text, with repeats counted and the middle of long lists cut."""
+    runs: list[tuple[str, int]] = []
+    for text in texts:
+        if runs and runs[-1][0] == text:
+            runs[-1] = text, runs[-1][1] + 1
+        else:
+            runs.append((text, 1))
+    shown = [text if count == 1 else f"{text} x{count}" for text, count in runs]
+    return " ".join(shown if len(shown) <= 8 else [*shown[:5], "...", *shown[-2:]])
+
+
+def hexadecimal(code: int, bits: int) -> str:
+    """Return a code in hexadecimal with as many digits as its width needs."""
+    return f"0x{code:0{(bits + 3) // 4}X}"
+
+
+def plain(x: float) -> str:
+    """Return a value as text for users."""
+    return number(x) if np.isfinite(x) else str(x)
+
+
+def code_text(task: Task, code: int) -> str:
+    """Return a code with its value, as text."""
+    if code >= 1 << task.element.bits:
+        return f"what is no code of {task.element.bits} bits"
+    return f"{plain(task.element.value(code))} ({hexadecimal(code, task.element.bits)})"
+
+
+def random_word(inputs: Columns, place: int) -> int:
+    """Return the random word of one number of a case; 0 if there is none."""
+    return int(inputs["random"][0, place]) if "random" in inputs else 0

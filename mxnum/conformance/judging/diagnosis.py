@@ -1,0 +1,357 @@
+"""Find hypotheses that explain every case, the wrong answers and the right ones.
+
+A hypothesis is dropped at the first answer that it does not give. Differences that a legitimate
+choice of the implementation explains do not count, provided that it makes this choice throughout.
+The sign of a zero and the code of a NaN are such choices too. If no hypothesis is left,
+combinations of two mistakes are tried, and then each class of cases by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mxnum.conformance.bits import fits
+from mxnum.conformance.cases.batches import has_nan
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, stuck_bits
+from mxnum.conformance.judging.judge import BUG, LABELS, UNJUDGED, wrong_codes
+from mxnum.conformance.judging.right import expected, is_nan_scale, right, scaled, tensor_scales
+from mxnum.conformance.task import Columns, Field, Task, select
+from mxnum.memory.dtypes import Array, code_dtype
+
+#: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
+FIRST = 16
+#: Fewest wrong answers that a hypothesis must give to be named for some classes; fewer may be
+#: chance.
+FEWEST = 4
+#: Most bytes of batches that are kept, to try further hypotheses on them later.
+KEPT = 1 << 27
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Hypotheses that each explain every case, or every case of some classes."""
+
+    field: str
+    #: The likeliest first.
+    names: tuple[str, ...]
+    wrong: int
+    right: int
+    #: For codes: True if the hypotheses also explain the codes of blocks whose scale is wrong.
+    at_any_scale: bool = True
+    #: The classes whose cases they explain; empty if these are all classes.
+    classes: tuple[str, ...] = ()
+    #: Number of other answers that the hypothesis would change but that differ from it.
+    contradicted: int = 0
+
+    @property
+    def claim(self) -> str:
+        """What the hypotheses explain, in words."""
+        others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
+        subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
+        given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
+        given = given if self.field == "codes" else ""
+        first = self.names[0] if self.names[0].startswith("the right") else f"what {self.names[0]} gives"
+        where = ", ".join(map(repr, self.classes))
+        where = f" in the class{'es' * (len(self.classes) > 1)} {where}" if where else ""
+        return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
+
+    def sentence(self) -> str:
+        """Return the claim, and the number of right answers for which it also holds."""
+        right = {
+            "scale": f"the {self.right} right scales",
+            "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
+        }.get(self.field, f"the {self.right} right ones")
+        rest = f", and so are {right}" if self.right else ""
+        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{self.doubt}."
+
+    @property
+    def doubt(self) -> str:
+        """The number of other answers that contradict the claim, in words."""
+        return f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
+
+
+@dataclass
+class _Tried:
+    """A hypothesis that no answer contradicts so far."""
+
+    hypothesis: Hypothesis
+    #: Number of answers that differ from it, by the choice that would explain the difference.
+    misses: Counter[str] = field(default_factory=Counter)
+    #: Number of answers that are -0, as it predicts.
+    minus_zeros: int = 0
+    #: True if answers in blocks with a wrong scale differ from it.
+    elsewhere: bool = False
+
+
+def _singles(task: Task) -> list[Hypothesis]:
+    return [*hypotheses(task), *stuck_bits(task)]
+
+
+class Diagnosis:
+    """Collects judged batches and says at the end which hypotheses explain them all."""
+
+    def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
+        self.task, self._made = task, made
+        self._alive: list[_Tried] | None = None  # None until the first bug: trying hypotheses costs time
+        self._kept: list[tuple[Columns, Columns, Columns]] = []
+        self._size = 0
+        #: Number of rows with choices or bugs, by field and by the union of their labels.
+        self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
+        self._right: Counter[str] = Counter()
+
+    def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
+        """Record a batch.
+
+        Hypotheses are tried only from the first bug on, because trying them costs time.
+        """
+        if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
+            known = ~has_nan(self.task, inputs)
+            inputs, answers, labels = (select(columns, known) for columns in (inputs, answers, labels))
+        if any(wrong_codes(found).any() for found in labels.values()):
+            self._start()
+        if self._alive is not None:
+            self._try(inputs, answers, labels)
+        self._size += sum(column.nbytes for columns in (inputs, answers, labels) for column in columns.values())
+        if self._size <= KEPT:
+            self._kept.append((inputs, answers, labels))
+
+    def _start(self) -> None:
+        if self._alive is None:
+            self._alive = [_Tried(one) for one in self._made(self.task)]
+            for batch in self._kept:
+                self._try(*batch)
+
+    def _try(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
+        assert self._alive is not None
+        for output in self.task.outputs:
+            name, found = output.name, labels[output.name]
+            judged, given = self._judged(output, inputs, answers, labels)
+            bug = judged & wrong_codes(found).any(axis=1)
+            together = np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
+            self._wrong[name].update(together[together != 0].tolist())
+            self._right[name] += int((judged & (found == 0).all(axis=1)).sum())
+            first = np.concatenate([np.flatnonzero(bug)[:FIRST], np.flatnonzero(judged & ~bug)[:FIRST]])
+            for rows in (first, np.flatnonzero(judged)):
+                mine, of_rows = answers[name][rows], found[rows]
+                some = {**select(given, rows), "answered": mine}
+                self._alive = [
+                    tried
+                    for tried in self._alive
+                    if tried.hypothesis.field != name
+                    or not rows.size
+                    or self._agrees(tried, output, some, mine, of_rows, count=rows is not first)
+                ]
+
+    def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
+        """Return the rows on which hypotheses about a field are tried, and their inputs."""
+        judged = (labels[output.name] != UNJUDGED).all(axis=1)
+        if output.name != "codes":
+            return judged, inputs
+        # The judge judges codes of right scales only; a hypothesis can be tried at a wrong scale as
+        # well.
+        scale, bits = answers["scale"], self.task.scale_bits
+        finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
+        judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
+        return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
+
+    def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
+        """Return True if all answers are the hypothesis's or differ by choice.
+
+        If `count`, count the choices.
+        """
+        theirs = tried.hypothesis.answer(self.task, inputs)
+        differs, choices = self._compared(output, inputs, got, theirs)
+        unjudged = labels == UNJUDGED
+        open_to = np.where(unjudged, 0, labels) & ~BUG
+        plain = differs & (open_to == 0) & ~unjudged
+        if (plain & ~np.any(list(choices.values()), axis=0)).any():
+            return False
+        if count:
+            tried.elsewhere |= bool((differs & unjudged).any())
+            tried.minus_zeros += int((~differs & (theirs == self._minus_zero(output))).sum())
+            for name, bit in LABELS.items():
+                by_label = differs & ((open_to & bit) != 0)
+                tried.misses[name] += int((by_label | (plain & choices[name]) if name in choices else by_label).sum())
+        return True
+
+    def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
+        """Return which answers differ from the hypothesis, and the choices that explain it.
+
+        Answers count whether the judge judges them or not.
+        """
+        differs = np.asarray(got != theirs)
+        if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is no answer
+            differs &= ~inputs["padding"]
+        return differs, {
+            "minus_zero": (got == 0) & (theirs == self._minus_zero(output)),
+            "nan_code": self._is_nan(output, got) & self._is_nan(output, theirs),
+            "most_negative": self._is_most_negative(output, inputs, got, theirs),
+        }
+
+    def _minus_zero(self, output: Field) -> int:
+        """Return the code of -0, or a number that is no code if the field has no -0."""
+        return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
+
+    def _is_nan(self, output: Field, codes: Array) -> Array:
+        e = self.task.source if output.kind == "float" else self.task.element
+        if output.kind == "scale" or e.nan_code is None:
+            return np.zeros(codes.shape, bool)
+        sign = 1 << (e.bits - 1)
+        magnitude = codes & codes.dtype.type(sign - 1)
+        return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
+
+    def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
+        """Return True for each answer that saturates to the most negative integer.
+
+        The library never gives this integer.
+        """
+        e = self.task.element
+        if output.kind != "element" or not e.integer or "x" not in inputs:
+            return np.zeros(got.shape, bool)
+        beyond = scaled(self.task, inputs["x"], inputs.get("scale"), tensor_scales(inputs)) > e.max
+        sign = 1 << (e.bits - 1)
+        return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
+
+    def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
+        """Return the explanations of the wrong fields: one mistake, two, or one a class.
+
+        `steady` names the choices that no answer contradicts, `inconsistent` those that only some
+        answers follow.
+        """
+        found = self._found(steady, inconsistent)
+        fields = {output.name for output in self.task.outputs if self._count(output, inconsistent)}
+        if self._size <= KEPT and fields > {one.field for one in found}:
+            found += self._again(pairs, fields - {one.field for one in found})._found(steady, inconsistent)
+            fields -= {one.field for one in found}
+            classes = [self._classes(inputs) for inputs, _, _ in self._kept] if fields else []
+            each = [
+                (name, one)
+                for index, name in enumerate(self.task.operation.class_names(self.task) if fields else ())
+                for one in self._again(hypotheses, fields, [of == index for of in classes])._found(steady, inconsistent)
+            ]
+            for field_name in sorted(fields):
+                joined = _joined({name: one for name, one in each if one.field == field_name})
+                found += [one for one in joined if one.wrong >= FEWEST]
+        return [self._checked(one) for one in found] if self._size <= KEPT else found
+
+    def _classes(self, inputs: Columns) -> Array:
+        return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
+
+    def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
+        """Return how many wrong answers are unexplained; 0 if there is no explanation."""
+        counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
+        for one in found:
+            counts[one.field] -= one.wrong
+        return sum(counts.values()) if found else 0
+
+    def _checked(self, found: Explanation) -> Explanation:
+        """Return the explanation with its hypotheses that the fewest answers contradict."""
+        counts = {name: self._contradictions(found, name) for name in found.names}
+        least = min(counts.values())
+        names = tuple(name for name in found.names if counts[name] == least)
+        return replace(found, names=names, contradicted=least)
+
+    def _contradictions(self, found: Explanation, name: str) -> int:
+        """Return how many other answers contradict what the hypothesis would change."""
+        count = 0
+        for one in _singles(self.task):
+            if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
+                continue
+            output = next(output for output in self.task.outputs if output.name == one.field)
+            for inputs, answers, labels in self._kept:
+                judged, given = self._judged(output, inputs, answers, labels)
+                if one.field == found.field:
+                    names = np.array(self.task.operation.class_names(self.task), object)
+                    judged &= ~np.isin(names[self._classes(inputs)], found.classes)
+                rows = np.flatnonzero(judged)
+                got, of_rows = answers[one.field][rows], labels[one.field][rows]
+                some = {**select(given, rows), "answered": got}
+                if rows.size:
+                    theirs = one.answer(self.task, some)
+                    differs, choices = self._compared(output, some, got, theirs)
+                    differs &= (of_rows & ~BUG == 0) & ~np.any(list(choices.values()), axis=0)
+                    count += int((differs & (theirs != right(self.task, some, one.field))).any(axis=1).sum())
+        return count
+
+    def _again(
+        self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
+    ) -> Diagnosis:
+        """Return a diagnosis of the same batches with other hypotheses about `fields`.
+
+        If `chosen` is given, only its rows count.
+        """
+        again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
+        for index, batch in enumerate(self._kept):
+            rows = slice(None) if chosen is None else chosen[index]
+            again.add(*(select(columns, rows) for columns in batch))
+        return again
+
+    def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
+        """Return the explanations that hold for all cases, one for each field that has any."""
+        found = []
+        for output in self.task.outputs:
+            fitting = self._fitting(output, steady)
+            fitting.sort(key=lambda tried: tried.misses.total())  # hypotheses that need no choice come first
+            at_any_scale = not all(tried.elsewhere for tried in fitting)
+            names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
+            wrong = self._count(output, inconsistent)
+            if names and wrong:
+                found.append(Explanation(output.name, names, wrong, self._right[output.name], at_any_scale))
+        return found
+
+    def _count(self, output: Field, inconsistent: Collection[str]) -> int:
+        """Return the number of wrong rows.
+
+        Rows that follow an inconsistent choice count as wrong.
+        """
+        mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
+        return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
+
+    def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the stacks whose arithmetic gives all answers, in every field."""
+        every = [
+            {tried.hypothesis.stack for tried in self._fitting(output, steady) if not tried.elsewhere}
+            for output in self.task.outputs
+        ]
+        names = (hypothesis.stack for hypothesis in hypotheses(self.task) if hypothesis.stack)
+        return tuple(name for name in dict.fromkeys(names) if all(name in some for some in every))
+
+    def _fitting(self, output: Field, steady: Collection[str]) -> list[_Tried]:
+        """Return the hypotheses about a field that no answer contradicts."""
+        self._start()
+        assert self._alive is not None
+        return [
+            tried
+            for tried in self._alive
+            if tried.hypothesis.field == output.name
+            and all(name in steady for name, count in tried.misses.items() if count)
+            and not (tried.misses["minus_zero"] and tried.minus_zeros)
+        ]
+
+
+def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
+    """Yield a field's explanations, the strongest first, with equal classes merged.
+
+    Classes merge if they have a hypothesis in common.
+    """
+    while by_class:
+        counts: Counter[str] = Counter()
+        for one in by_class.values():
+            counts.update(dict.fromkeys(one.names, one.wrong))
+        best = max(counts, key=counts.__getitem__)
+        taken = {name: one for name, one in by_class.items() if best in one.names}
+        by_class = {name: one for name, one in by_class.items() if name not in taken}
+        same = list(taken.values())
+        yield Explanation(
+            same[0].field,
+            tuple(name for name in same[0].names if all(name in one.names for one in same)),
+            sum(one.wrong for one in same),
+            sum(one.right for one in same),
+            all(one.at_any_scale for one in same),
+            tuple(taken),
+        )

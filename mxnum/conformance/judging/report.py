@@ -1,0 +1,290 @@
+"""The report of a check, as text for users and as a dictionary for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mxnum import errors
+from mxnum.conformance.judging.describe import describe_unknown
+from mxnum.conformance.judging.diagnosis import Explanation
+from mxnum.conformance.judging.judge import CHOICES
+from mxnum.conformance.task import Columns, Task
+
+#: Most lines about wrong arrays.
+ARRAYS = 16
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The choices that an implementation documents; what they explain conforms."""
+
+    name: str = "mxnum"
+    accepted: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, accepted: str | Iterable[str] | Profile | None) -> Profile:
+        """Make a profile from the names of choices, ``"all"``, or None."""
+        if isinstance(accepted, Profile):
+            return accepted
+        if accepted is None:
+            return cls()
+        if accepted == "all":
+            return cls("any choice", frozenset(CHOICES))
+        listed = [accepted] if isinstance(accepted, str) else list(accepted)
+        chosen = frozenset(errors.choose("accept", name, tuple(CHOICES)) for name in listed)
+        return cls(", ".join(sorted(chosen)) or "mxnum", chosen)
+
+
+@dataclass
+class Case:
+    """One case that differs: its inputs, its answers, and the right answers."""
+
+    #: Where the case is: "line 17", "case 17", or the block of an array.
+    where: str
+    number: int
+    inputs: Columns
+    answers: Columns
+    want: Columns
+    part: str | None = None
+    #: The text of the answer, if it has unknown bits.
+    written: str = ""
+
+    def body(self, task: Task) -> str:
+        """Return the difference in words."""
+        if self.written:
+            return describe_unknown(task, self.inputs, self.written, self.want)
+        return task.operation.describe(task, self.inputs, self.answers, self.want)
+
+    def text(self, task: Task) -> str:
+        """Return the difference in words, with its location."""
+        return f"{self.where}{f' [{self.part}]' if self.part else ''}: {self.body(task)}"
+
+
+@dataclass(frozen=True)
+class ArrayResult:
+    """The result for one array: its shape, its memory layout, and the number of wrong blocks."""
+
+    shape: tuple[int, int]
+    layout: str
+    blocks: int
+    wrong: int
+    #: Why the array has no answer that could be judged; None if it has one.
+    problem: str | None = None
+
+
+@dataclass
+class Report:
+    """The outcome of a check. `bugs` counts cases that no legitimate choice explains."""
+
+    task: Task
+    profile: Profile
+    cases: int
+    bugs: int
+    #: The number of cases that each choice explains. Inconsistent choices come with the number of
+    #: answers that follow them, and of answers that could but do not.
+    choices: dict[str, int]
+    inconsistent: dict[str, tuple[int, int]]
+    classes: dict[str, tuple[int, int]]
+    parts: dict[str, int]
+    #: Some wrong cases that differ as much as possible, and one case for each choice.
+    failures: list[Case]
+    examples: dict[str, Case]
+    #: The first wrong case of each part.
+    by_part: dict[str, Case]
+    #: The explanations that give all answers, the wrong ones and the right ones.
+    explanations: list[Explanation]
+    #: Lines about causes that the wrong cases share.
+    causes: list[str]
+    #: How often NaNs became which code, in an element without NaN.
+    nan_became: dict[str, int]
+    #: The result of each array, for whole arrays (`mxnum.conformance.check_arrays`).
+    arrays: list[ArrayResult] = field(default_factory=list)
+    #: The arrangements that would make all answers right.
+    arrangements: list[str] = field(default_factory=list)
+    #: If some answers are wrong: the stacks of `mxnum.stacks` that give all the answers.
+    stacks: tuple[str, ...] = ()
+    #: Why other or missing cases would go unnoticed; empty if they would not.
+    unchecked: str = ""
+    #: Number of wrong answers with unknown bits, as logic simulators print them.
+    unknown: int = 0
+    #: A sentence that says what the cases cover.
+    tried: str = ""
+    #: Number of wrong answers (scales and codes count separately) that the explanations leave over;
+    #: 0 if there is no explanation. `refused` is the exception that the function raises for NaNs
+    #: without an answer.
+    unexplained: int = 0
+    refused: str = ""
+
+    @property
+    def conforms(self) -> bool:
+        """True if no difference is a bug."""
+        return self.bugs == 0
+
+    @property
+    def is_equal(self) -> bool:
+        """True if there are no differences except those that the profile accepts."""
+        return self.conforms and not self.choices
+
+    def text(self) -> str:
+        """Return the whole report as text for users."""
+        task = self.task
+        unit = "cases" if not self.arrays else "elements" if task.takes_codes else "blocks"
+        what = f"{self.cases} {unit}{f' in {len(self.arrays)} arrays' * bool(self.arrays)}"
+        differing = sum(self.choices.values())
+        head = f"{task.operation}, {task.format.name}: {what}"
+        lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
+        lines[0] += f" {self.tried}" if self.tried else ""
+        lines += [self.unchecked] if self.unchecked else []
+        for name, count in sorted(self.choices.items()):
+            lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
+            lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
+        if self.nan_became and (self.bugs or self.choices):
+            lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
+        for name, (followed, kept) in sorted(self.inconsistent.items()):
+            others = f"but {kept} others that could do not"
+            lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
+        if self.unknown:
+            lines.append(f"Wrong answers with unknown bits (X or Z), which no explanation covers: {self.unknown}.")
+        if self.bugs:
+            lines += self._array_lines()
+            if self.stacks:
+                names = errors.joined(self.stacks)
+                lines.append(f"Not the exact definition, but in all cases what {names} computes (see mxnum.stacks).")
+            lines += [explanation.sentence() for explanation in self.explanations if not explanation.classes]
+            if self.failures:
+                lines.append("Some of the failures, chosen to differ as much as possible:")
+                lines += [f"  {case.text(task)}" for case in self.failures]
+            wrong = {n: f"{b} of {c}" for n, (c, b) in self.classes.items() if b}
+            lines += ["Wrong by class: " + _counts(wrong)] if wrong else []
+            lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
+            lines += self.causes
+            lines += [explanation.sentence() for explanation in self.explanations if explanation.classes]
+            lines += [f"{self.unexplained} other wrong answers are not explained."] if self.unexplained else []
+        return "\n".join(lines)
+
+    def _array_lines(self) -> list[str]:
+        """Return the lines about wrong arrays, one for each shape and outcome."""
+        wrong = [array for array in self.arrays if array.wrong]
+        if not wrong:
+            return []
+        layouts: dict[tuple[object, str], list[str]] = {}
+        for array in wrong:
+            outcome = array.problem or f"{array.wrong} of {array.blocks} wrong"
+            layouts.setdefault((array.shape, outcome), []).append(array.layout)
+        others = ", right in the others" if len(wrong) < len(self.arrays) else ""
+        lines = [f"Wrong in {len(wrong)} of {len(self.arrays)} arrays{others}:"]
+        for (shape, outcome), named in list(layouts.items())[:ARRAYS]:
+            lines.append(f"  shape {shape}, {', '.join(named)}: {outcome}")
+        lines += [f"  and {len(layouts) - ARRAYS} more such lines"] if len(layouts) > ARRAYS else []
+        judged = "All answers" + " of the right shape and type" * any(array.problem for array in wrong)
+        return lines + [f"{judged} are right if {how}." for how in self.arrangements]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary for scripts."""
+        return {
+            **self.task.header(),
+            "profile": self.profile.name,
+            "cases": self.cases,
+            "tried": self.tried,
+            "unchecked": self.unchecked,
+            "bugs": self.bugs,
+            "unknown": self.unknown,
+            "choices": self.choices,
+            "inconsistent": self.inconsistent,
+            "nan became": self.nan_became,
+            "classes": {name: {"cases": c, "bugs": b} for name, (c, b) in self.classes.items()},
+            "parts": self.parts,
+            "failures": [case.text(self.task) for case in self.failures],
+            "explanations": [explanation.sentence() for explanation in self.explanations],
+            "unexplained": self.unexplained,
+            "stacks": list(self.stacks),
+            "causes": self.causes,
+            "arrays": [vars(array) for array in self.arrays],
+            "arrangements": self.arrangements,
+            "conforms": self.conforms,
+            "equal": self.is_equal,
+        }
+
+
+@dataclass
+class StochasticReport:
+    """The outcome of `check_stochastic`; a right kernel has no `problems`.
+
+    `problems` are sentences by topic.
+    """
+
+    task: Task
+    sr_bits: int | None
+    calls: int = 0
+    draws: int = 0
+    cases: int = 0
+    problems: dict[str, list[str]] = field(default_factory=dict)
+    #: The legitimate choices that the kernel makes, and the number of numbers that follow each.
+    choices: dict[str, int] = field(default_factory=dict)
+    #: The rules that fit the observed shares.
+    fits: list[str] = field(default_factory=list)
+    #: Sentences that say which errors the test detects, and how rarely a right kernel fails.
+    guarantees: list[str] = field(default_factory=list)
+
+    @property
+    def conforms(self) -> bool:
+        """True if the kernel differs by legitimate choices only."""
+        return not self.problems
+
+    @property
+    def is_equal(self) -> bool:
+        """True if there are no differences except those that the profile accepts."""
+        return self.conforms and not self.choices
+
+    def text(self) -> str:
+        """Return the whole report as text for users."""
+        bits = "the exact fraction" if self.sr_bits is None else f"{self.sr_bits} random bits"
+        lines = [
+            f"{self.task.operation}, {self.task.format.name}, stochastic rounding by {bits}: {self.draws} draws for "
+            f"{self.cases} cases in {self.calls} calls, {'right' if self.conforms else 'WRONG'}."
+        ]
+        for about, sentences in self.problems.items():
+            lines += [f"{about}: {sentences[0]}", *(f"  {sentence}" for sentence in sentences[1:])]
+        for name, count in sorted(self.choices.items()):
+            lines.append(f"Choice {name} ({count} numbers): {CHOICES.get(name, name)}.")
+        if self.fits:
+            lines.append(f"The shares are those of {', or of '.join(self.fits)}.")
+        return "\n".join([*lines, *self.guarantees])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary for scripts."""
+        facts = {key: getattr(self, key) for key in ("calls", "draws", "cases", "problems", "choices", "fits")}
+        head = self.task.header() | {"rounding": "sr", "sr_bits": str(self.sr_bits or "exact")}
+        return {**head, **facts, "guarantees": self.guarantees, "conforms": self.conforms}
+
+
+class ConformanceError(AssertionError):
+    """An implementation gives wrong answers that no choice and no chance explains."""
+
+    def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
+        self.report, self.smallest = report, smallest
+        text = report.text()
+        if smallest is not None:
+            text += f"\nSmallest failing input found: {smallest.body(report.task)}"
+        super().__init__(f"{text}\n{note}" if note else text)
+
+
+def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
+    """Add a sentence about a problem to the report."""
+    report.problems.setdefault(about, []).append(sentence)
+
+
+def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
+    """Add the number of numbers that follow a choice, unless the profile accepts the choice."""
+    if numbers and name not in profile.accepted:
+        report.choices[name] = report.choices.get(name, 0) + numbers
+
+
+def _sentence(label: str) -> str:
+    return "; ".join(CHOICES[name.split(" (")[0]] for name in label.split(", ")) or label
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

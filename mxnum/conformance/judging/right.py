@@ -1,0 +1,149 @@
+"""The right answers, computed with numpy by the definition.
+
+Nothing has to be compiled before the first case. No code is shared with the compiled loops, which
+may be what is judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from mxnum.conformance.bits import as_floats
+from mxnum.conformance.cases.grid import as_magnitudes
+from mxnum.conformance.task import Columns, Task
+from mxnum.definition import by_numpy
+from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype
+from mxnum.modes import FloatScaleRule, Nonfinite, Rounding
+
+
+def expected(task: Task, inputs: Columns) -> Columns:
+    """Return the right outputs of every case: arrays of shape (cases, fields)."""
+    return task.operation.expected(task, inputs)
+
+
+def right(task: Task, inputs: Columns, field: str) -> Array:
+    """Return the right answers in a field; block codes are those at answered scales."""
+    if field == "codes":
+        return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
+    return expected(task, inputs)[field]
+
+
+def right_blocks(task: Task, inputs: Columns) -> Columns:
+    """Return the right scale and codes of each block."""
+    q = _quantized(task, inputs, inputs.get("random"))
+    return {"scale": unsigned(q.scales), "codes": q.codes}
+
+
+def right_scales(task: Task, inputs: Columns) -> Array:
+    """Return the right scale code of each block."""
+    return unsigned(_quantized(replace(task, rounding=Rounding.RNE), inputs, None).scales)
+
+
+def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Quantized:
+    """Return the quantized inputs, with each row as one block."""
+    x, blocks, tensor, scales = as_floats(inputs["x"], task.source), (1, task.block), tensor_scales(inputs), None
+    if by_numpy.looks_at_elements(task.scale_rule):
+        how: Any = {"scale_rule": task.scale_rule, "nonfinite": task.nonfinite, "tensor_scale": tensor}
+        scales = mx.shared_scale(x, task.format, blocks=blocks, **how)
+    return by_numpy.quantize(x, task.format, blocks, _settings(task), scales, random, tensor)
+
+
+def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
+    """Return the scale codes of rows of numbers by their maxima alone.
+
+    This holds under rules that look at elements, too.
+    """
+    chooses = by_numpy.looks_at_elements(task.scale_rule)
+    rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
+    asked = by_numpy.Settings(scale_rule=rule, nonfinite=Nonfinite.ELEMENT)
+    made = by_numpy.quantize(as_floats(x, task.source), task.format, (1, x.shape[1]), asked, tensor_scale=tensor)
+    return unsigned(made.scales)
+
+
+def tensor_scales(inputs: Columns) -> Array | None:
+    """Return the tensor scale of each row; None if the format has none."""
+    bits = inputs.get("tensor_scale")
+    return None if bits is None else np.ascontiguousarray(bits).view(np.float32)
+
+
+def with_tensor(task: Task, inputs: Columns) -> Columns:
+    """Return the inputs with each row's tensor scale and maximum, if the format needs them.
+
+    Each row is a part of a tensor. The tensor's largest finite magnitude is that of the row, or the
+    one in ``largest`` if it is larger.
+    """
+    if not task.has_tensor:
+        return inputs
+    largest = inputs.get("largest", np.zeros((1, 1), np.int64)).astype(np.int64)
+    if "x" in inputs:
+        largest = np.maximum(largest, by_numpy.largest_of(as_floats(inputs["x"], task.source), 1))
+    tensor = by_numpy.tensor_scale(largest, task.source, task.format)
+    return {**inputs, "largest": largest.astype(code_dtype(task.source.bits)), "tensor_scale": tensor.view(np.uint32)}
+
+
+def unsigned(scales: Array) -> Array:
+    """Return scales viewed as their integer codes."""
+    return np.ascontiguousarray(scales).view(f"u{scales.itemsize}")
+
+
+def held(task: Task, scales: Array) -> Array:
+    """Return scale codes in the integer type of the format's scales."""
+    return np.ascontiguousarray(scales.astype(f"u{task.format.scale.bits // 8}"))
+
+
+def element_codes(
+    task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
+) -> Array:
+    """Return element codes by the element policy, at scale 1 or at each row's scale.
+
+    A NaN for an element without NaN, for which the library raises, becomes the largest value here:
+    callers leave it out.
+    """
+    floats = as_floats(x, task.source)
+    if task.element.nan_code is None:
+        with np.errstate(invalid="ignore"):
+            floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
+    asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
+    if scales is None:  # at scale 1, in E8M0, which every element can have
+        task = replace(task, format=mx.MXFormat(task.element))
+        scales, tensor = np.full(len(x), E8M0.bias), None
+    blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))
+    return by_numpy.quantize(floats, task.format, blocks, asked, rows, random, tensor).codes
+
+
+def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
+    """Return |x| over the scales of its row, in float64.
+
+    Quotients compare with element values as exact ones do.
+    """
+    if scales is None or task.format.scale.power_of_two:
+        return as_magnitudes(x, task.source, scales)
+    rows = np.broadcast_to(held(task, scales), x.shape)
+    return by_numpy.quotients(as_floats(x, task.source), task.format.scale, rows, tensor)
+
+
+def scale_numbers(task: Task, scales: Array) -> Array:
+    """Return the values of scale codes in float64."""
+    scale = task.format.scale
+    if scale.number is None:
+        return np.where(scales == scale.nan_code, np.nan, np.ldexp(1.0, scales.astype(np.int64) - scale.bias))
+    rows = held(task, scales)
+    return by_numpy.scale_numbers(rows if scale.bits == 8 else rows.view(numpy_dtype(scale.number)), scale)
+
+
+def is_nan_scale(task: Task, scales: Array) -> Array:
+    """Return for each scale code whether it is NaN."""
+    scale = task.format.scale
+    if scale.number is None:
+        return np.asarray(scales == scale.nan_code)
+    return np.asarray(scales > scale.number.max_code + (scale.number.infinity_code is not None))
+
+
+def _settings(task: Task) -> by_numpy.Settings:
+    random_bits = task.sr_bits if task.is_stochastic else 30
+    return by_numpy.Settings(task.rounding, task.overflow, task.scale_rule, task.nonfinite, sr_bits=random_bits)

@@ -1,0 +1,119 @@
+"""Judge kernels that draw their own random bits, by tests of stated power."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mxnum import errors
+from mxnum.conformance.bits import Generator
+from mxnum.conformance.calling import OF_TENSORS, Implementation
+from mxnum.conformance.judging.report import ConformanceError, Profile, StochasticReport
+from mxnum.conformance.operations import known, make_task
+from mxnum.conformance.stochastic.trial import Trial
+from mxnum.definition.by_numpy import looks_at_elements
+from mxnum.formats import MXFormat
+
+
+def check_stochastic(
+    function: Callable[..., Any],
+    *,
+    format: str | MXFormat,
+    operation: str = "quantize",
+    sr_bits: int | None = None,
+    seeded: bool | None = None,
+    bias: float = 1 / 256,
+    power: float = 0.99,
+    false_alarm: float = 1e-4,
+    seed: int = 0,
+    accept: str | Iterable[str] | None = None,
+    strict: bool = False,
+    arrays: str = "numpy",
+    scales: str = "plain",
+    **modes: Any,
+) -> StochasticReport:
+    """Judge a callable that rounds with its own random bits, and return the report.
+
+    Only the two codes next to a number may appear, the one away from zero with its exact
+    probability. Zero, values of the element and numbers that saturate must not change from call to
+    call. Scales must be right and not random. The same seed must give the same bits, and another
+    seed other bits. The draws of elements must be independent, in one call and in successive calls.
+    Otherwise `ConformanceError` is raised.
+
+    Parameters
+    ----------
+    function
+        The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arrays and
+        answers are those of `check`. For ``encode``, x has the shape (n,) and the answers are
+        element codes. For ``quantize``, x has the shape (n, block) and the answers are
+        ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
+        ``largest`` or ``tensor_scale`` receives its largest magnitude or its scale.
+    sr_bits
+        The number of random bits that the callable claims, 1 to 64: a fraction of the gap is
+        truncated to this number of bits. None: the fraction is exact. The report says which numbers
+        of bits fit.
+    seeded
+        True if the callable takes a seed. None: it does if it needs two arguments, or its second is
+        ``seed``.
+    bias, power
+        An error of `bias` in the probability of a single case is detected with a probability of at
+        least `power`. They decide the number of draws: some 14 / bias² for each of about sixty
+        cases, which takes seconds by default.
+    false_alarm
+        An upper limit for the probability that a right callable is called wrong. A third of it is
+        for single cases, a third for groups of cases, and a third for dependence, each divided by
+        the number of tests (Bonferroni).
+    seed
+        Seed of the cases and their order.
+    accept, strict, arrays, scales
+        As for `check`. With ``accept="sr_fraction"``, the fraction may be rounded to the nearest
+        `sr_bits` bits.
+    **modes
+        ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: the modes that the
+        callable claims.
+
+    Examples
+    --------
+    >>> import mxnum as mx
+    >>> from mxnum.conformance import check_stochastic
+    >>> kernel = lambda x, seed: mx.encode(x, "e2m1", rounding="sr", seed=seed)
+    >>> report = check_stochastic(kernel, format="mxfp4_e2m1", operation="encode", bias=1/16)
+    >>> print(report.conforms, *report.fits, sep="; ")
+    True; the exact fraction; 7 random bits or more
+    """
+    errors.choose("operation", operation, ("encode", "quantize"))
+    rounding = modes.pop("rounding", "sr")
+    errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
+    task = make_task(operation, format, **known(modes))
+    by_elements = task.has_scales and looks_at_elements(task.scale_rule)
+    errors.require(not by_elements, "scale_rule", "'nearest' or 'rceil' for check_stochastic", str(task.scale_rule))
+    errors.require(not task.has_scales or task.block > 1, "block", "at least 2 for quantize", task.block)
+    if sr_bits is not None:
+        sr_bits = errors.integer("sr_bits", sr_bits, 1, 64)
+    for name, value, most in (("bias", bias, 0.25), ("power", power, 0.9999), ("false_alarm", false_alarm, 0.5)):
+        errors.require(0 < value <= most, name, f"above 0 and at most {most}", value)
+    seeds = takes_seed(function) if seeded is None else bool(seeded)
+    rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
+    trial = Trial(Implementation(function, arrays, scales), task, sr_bits, seeds, rng)
+    report = trial.run(bias, power, false_alarm, Profile.of(accept))
+    if not report.conforms or (strict and not report.is_equal):
+        raise ConformanceError(report)
+    return report
+
+
+def takes_seed(function: Callable[..., Any]) -> bool:
+    """Return True if a callable needs two arguments, or if its second one is called ``seed``."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ValueError(
+            "Argument 'seeded' must be given for a function whose signature cannot be read: True or False."
+        ) from None
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p for p in named if p.name not in OF_TENSORS]
+    needed = [p for p in named if p.default is p.empty]
+    errors.require(
+        bool(named) and len(needed) <= 2, "function", "a callable of (x) or (x, seed)", str(inspect.signature(function))
+    )
+    return len(needed) == 2 or (len(named) >= 2 and named[1].name == "seed")

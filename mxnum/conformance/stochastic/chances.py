@@ -1,0 +1,301 @@
+"""Numbers between codes, and their exact and observed chances to round away from zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+import mxnum as mx
+from mxnum.conformance.bits import Generator, as_floats
+from mxnum.conformance.cases import grid
+from mxnum.conformance.explain import fraction_text, number
+from mxnum.conformance.judging.describe import code_text
+from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest
+from mxnum.conformance.task import Task
+from mxnum.memory.dtypes import Array
+
+#: Most gaps between neighbouring values in which small fractions are tested. If there are more
+#: gaps, `survey` tests each of them coarsely.
+GAPS = 16
+#: How an implementation may reduce a fraction of the gap to r bits. The library truncates.
+TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
+_WHOLE: dict[str, Callable[[Fraction], int]] = {
+    TRUNCATED: math.floor,
+    NEAREST: lambda steps: math.floor(steps + Fraction(1, 2)),
+    EVEN: round,
+    UP: math.ceil,
+}
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A number, divided by its scale, that is rounded stochastically."""
+
+    value: float
+    #: The position of its magnitude between those of the codes `below` and `above`, 0 < delta < 1.
+    delta: Fraction
+    below: int
+    above: int
+    is_subnormal: bool
+
+    def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
+        """Return the probability of rounding away from zero.
+
+        It is the fraction, reduced to `sr_bits` bits as `kind` says.
+        """
+        if sr_bits is None:
+            return float(self.delta)
+        return float(Fraction(_WHOLE[kind](self.delta * 2**sr_bits), 2**sr_bits))
+
+    def text(self, task: Task) -> str:
+        """Return the number and its neighbours in rng."""
+        below, above = (code_text(task, code) for code in (self.below, self.above))
+        at = fraction_text(self.delta)
+        return f"{number(self.value)}, at {at} of the way from {below} to {above}"
+
+
+def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
+    """Return cases in at most `GAPS` gaps: irregular fractions, halves, small fractions.
+
+    The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which grows as `bias`, the
+    smallest bias to be detected, shrinks. `reach` is the largest magnitude that may occur.
+    """
+    gaps = gaps_of(task, reach)
+    if len(gaps) > GAPS:
+        gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
+    rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
+    wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
+    wanted += [2.0**-60] * 2  # nearly zero; the source can represent it in the first gap only
+    asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
+    for _ in range(1 if len(gaps) > GAPS // 2 else 2):
+        asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
+    signs = np.where(rng.chance(0.5, len(asked)), -1, 1)
+    signs[len(wanted) - 2 :] = np.resize([1, -1], len(asked) - len(wanted) + 2)
+    return between(task, [(*gaps[i], delta, sign) for (i, delta), sign in zip(asked, signs.tolist(), strict=True)])
+
+
+def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
+    """Return two cases in each gap, of alternating signs, if there are over `GAPS` gaps.
+
+    Otherwise return none.
+    """
+    gaps = gaps_of(task, reach)
+    if len(gaps) <= GAPS:
+        return []
+    fractions = irregular(rng, 2 * len(gaps))
+    return between(
+        task, [(*gap, delta, (-1) ** i) for i, (gap, delta) in enumerate(zip(gaps * 2, fractions, strict=True))]
+    )
+
+
+def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
+    """Return one number at exactly that fraction of a gap.
+
+    Gaps in the middle of the range come first.
+    """
+    gaps = gaps_of(task, reach)
+    for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
+        found = between(task, [(*gaps[i], delta, 1)])
+        if found and found[0].delta == delta:
+            return found[0]
+    raise ValueError(
+        f"Format {task.format.name!r} must have a gap of which {Fraction(delta)} is exact in {task.source.name}."
+    )
+
+
+def irregular(rng: Generator, count: int) -> list[float]:
+    """Return random fractions between 1/8 and 7/8 with 17 bits."""
+    return [float(odd) / 2**17 for odd in 2 * rng.integers(2**13, 7 * 2**13 - 1, count) + 1]
+
+
+def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
+    """Return pairs of neighbouring magnitudes between which numbers up to `reach` lie."""
+    values = grid.magnitudes(task.element)
+    gaps = list(zip(values[:-1].tolist(), values[1:].tolist(), strict=True))
+    if not task.overflow.saturates and task.element.nan_code is not None:  # the gap to infinity, or to NaN
+        gaps.append((float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])))
+    return [gap for gap in gaps if gap[1] <= reach]
+
+
+def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
+    """Return the distinct cases at (below, above, fraction, sign), rounded to the source."""
+    columns = np.array(asked, np.float64).reshape(-1, 4).T
+    values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
+    x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))
+    x = x[np.isfinite(x)]
+    below, above = grid.neighbours(np.abs(x), task.element)
+    inside = np.abs(x) > below
+    ends = [mx.encode(np.copysign(end, x), task.element, overflow=task.overflow) for end in (below, above)]
+    found = []
+    for i in np.flatnonzero(inside).tolist():
+        low, high, at = Fraction(below[i]), Fraction(above[i]), Fraction(abs(x[i]))
+        delta = (at - low) / (high - low)
+        codes = int(ends[0][i]), int(ends[1][i])
+        found.append(Chance(float(x[i]), delta, *codes, bool(at < Fraction(task.element.min_normal))))
+    return found
+
+
+#: Numbers of random bits that are tried as explanations.
+BITS = range(1, 33)
+#: Groups of cases that are also judged together, because a small bias that they share shows there
+#: first.
+GROUPS: dict[str, Callable[[Chance], bool]] = {
+    "All cases": lambda chance: True,
+    "Positive numbers": lambda chance: chance.value > 0,
+    "Negative numbers": lambda chance: chance.value < 0,
+    "Subnormal results": lambda chance: chance.is_subnormal,
+    "Normal results": lambda chance: not chance.is_subnormal,
+}
+#: Wrong rules that kernels follow by mistake, as functions of the probability p and the sign.
+MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
+    "1 - p, the fraction taken the wrong way round": lambda p, negative: 1 - p,
+    "1 - p for negative numbers alone": lambda p, negative: np.where(negative, 1 - p, p),
+    "1 - p for positive numbers alone": lambda p, negative: np.where(negative, p, 1 - p),
+    "one half whatever the fraction": lambda p, negative: np.full(len(p), 0.5),
+    "half the fraction": lambda p, negative: p / 2,
+    "the square of the fraction": lambda p, negative: p**2,
+}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The probabilities that a right kernel is contradicted, for one case and for one group."""
+
+    case: float
+    group: float
+
+    @classmethod
+    def of(cls, false_alarm: float, cases: int) -> Levels:
+        """Make the levels by Bonferroni's correction.
+
+        The probability of a false alarm is at most `false_alarm` for all cases together, and also
+        for all groups together.
+        """
+        return cls(false_alarm / cases, false_alarm / len(GROUPS))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """For each case, the number of draws and the number of those that went away from zero."""
+
+    chances: list[Chance]
+    draws: Array
+    ups: Array
+
+    def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
+        """Yield the cases whose shares contradict p, with their p-values, farthest first."""
+        spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
+        for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
+            value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
+            if value <= level:
+                yield i, value
+
+    def biases(self, p: Array, level: float) -> dict[str, float]:
+        """Return the groups that go away from zero too often or rarely, with their bias.
+
+        The bias is a share of the draws of the group.
+        """
+        found = {}
+        for name, belongs in GROUPS.items():
+            chosen = np.array([belongs(chance) for chance in self.chances])
+            excess = float((self.ups - self.draws * p)[chosen].sum())
+            if abs(excess) > deviation((self.draws * p * (1 - p))[chosen].sum(), level):
+                found[name] = excess / float(self.draws[chosen].sum())
+        return found
+
+    def fits(self, p: Array, levels: Levels) -> bool:
+        """Return True if nothing contradicts these probabilities."""
+        return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
+
+    def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
+        """Return sentences on the biases that are detected.
+
+        Cases after the first `precise` have fewer draws.
+        """
+        p = self.probabilities(sr_bits)
+        both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
+        seen = min(weakest(n, each, bias, levels.case) for n, each in set(both))
+        variance, total = float((self.draws * p * (1 - p)).sum()), float(self.draws.sum())
+        common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
+        found = [
+            f"A bias of {_one_in(bias)} in one of {precise} cases would have been seen with "
+            f"probability {math.floor(seen * 1e4) / 1e4:g}, one of {_one_in(common)} in all of them with {power:g}."
+        ]
+        if len(p) > precise:
+            fewest = int(self.draws[precise:].min())
+            coarse = bias
+            while coarse < 0.5 and weakest(fewest, 0.5, coarse, levels.case) < power:
+                coarse *= 1.05
+            found.append(
+                f"In each gap between two codes a bias of {_one_in(coarse)} would have been seen with {power:g}."
+            )
+        return found
+
+    def probabilities(self, sr_bits: int | None, kind: str = TRUNCATED) -> Array:
+        """Return the probability that each case goes away from zero."""
+        return np.array([chance.probability(sr_bits, kind) for chance in self.chances])
+
+
+def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, keep: int = 5) -> list[str]:
+    """Return sentences that say what is wrong with the shares; an empty list if they are right."""
+    p = shares.probabilities(sr_bits)
+    found = []
+    for name, bias in shares.biases(p, levels.group).items():
+        often = "too often" if bias > 0 else "too rarely"
+        found.append(f"{name} go away from zero {often}, by {abs(bias):.3g} of their draws (about {_one_in(bias)}).")
+    cases = list(shares.contradicted(p, levels.case))
+    if cases:
+        found.append(f"The shares of {len(cases)} of {len(p)} cases are wrong:")
+    for i, value in cases[:keep]:
+        share = f"{shares.ups[i]} of {shares.draws[i]} draws ({shares.ups[i] / shares.draws[i]:.6g})"
+        found.append(
+            f"  {shares.chances[i].text(task)}: {share} went away from zero, where {_probability_text(p[i])} is right; "
+            f"chance does that once in {_times(value)}."
+        )
+    return found
+
+
+def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
+    """Return the rules that fit all shares: numbers of random bits, or else mistakes."""
+    if shares.fits(shares.probabilities(None), levels):
+        enough = BITS[-1]
+        while enough > 1 and shares.fits(shares.probabilities(enough - 1), levels):
+            enough -= 1
+        return ["the exact fraction", f"{enough} random bits or more"]
+    found = []
+    for kind in (TRUNCATED, NEAREST, EVEN, UP):
+        fitting = [r for r in BITS if shares.fits(shares.probabilities(r, kind), levels)]
+        found += [f"{_bits_text(fitting)}, the fraction {kind}"] if fitting else []
+    if found:
+        return found
+    p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
+    for r in BITS if sr_bits is None else (sr_bits,):
+        # A word of 0 never goes away: the others do so more often than 2**r equally likely words.
+        if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
+            found.append(f"random words of {r} bits that are never 0")
+    return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]
+
+
+def _bits_text(bits: list[int]) -> str:
+    if len(bits) == 1:
+        return f"{bits[0]} random bit{'s' * (bits[0] > 1)}"
+    if bits[-1] - bits[0] + 1 == len(bits):
+        return f"{bits[0]} to {bits[-1]} random bits"
+    return f"{', '.join(map(str, bits))} random bits"
+
+
+def _probability_text(p: float) -> str:
+    return fraction_text(Fraction(p)) if p not in (0, 1) else ("0" if p == 0 else "1")
+
+
+def _one_in(bias: float) -> str:
+    inverse = 1 / abs(bias)
+    return f"1/{round(inverse)}" if inverse > 50 or abs(inverse - round(inverse)) < 1e-6 else f"{abs(bias):.2g}"
+
+
+def _times(value: float) -> str:
+    return f"{1 / value:.1g} runs" if value > 1e-300 else "more than 1e300 runs"

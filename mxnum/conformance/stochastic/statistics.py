@@ -1,0 +1,295 @@
+"""Tests of counts and of dependence: exact binomial tails, and bounds that always hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.memory.dtypes import Array
+
+
+def tail(k: int, n: int, p: float, q: float | None = None) -> float:
+    """Return the probability that at least k of n draws succeed, for 0 < p < 1.
+
+    `q` is 1 - p, if known more exactly.
+    """
+    q = 1 - p if q is None else q
+    if k <= 0 or k > n:
+        return float(k <= 0)
+    if k <= n * p:  # the other tail is the shorter sum
+        return 1 - tail(n - k + 1, n, q, p)
+    log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
+    first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
+    # Each term comes from the one before it. Terms beyond twelve standard deviations are
+    # negligible.
+    j = np.arange(min(n - k, int(12 * math.sqrt(n * p * q)) + 100), dtype=np.float64)
+    ratios = (n - k - j) / (k + 1 + j) * (p / q)
+    return math.exp(first) * (1 + float(np.cumprod(ratios).sum()))
+
+
+def p_value(k: int, n: int, p: float) -> float:
+    """Return twice the tail on the side of k, a valid p-value for all n and p.
+
+    It is at most `level` with a probability of at most `level`.
+    """
+    if p in (0, 1):
+        return float(k == n * p)
+    return min(1.0, 2 * (tail(k, n, p) if k >= n * p else tail(n - k, n, 1 - p, p)))
+
+
+def critical(n: int, p: float, level: float) -> tuple[int, int]:
+    """Return the largest low and smallest high count of p-value at most `level`.
+
+    They are -1 and n + 1 if there is none.
+    """
+    return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
+
+
+def _from(n: int, p: float, q: float, level: float) -> int:
+    """Return the smallest k above n p whose tail is at most level / 2."""
+    low, high = math.floor(n * p), n + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tail(middle, n, p, q) <= level / 2 else (middle, high)
+    return high
+
+
+def power(n: int, p: float, truth: float, level: float) -> float:
+    """Return how likely n draws contradict p at that level if the probability is `truth`."""
+    if p in (0, 1):  # a single draw that goes the other way contradicts p
+        return float(1 - abs(1 - p - truth) ** n)
+    low, high = critical(n, p, level)
+    if truth in (0, 1):
+        return float(low >= 0 if truth == 0 else high <= n)
+    return tail(high, n, truth) + tail(n - low, n, 1 - truth, truth)
+
+
+def weakest(n: int, p: float, bias: float, level: float) -> float:
+    """Return the smaller power of those for p + bias and p - bias.
+
+    A sum or difference that is no probability does not count.
+    """
+    truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
+    return min(power(n, p, truth, level) for truth in truths)
+
+
+def draws_for(bias: float, wanted: float, level: float) -> int:
+    """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
+
+    The spread is largest there.
+    """
+    n = math.ceil(1 / bias)
+    while weakest(n, 0.5, bias, level) < wanted:
+        n = math.ceil(1.2 * n)
+    low = n // 2
+    while n - low > max(1, 0.01 * n):
+        middle = (low + n) // 2
+        low, n = (low, middle) if weakest(middle, 0.5, bias, level) >= wanted else (middle, n)
+    return n
+
+
+def deviation(variance: Any, level: float) -> Any:
+    """Return the distance from its expectation that a sum of independent draws rarely exceeds.
+
+    The sum exceeds it with a probability of at most `level`. This is Bernstein's inequality, for
+    terms that are at most 1 from their expectations, each with its own probability.
+    """
+    exponent = math.log(2 / level)
+    return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
+
+
+#: Up to this distance, draws that go up a quarter of the time are compared as well.
+NEAR = 64
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Draws at some distance that agree more or less often than independent draws."""
+
+    distance: int
+    #: 0: both draws are in one call. 1: the second is in the next call. -1: it is in the call
+    #: before.
+    calls: int
+    share: float
+    expected: float
+    pairs: int
+    what: str
+
+    @property
+    def strength(self) -> float:
+        return abs(self.share - self.expected)
+
+    def text(self, block: int) -> str:
+        """Return the observation in words."""
+        if self.distance:
+            rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
+            place = f"{_counted(self.distance, 'element')} further on{rows}"
+        else:
+            place = "in the same place"
+        other = f"the one {place}" + (("", " in the next call", " in the call before")[self.calls])
+        seen = f"An element and {other} {self.what} in {_share_text(self.share)} of {self.pairs} pairs"
+        return f"{seen}, where {_share_text(self.expected)} is right."
+
+
+def comparisons(length: int) -> int:
+    """Return the number of comparisons that `echoes` makes for calls of that length."""
+    reach = length // 2
+    return 3 * reach + 1 + 2 * min(NEAR, reach) + 1
+
+
+def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> list[Echo]:
+    """Return the dependences between the draws of two successive calls, the strongest first.
+
+    Each call is a vector of +1 (away from zero), -1 and 0 (nothing drawn). `halves` go away from
+    zero half the time. `quarters`, which may be empty, go away a quarter of the time.
+    """
+    first, second = (half.astype(np.float64) for half in halves)
+    reach = len(first) // 2
+    found = _agreements(first, first, range(1, reach + 1), 0, level)
+    found += _agreements(first, second, range(reach + 1), 1, level)
+    found += _agreements(second, first, range(1, reach + 1), -1, level)
+    for distance in range(min(NEAR, reach) + 1 if len(quarters) else 0):
+        found += _together(quarters[0], quarters[0], distance, 0, level) if distance else []
+        found += _together(quarters[0], quarters[1], distance, 1, level)
+    return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
+
+
+#: The least period of a generator whose shares are judged in spite of it.
+LEAST_PERIOD = 1024
+
+
+def period(within: Sequence[Echo]) -> int:
+    """Return the period of draws that repeat, if that alone explains their dependence, or 0.
+
+    `within` are the dependences between the draws of one call.
+    """
+    distances = sorted(echo.distance for echo in within)
+    repeats = distances and all(echo.share == 1 for echo in within)
+    if not repeats or distances[0] < LEAST_PERIOD or any(distance % distances[0] for distance in distances):
+        return 0
+    return distances[0]
+
+
+def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
+    """Compare fair draws: elements of a with the elements of b at some distance."""
+    together = _correlation(a, b, distances.stop)[distances.start :]
+    pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
+    # Neither chance with fair draws nor a bias that all draws share may explain the excess.
+    excess = np.minimum(abs(together), abs(together - pairs * _mean(a) * _mean(b))) / 2
+    found = np.flatnonzero(excess > deviation(pairs / 4, level)).tolist()
+    shares = (pairs[found] + together[found]) / 2 / pairs[found]
+    return [
+        Echo(distances[i], calls, float(share), 0.5, int(pairs[i]), "go the same way")
+        for i, share in zip(found, shares, strict=True)
+    ]
+
+
+def _correlation(a: Array, b: Array, count: int) -> Array:
+    """Return the sums of a[i] b[i + d] for d below `count`.
+
+    They are integers, to which the results of Fourier transforms are rounded.
+    """
+    size = 1 << (len(a) + count).bit_length()
+    product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
+    sums: Array = np.rint(np.fft.irfft(product, size)[:count])
+    return sums
+
+
+def _mean(a: Array) -> float:
+    return float(a.sum() / max(1, abs(a).sum()))
+
+
+def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
+    """Compare draws that go away a quarter of the time, by pairs in which both do.
+
+    The pairs are disjoint, and so independent.
+    """
+    first, second = a[: len(a) - distance], b[distance:]
+    apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
+    known = (first != 0) & (second != 0) & apart
+    pairs, both = int(known.sum()), int(((first > 0) & (second > 0) & known).sum())
+    by_shares = (1 + _mean(a)) / 2 * (1 + _mean(b)) / 2
+    excess = min(abs(both - pairs / 16), abs(both - pairs * by_shares))
+    if excess <= deviation(pairs * 15 / 256, level):
+        return []
+    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both go away from zero (which each does in 1/4)")]
+
+
+def smallest_correlation(pairs: int, power: float, level: float) -> float:
+    """Return the smallest correlation at one distance that `pairs` pairs detect.
+
+    They detect it with probability `power`.
+    """
+    low, high = 0.0, 1.0
+    while high - low > 0.001:
+        rho = (low + high) / 2
+        # Takes pairs as independent of each other, which nearly holds when the correlation is
+        # small.
+        enough = math.ceil(pairs / 2 + deviation(pairs / 4, level))
+        low, high = (low, rho) if tail(enough, pairs, (1 + rho) / 2) >= power else (rho, high)
+    return high
+
+
+def groups(half: Array, block: int) -> int:
+    """Return the largest group size whose draws all go one way; 1 if there is none.
+
+    Sizes are the powers of two and the block.
+    """
+    sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
+    found = 1
+    for size in sizes:
+        whole = half[: len(half) // size * size].reshape(-1, size)
+        lowest = np.where(whole == 0, 1, whole).min(axis=1)
+        highest = np.where(whole == 0, -1, whole).max(axis=1)
+        if not (lowest >= highest).all():
+            break
+        found = size
+    return found if abs(_mean(half)) < 1 else 1
+
+
+def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
+    """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
+    drawn = calls[calls != 0]
+    if not drawn.size or abs(drawn.sum()) == drawn.size:
+        return []  # all draws went one way in every call, so equal calls prove nothing
+    if all(abs(call.sum()) == abs(call).sum() for call in calls):
+        return [
+            "All equal elements of a call go the same way, those of other calls the other: one random word for all."
+        ]
+    _, kind, copies = np.unique(calls, axis=0, return_inverse=True, return_counts=True)
+    if len(copies) == len(calls):
+        return []
+    if len(copies) == 1:
+        return [f"All answers are the same ({names[0]} to {names[-1]})."]
+    alike = [name for name, of in zip(names, kind.ravel(), strict=True) if of == np.argmax(copies)]
+    more = f" and {len(alike) - 4} more" if len(alike) > 4 else ""
+    return [f"There are only {len(copies)} different answers: {', '.join(alike[:4])}{more} give the same bits."]
+
+
+def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
+    """Return sentences on calls that agree more or less often than independent draws.
+
+    Elements at one index are compared.
+    """
+    wide = calls.astype(np.float64)
+    together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
+    means = wide.sum(axis=1) / np.maximum(1, abs(wide).sum(axis=1))
+    excess = np.minimum(abs(together), abs(together - pairs * np.outer(means, means))) / 2
+    first, second = np.nonzero(np.triu(excess > deviation(pairs / 4, level), 1))
+    return [
+        f"{names[i]} and {names[j]}: elements in the same place go the same way in "
+        f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, where 50% is right."
+        for i, j in zip(first[:3].tolist(), second[:3].tolist(), strict=True)
+    ]
+
+
+def _share_text(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

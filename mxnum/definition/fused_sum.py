@@ -1,0 +1,113 @@
+"""Fused sums of matrix units: terms are aligned, truncated and added; the sum is rounded once.
+
+A term has a sign, an exponent and a significand that is not normalized. Its value is
+significand * 2**(exponent - point), where `point` counts the fraction bits of the significand.
+The word has 64 bits. The numbers of a unit (its fraction bits, say) are arguments, so that one
+compiled loop serves all units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mxnum.definition import add as addition
+from mxnum.definition.pack import make_pack, make_round
+from mxnum.definition.unpack import FINITE, INFINITE, NAN, make_normalize, make_unpack
+from mxnum.definition.word import dialect, select
+from mxnum.formats import ElementFormat
+from mxnum.modes import Overflow, Rounding
+from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
+
+#: States of a sum: a bit for each sign of infinity, and both bits for NaN.
+PLUS, MINUS, INVALID = 1, 2, 3
+_WORD = 64
+_FARTHEST = _WORD - 2
+
+
+@cache
+def make_parts(source: ElementFormat) -> Callable[..., Any]:
+    """Return `parts(code)`, which splits a float into (sign, exponent, significand, kind).
+
+    A finite number is significand * 2**(exponent - m), with the m mantissa bits of the format. A
+    subnormal number has the exponent of the smallest normal number; zero has `ZERO_EXPONENT`. An
+    infinity or NaN has the significand 0.
+    """
+    BITS, MANTISSA, BIAS, MAX = source.bits, source.mantissa_bits, source.bias, source.max_code
+    HAS_INFINITY, HAS_NAN = source.specials == "ieee", source.specials != "none"
+    IMPLICIT = 1 << MANTISSA
+
+    @dialect
+    def parts(code):
+        sign = (code >> (BITS - 1)) & 1
+        magnitude = code & ((1 << (BITS - 1)) - 1)
+        field = magnitude >> MANTISSA
+        significand = (magnitude & (IMPLICIT - 1)) | select(field == 0, 0, IMPLICIT)
+        exponent = select(field == 0, 1, field) - BIAS
+        kind = FINITE
+        if HAS_INFINITY:
+            kind = select(magnitude > MAX + 1, NAN, select(magnitude > MAX, INFINITE, FINITE))
+        elif HAS_NAN:
+            kind = select(magnitude > MAX, NAN, FINITE)
+        significand = select(kind == FINITE, significand, 0)
+        exponent = select(significand == 0, ZERO_EXPONENT, exponent)
+        return sign, exponent, significand, kind
+
+    return parts
+
+
+@dialect
+def align(sign, exponent, significand, largest, left, right):
+    """Return a term in units of 2**(largest - F), truncated toward zero, for F fraction bits.
+
+    `largest` is at least `exponent`. `left` is max(F - point, 0), and `right` is max(point - F, 0).
+    """
+    distance = largest - exponent + right
+    distance = select(distance > _FARTHEST, _FARTHEST, distance)
+    magnitude = (significand << left) >> distance
+    return select(sign == 0, magnitude, 0 - magnitude)
+
+
+@cache
+def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[..., Any]:
+    """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum once.
+
+    The sum is total * 2**(largest - fraction_bits). `below` counts the bits of the result that are
+    truncated and zero. A sum that is zero or rounds to zero is +0; a sum beyond the largest number
+    is infinite. With a `state` other than 0 the result is an infinity, or the NaN whose bits are
+    all set but the sign.
+    """
+    BITS, INFINITY, ALL_ONES = accumulator.bits, accumulator.max_code + 1, (1 << (accumulator.bits - 1)) - 1
+    normalize, round_magnitude = make_normalize(SUM_BITS), make_round(accumulator, rounding, SUM_BITS, _WORD)
+
+    @dialect
+    def finish(total, largest, fraction_bits, below, state):
+        magnitude = select(total < 0, 0 - total, total)
+        exponent, significand = normalize(largest - fraction_bits + SUM_BITS, magnitude)
+        code = (round_magnitude(0, exponent, significand, 0) >> below) << below
+        sign = select(code == 0, 0, select(total < 0, 1, 0))
+        code = select(state == 0, code, select(state == INVALID, ALL_ONES, INFINITY))
+        sign = select(state == 0, sign, select(state == MINUS, 1, 0))
+        return code | (sign << (BITS - 1))
+
+    return finish
+
+
+@cache
+def make_add(accumulator: ElementFormat) -> Callable[..., Any]:
+    """Return `add(a, b)`, the bits of the sum of two accumulators, rounded to nearest even."""
+    width = accumulator.mantissa_bits + 1
+    unpack, add = make_unpack(accumulator, width), addition.make_add(width)
+    pack = make_pack(accumulator, Rounding.RNE, Overflow.IEEE, addition.sum_width(width), _WORD)
+
+    @dialect
+    def add_accumulators(a, b):
+        sign_a, exponent_a, significand_a, kind_a = unpack(a)
+        sign_b, exponent_b, significand_b, kind_b = unpack(b)
+        sign, exponent, significand, kind = add(
+            sign_a, exponent_a, significand_a, kind_a, sign_b, exponent_b, significand_b, kind_b
+        )
+        return pack(sign, exponent, significand, kind, 0)
+
+    return add_accumulators

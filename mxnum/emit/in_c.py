@@ -1,0 +1,162 @@
+"""C99: one header without dependencies; it is C++ too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mxnum.emit.printer import INDENT, Printer, paragraphs
+from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
+from mxnum.formats import ElementFormat
+
+#: What an array of numbers of a float type holds; the types of 16 bits are given as bits.
+_FLOAT = {"float32": "float", "float64": "double"}
+
+
+class C(Printer):
+    """Functions are ``static inline``, and begin with the name of the model."""
+
+    def called(self, function: Function) -> str:
+        """Return the name with the model's before it, since C has no name spaces."""
+        return f"{self.model.name}_{function.name}"
+
+    def text(self) -> str:
+        """Return the header."""
+        guard = f"{self.model.name.upper()}_H"
+        head = "\n".join(f" * {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96))
+        bits = self.bits(self.model.settings.source, "bits", self.model.encode.word)
+        lines = [f"/*\n{head}\n */", f"#ifndef {guard}", f"#define {guard}", *_ASSUMED, *self.functions(), *bits]
+        lines += [*self.of_bits(), *self.blocks(), "#endif"]
+        return "\n".join(lines) + "\n"
+
+    def function(self, function: Function) -> Iterator[str]:
+        """Yield a function. One with several results writes them through pointers."""
+        kind = f"int{function.word}_t"
+        parameters = [f"{kind} {name}" for name in function.parameters]
+        several = len(function.results) > 1
+        if several:
+            parameters += [f"{kind} *{self.expression(each, function.word)}_out" for each in function.results]
+        yield "/*"
+        yield from (f" * {line}".rstrip() for line in paragraphs(function.comment, 96))
+        yield " */"
+        yield f"static inline {'void' if several else kind} {self.called(function)}({', '.join(parameters)})"
+        yield "{"
+        for name, value in function.constants.items():
+            yield f"{INDENT}const {kind} K_{name.upper()} = {self.literal(value, function.word)};"
+        if function.variables:
+            yield f"{INDENT}{kind} {', '.join(function.variables)};"
+        yield from self.statements(function.body, function.word)
+        if several:
+            for each in function.results:
+                name = self.expression(each, function.word)
+                yield f"{INDENT}*{name}_out = {name};"
+        else:
+            yield f"{INDENT}return {self.expression(function.results[0], function.word)};"
+        yield "}"
+
+    def assignment(self, statement: Assignment, word: int) -> str:
+        """Return an assignment, or a call that writes several variables."""
+        if len(statement.names) == 1:
+            return f"{statement.names[0]} = {self.expression(statement.value, word)};"
+        assert isinstance(statement.value, Call)
+        arguments = [self.expression(each, word) for each in statement.value.arguments]
+        results = [f"&{name}" for name in statement.names]
+        return f"{self.called(statement.value.function)}({', '.join([*arguments, *results])});"
+
+    def loop_begin(self, loop: Loop, word: int) -> str:
+        """Return the head of a for loop."""
+        return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
+
+    def operation(self, operation: Operation, word: int) -> str:
+        """Return an operation; C defines left shifts of negative numbers only as unsigned ones."""
+        if operation.operator != "<<" or isinstance(operation.left, Number):
+            return super().operation(operation, word)
+        left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)
+        return f"(int{word}_t)((uint{word}_t){left} << {right})"
+
+    def literal(self, value: int, word: int) -> str:
+        """Return an integer of the word's type."""
+        return f"INT64_C({value})" if word == 64 else str(value)
+
+    def bits(self, kind: ElementFormat, name: str, word: int) -> Iterator[str]:
+        """Yield the function that gives the bits of a float."""
+        held = _FLOAT.get(kind.name, "uint16_t")
+        yield f"/* The bits of a {kind.name}, as the functions above take them. */"
+        yield f"static inline int{word}_t {self.model.name}_{name}({held} x)"
+        yield "{"
+        if kind.bits == 16:
+            yield f"{INDENT}return x;"
+        else:
+            yield f"{INDENT}int{kind.bits}_t bits;"
+            yield f"{INDENT}memcpy(&bits, &x, sizeof bits);"
+            yield f"{INDENT}return bits;"
+        yield "}"
+        yield ""
+
+    def of_bits(self) -> Iterator[str]:
+        """Yield the function that gives the float with certain bits, and that for tensor scales."""
+        target = self.model.settings.target
+        held = _FLOAT.get(target.name, "uint16_t")
+        yield f"/* The {target.name} with these bits. */"
+        yield f"static inline {held} {self.model.name}_of_bits(int{self.model.decode.word}_t bits)"
+        yield "{"
+        if target.bits == 16:
+            yield f"{INDENT}return (uint16_t)bits;"
+        else:
+            yield f"{INDENT}int{target.bits}_t narrow = (int{target.bits}_t)bits;"
+            yield f"{INDENT}{held} x;"
+            yield f"{INDENT}memcpy(&x, &narrow, sizeof x);"
+            yield f"{INDENT}return x;"
+        yield "}"
+        yield ""
+
+    def blocks(self) -> Iterator[str]:
+        """Yield the functions for whole blocks."""
+        model, settings = self.model, self.model.settings
+        name, word = model.name, f"int{model.encode.word}_t"
+        held, result = _FLOAT.get(settings.source.name, "uint16_t"), _FLOAT.get(settings.target.name, "uint16_t")
+        scale = f"uint{max(8, settings.format.scale.bits)}_t"
+        tensor = ", int32_t tensor" if model.has_tensor_scale else ""
+        random = ", const uint32_t *random" if model.align_random is not None else ""
+        drawn = self.use(model.align_random, word="random[i]") if model.align_random is not None else ""
+        encode = self.use(model.encode, x=f"{name}_bits(x[i])", scale="scale", tensor="tensor", random=drawn)
+        nan = f"{INDENT}if (!finite) scale = {settings.format.scale.nan_code};"
+        yield "/*"
+        yield f" * Quantize a block of n numbers ({settings.format.block}, or fewer at the end of a row): write"
+        yield " * their codes, and return the code of their scale."
+        if model.has_tensor_scale:
+            yield " * tensor: the bits of the tensor scale, which the function tensor_scale finds."
+        if model.align_random is not None:
+            yield f" * random: for each number a random integer of which {settings.sr_bits} bits are used."
+        yield " */"
+        yield f"static inline {scale} {name}_quantize_block(const {held} *x, int n, uint8_t *codes{tensor}{random})"
+        yield "{"
+        yield f"{INDENT}{word} amax = 0, finite = 1, scale;"
+        yield f"{INDENT}for (int i = 0; i < n; i++) {{"
+        yield f"{INDENT * 2}{word} bits = {name}_bits(x[i]);"
+        yield f"{INDENT * 2}amax = {self.use(model.larger, amax='amax', x='bits')};"
+        yield f"{INDENT * 2}finite &= {self.use(model.is_finite, x='bits')};"
+        yield f"{INDENT}}}"
+        yield f"{INDENT}scale = {self.use(model.shared_scale, amax='amax', tensor='tensor')};"
+        yield nan if settings.nonfinite.by_block else f"{INDENT}(void)finite;"
+        yield f"{INDENT}for (int i = 0; i < n; i++) codes[i] = (uint8_t){encode};"
+        yield f"{INDENT}return ({scale})scale;"
+        yield "}"
+        yield ""
+        decode = self.use(model.decode, code="codes[i]", scale="scale", tensor="tensor")
+        yield "/* Write the values of a block of n codes. */"
+        parameters = f"const uint8_t *codes, int n, {scale} scale{tensor}, {result} *x"
+        yield f"static inline void {name}_dequantize_block({parameters})"
+        yield "{"
+        yield f"{INDENT}for (int i = 0; i < n; i++) x[i] = {name}_of_bits({decode});"
+        yield "}"
+
+
+#: What every header begins with; the type is an error where the assumption does not hold.
+_ASSUMED = (
+    "#include <stdint.h>",
+    "#include <string.h>",
+    "",
+    "/* Right shifts keep the sign, as in every current compiler; floats are those of IEEE 754. */",
+    "typedef char mxnum_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];",
+    "",
+)

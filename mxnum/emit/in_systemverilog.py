@@ -1,0 +1,121 @@
+"""SystemVerilog: a package of functions without DPI, as yosys and Icarus Verilog read it too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from mxnum.emit.printer import INDENT, Printer, paragraphs
+from mxnum.emit.program import Assignment, Function, Loop
+
+
+class SystemVerilog(Printer):
+    """Functions of signed vectors; several results come as one vector, the first on the left."""
+
+    operators: ClassVar[Mapping[str, str]] = {">>": ">>>"}
+
+    def text(self) -> str:
+        """Return the package."""
+        head = [f"// {line}".rstrip() for line in paragraphs("\n\n".join(self.head()), 96)]
+        lines = [*head, f"package {self.model.name};", "", *self.functions(), *self.blocks(), "endpackage"]
+        return "\n".join(lines) + "\n"
+
+    def function(self, function: Function) -> Iterator[str]:
+        """Yield a function."""
+        vector = f"[{function.word - 1}:0]"
+        yield from (f"// {line}".rstrip() for line in paragraphs(function.comment, 96))
+        width = f"[{function.word * len(function.results) - 1}:0]" if len(function.results) > 1 else f"signed {vector}"
+        parameters = ", ".join(f"input logic signed {vector} {name}" for name in function.parameters)
+        yield f"function automatic logic {width} {function.name}({parameters});"
+        for name, value in function.constants.items():
+            yield f"{INDENT}localparam logic signed {vector} K_{name.upper()} = {self.literal(value, function.word)};"
+        if function.variables:
+            yield f"{INDENT}logic signed {vector} {', '.join(function.variables)};"
+        for loop in function.body:
+            if isinstance(loop, Loop):
+                yield f"{INDENT}integer {loop.index};"
+        yield from self.statements(function.body, function.word)
+        results = ", ".join(self.expression(each, function.word) for each in function.results)
+        yield f"{INDENT}{function.name} = {f'{{{results}}}' if len(function.results) > 1 else results};"
+        yield "endfunction"
+
+    def assignment(self, statement: Assignment, word: int) -> str:
+        """Return an assignment of one or several names."""
+        names = statement.names
+        left = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+        return f"{left} = {self.expression(statement.value, word)};"
+
+    def loop_begin(self, loop: Loop, word: int) -> str:
+        """Return the head of a for loop."""
+        return f"for ({loop.index} = 0; {loop.index} < {loop.count}; {loop.index} = {loop.index} + 1) begin"
+
+    def loop_end(self) -> tuple[str, ...]:
+        """Return the end of a loop."""
+        return ("end",)
+
+    def literal(self, value: int, word: int) -> str:
+        """Return an integer; one of more than 32 bits says its width."""
+        return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
+
+    def blocks(self) -> Iterator[str]:
+        """Yield the functions for whole blocks, each one vector with element 0 on the right."""
+        model, settings = self.model, self.model.settings
+        fmt, word = settings.format, model.encode.word
+        source, bits, scale, k = settings.source.bits, fmt.element.bits, fmt.scale.bits, fmt.block
+        tensor = ", input logic [31:0] tensor" if model.has_tensor_scale else ""
+        random = f", input logic [{32 * k - 1}:0] random" if model.align_random is not None else ""
+        drawn = self.use(model.align_random, word="word") if model.align_random is not None else ""
+        encode = self.use(model.encode, x="bits", scale="scale", tensor="wide_tensor", random=drawn)
+        yield f"// Quantize a block of {k} numbers: the scale's code on the left of the element codes."
+        if model.has_tensor_scale:
+            yield "// tensor: the bits of the tensor scale, which tensor_scale finds."
+        if model.align_random is not None:
+            yield f"// random: for each number a random word of which {settings.sr_bits} bits are used."
+        yield (
+            f"function automatic logic [{scale + bits * k - 1}:0] quantize_block("
+            f"input logic [{source * k - 1}:0] x{tensor}{random});"
+        )
+        more = ", wide_tensor" * bool(tensor) + ", word" * bool(random)
+        yield f"{INDENT}logic signed [{word - 1}:0] bits, amax, scale, finite, code{more};"
+        yield f"{INDENT}integer i;"
+        yield f"{INDENT}amax = 0;"
+        yield f"{INDENT}finite = 1;"
+        if tensor:
+            yield f"{INDENT}wide_tensor = $signed(tensor);"
+        yield f"{INDENT}for (i = 0; i < {k}; i = i + 1) begin"
+        yield f"{INDENT * 2}bits = $signed(x[{source} * i +: {source}]);"
+        yield f"{INDENT * 2}amax = {self.use(model.larger, amax='amax', x='bits')};"
+        yield f"{INDENT * 2}finite = finite & {self.use(model.is_finite, x='bits')};"
+        yield f"{INDENT}end"
+        yield f"{INDENT}scale = {self.use(model.shared_scale, amax='amax', tensor='wide_tensor')};"
+        if settings.nonfinite.by_block:
+            yield f"{INDENT}scale = (finite == 0) ? {self.literal(fmt.scale.nan_code, word)} : scale;"
+        yield f"{INDENT}quantize_block[{bits * k} +: {scale}] = scale[{scale - 1}:0];"
+        yield f"{INDENT}for (i = 0; i < {k}; i = i + 1) begin"
+        yield f"{INDENT * 2}bits = $signed(x[{source} * i +: {source}]);"
+        if random:
+            yield f"{INDENT * 2}word = random[32 * i +: 32];"
+        yield f"{INDENT * 2}code = {encode};"
+        yield f"{INDENT * 2}quantize_block[{bits} * i +: {bits}] = code[{bits - 1}:0];"
+        yield f"{INDENT}end"
+        yield "endfunction"
+        yield ""
+        target, back = settings.target.bits, model.decode.word
+        decode = self.use(model.decode, code="code", scale="wide_scale", tensor="wide_tensor")
+        yield f"// The values of a block of {k} codes, as bits of {settings.target.name}."
+        yield (
+            f"function automatic logic [{target * k - 1}:0] dequantize_block("
+            f"input logic [{bits * k - 1}:0] codes, input logic [{scale - 1}:0] scale{tensor});"
+        )
+        yield f"{INDENT}logic signed [{back - 1}:0] code, value, wide_scale{', wide_tensor' if tensor else ''};"
+        yield f"{INDENT}integer i;"
+        yield f"{INDENT}wide_scale = scale;"
+        if tensor:
+            yield f"{INDENT}wide_tensor = $signed(tensor);"
+        yield f"{INDENT}for (i = 0; i < {k}; i = i + 1) begin"
+        yield f"{INDENT * 2}code = codes[{bits} * i +: {bits}];"
+        yield f"{INDENT * 2}value = {decode};"
+        yield f"{INDENT * 2}dequantize_block[{target} * i +: {target}] = value[{target - 1}:0];"
+        yield f"{INDENT}end"
+        yield "endfunction"
+        yield ""

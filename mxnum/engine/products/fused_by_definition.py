@@ -1,0 +1,138 @@
+"""Fused sums by integers: the compiled definition, independent of the floating-point environment."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum.definition.fused_sum import INVALID, MINUS, PLUS, align, make_add, make_finish, make_parts
+from mxnum.definition.unpack import INFINITE, NAN
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
+from mxnum.engine.products.exact import state_of_product
+from mxnum.engine.products.float32_by_integers import make_fma_float32
+from mxnum.engine.products.fused_operands import Side
+from mxnum.engine.products.terms import NOT_A_NUMBER
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.memory.dtypes import Array, stored_bits
+from mxnum.modes import Rounding
+from mxnum.units.unit import MatrixUnit
+
+#: With fewer products, another thread costs more than it saves.
+PRODUCTS_PER_THREAD = 1 << 13
+
+
+def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
+    """Compute d = a·b + c for each pair of rows, by instructions of K = `k`.
+
+    `out` holds c and becomes d. If `redo` is given, only the pairs where it is True are computed.
+    """
+    accumulator, point = FLOATS[unit.accumulator], a.point + b.point
+    kept, own = unit.fraction_bits, accumulator.mantissa_bits
+    shifts = [max(kept - point, 0), max(point - kept, 0), max(kept - own, 0), max(own - kept, 0)]
+    lengths = [k, unit.terms, unit.group, unit.promotion, a.block, b.block]
+    numbers = np.array([*lengths, unit.addend == "after", kept, own - unit.result_bits, *shifts], np.int64)
+    marks = np.ones(out.shape, np.bool_) if redo is None else redo
+    loop = fused_loop(accumulator, Rounding(unit.rounding))
+
+    def work(part: tuple[int, int]) -> None:
+        some = slice(*part)
+        loop(*_arrays(a, some), *_arrays(b, slice(None)), numbers, marks[some], stored_bits(out[some]))
+
+    workers = worth(int(marks.sum()) * a.elements.classes.shape[1], PRODUCTS_PER_THREAD, threads)
+    run_in_threads(work, list(pairwise(bounds(len(out), max(1, min(len(out), workers))))))
+
+
+def _arrays(x: Side, some: slice) -> list[Array]:
+    arrays = [array for p in (x.elements, x.scales) for array in (p.significands, p.exponents, p.classes)]
+    return [np.ascontiguousarray(array[some]) for array in (*arrays, x.factors, x.special)]
+
+
+@cache
+def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
+    """Return `multiply(*arrays of a, *arrays of b, numbers, marks, out)`, which computes marked pairs of rows."""
+    parts, finish, add = make_parts(accumulator), make_finish(accumulator, rounding), make_add(accumulator)
+    fma = make_fma_float32()
+    MASK, INFINITY = (1 << accumulator.bits) - 1, accumulator.max_code + 1
+    MAGNITUDE = MASK >> 1
+
+    def multiply(
+        ma, ea, ca, scale_ma, scale_ea, scale_ca, factors_a, xa,
+        mb, eb, cb, scale_mb, scale_eb, scale_cb, factors_b, xb, numbers, marks, out,
+    ):  # fmt: skip
+        k, terms, group, promotion, block_a, block_b, after, fraction_bits, below = numbers[:9]
+        left, right, left_c, right_c = numbers[9:]
+        significands, exponents = np.zeros(terms // group, np.int64), np.zeros(terms // group, np.int64)
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                if not marks[i, j]:
+                    continue
+                special = xa[i] or xb[j]
+                total = int(out[i, j])
+                chain = 0 if promotion else total
+                for start in range(0, ma.shape[1], k):
+                    addend = chain
+                    if after:
+                        chain = 0
+                    for first in range(start, start + k, terms):
+                        sign_c, exponent_c, significand_c, kind_c = parts(chain)
+                        largest = exponent_c
+                        infinite = MINUS if sign_c == 1 else PLUS
+                        state = INVALID if kind_c == NAN else infinite if kind_c == INFINITE else 0
+                        count = min(terms, start + k - first) // group
+                        for g in range(count):
+                            at = first + g * group
+                            significand, exponent = 0, 0
+                            for index in range(at, at + group):
+                                significand += int(ma[i, index]) * int(mb[j, index])
+                                exponent = int(ea[i, index]) + int(eb[j, index])
+                                if special:
+                                    state |= state_of_product(int(ca[i, index]), int(cb[j, index]))
+                            own_a = at // block_a if scale_ma.shape[1] > 1 else 0
+                            own_b = at // block_b if scale_mb.shape[1] > 1 else 0
+                            if special and (scale_ca[i, own_a] >= NOT_A_NUMBER or scale_cb[j, own_b] >= NOT_A_NUMBER):
+                                state = INVALID
+                            exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
+                            significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
+                            largest = max(largest, exponents[g])
+                        # Infinities and NaN have the exponent of zero: `state` decides their sums.
+                        sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
+                        for g in range(count):
+                            negative = 1 if significands[g] < 0 else 0
+                            sums += align(negative, exponents[g], abs(significands[g]), largest, left, right)
+                        chain = finish(sums, largest, fraction_bits, below, state)
+                    if after:
+                        chain = add(chain, addend)
+                    done = start + k
+                    if promotion and (done % promotion == 0 or done == ma.shape[1]):
+                        own_a = start // promotion if factors_a.shape[1] > 1 else 0
+                        own_b = start // promotion if factors_b.shape[1] > 1 else 0
+                        factor = fma(int(factors_a[i, own_a]), int(factors_b[j, own_b]), 0)
+                        total = fma(factor, chain, total)
+                        chain = 0
+                result = (total if promotion else chain) & MASK
+                out[i, j] = MAGNITUDE if (result & MAGNITUDE) > INFINITY else result
+
+    return compile_loop(multiply)
+
+
+@cache
+def factor_loop() -> Any:
+    """Return `scale(product, left, right)`, which multiplies float32 rows and columns by factors, in place.
+
+    Each element becomes product * (left * right), and each product is rounded to nearest even. The
+    arrays hold bit patterns: a matrix, a factor for each row, and a factor for each column.
+    """
+    fma = make_fma_float32()
+    ZERO = -(1 << 31)  # Adding -0 changes nothing, the sign of a zero included.
+
+    def scale(product, left, right):
+        for i in range(product.shape[0]):
+            for j in range(product.shape[1]):
+                result = fma(fma(int(left[i]), int(right[j]), ZERO), int(product[i, j]), ZERO) & 0xFFFFFFFF
+                product[i, j] = 0x7FFFFFFF if (result & 0x7FFFFFFF) > 0x7F800000 else result
+
+    return compile_loop(scale)

@@ -1,0 +1,103 @@
+"""A tile of fused sums whose terms are exact group sums, on float hardware.
+
+Each lane computes one fused sum at a time. float32 holds the sum of a group, times the significands
+of its two scales. A term is that number times the power of two that aligns it, truncated; float64
+holds the sum of the terms. The results are defined in the default floating-point environment only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LANES, ROWS, _Tile
+
+
+@intrinsic
+def _group_tile(typing_context, a, b, scale_a, scale_b, exponent_a, exponent_b, tile, p, q, numbers):
+    """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
+
+    `numbers` are (sums, groups of a sum, products of a group, fraction bits, discarded bits of a
+    float64). Scales are float32 numbers and int32 exponents, one for each group.
+    """
+
+    def generate(context, builder, signature, arguments):
+        t = _Tile(context, builder)
+        p, q = arguments[7], arguments[8]
+        packed = t.array(numbers, arguments[9]).data
+        sums, groups, group, fraction_bits, discarded = (builder.load(builder.gep(packed, [_I64(i)])) for i in range(5))
+        kept = t.splat(builder.trunc(fraction_bits, _I32))
+        mask = t.splat(builder.shl(_I64(-1), discarded))
+        kinds = (a, p), (b, q), (scale_a, p), (scale_b, q), (exponent_a, p), (exponent_b, q)
+        panels = [t.panel(kind, arguments[i], which) for i, (kind, which) in enumerate(kinds)]
+        left, right, scales_a, scales_b, exponents_a, exponents_b = panels
+        cells = [builder.gep(t.array(tile, arguments[6]).data, [_I64(i * LANES)]) for i in range(ROWS)]
+
+        def greatest(g: Any, most: list[Any]) -> list[Any]:
+            column = t.lanes_at(exponents_b, g)
+            return [t.greater(m, builder.add(x, column)) for m, x in zip(most, t.scalars(exponents_a, g), strict=True)]
+
+        def fused_sum(index: Any, chain: list[Any]) -> list[Any]:
+            first = builder.mul(index, groups)
+            last = builder.add(first, groups)
+            largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
+            largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
+            fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
+            # Where the power exceeds float32, a scale of each group is zero, and so are all terms.
+            fields = [
+                builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
+            ]
+            powers = [builder.bitcast(builder.shl(x, t.all(_I32, 23)), t.vector(_F32)) for x in fields]
+
+            def add_group(g: Any, totals: list[Any]) -> list[Any]:
+                start = builder.mul(g, group)
+                stop = builder.add(start, group)
+                some = t.multiply(left, right, start, stop, [t.all(_F32, 0.0)] * ROWS)
+                column, added = t.lanes_at(scales_b, g), []
+                for value, own, power, total in zip(some, t.scalars(scales_a, g), powers, totals, strict=True):
+                    term = builder.fmul(builder.fmul(value, builder.fmul(own, column)), power)
+                    term = builder.fpext(t.call("trunc", term), t.vector(_F64))
+                    added.append(builder.fadd(total, term))
+                return added
+
+            aligned = [
+                t.call("trunc", builder.fmul(builder.fpext(c, t.vector(_F64)), t.power(builder.sub(kept, m))))
+                for c, m in zip(chain, largest, strict=True)
+            ]
+            totals = t.loop(first, last, aligned, add_group)
+            return [t.normal(x, m, kept, mask) for x, m in zip(totals, largest, strict=True)]
+
+        results = t.loop(_I64(0), sums, [t.load(cell, _F32) for cell in cells], fused_sum)
+        for value, cell in zip(results, cells, strict=True):
+            t.store(value, cell)
+        return context.get_dummy_value()
+
+    arrays = (a, b, scale_a, scale_b, exponent_a, exponent_b, tile)
+    return types.void(*arrays, types.int64, types.int64, numbers), generate
+
+
+@compile_loop
+def multiply(a, b, scale_a, scale_b, exponent_a, exponent_b, numbers, out, first):
+    """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
+
+    Panels are arrays (panels, length, rows or lanes), of elements and of the scales of groups.
+    `numbers` is as in `_group_tile`.
+    """
+    tile = np.zeros((a.shape[2], b.shape[2]), np.float32)
+    for q in range(b.shape[0]):
+        column = first + q * b.shape[2]
+        width = min(b.shape[2], out.shape[1] - column)
+        for p in range(a.shape[0]):
+            row = p * a.shape[2]
+            height = min(a.shape[2], out.shape[0] - row)
+            for i in range(height):
+                for j in range(width):
+                    tile[i, j] = out[row + i, column + j]
+            _group_tile(a, b, scale_a, scale_b, exponent_a, exponent_b, tile, p, q, numbers)
+            for i in range(height):
+                for j in range(width):
+                    out[row + i, column + j] = tile[i, j]

@@ -1,0 +1,256 @@
+"""A tile of fused sums on float hardware: a few rows by one vector of columns.
+
+Each lane computes one fused sum at a time, in the steps of the definition:
+
+1. The greatest exponent of the products, then of the addend too.
+2. Each product of significands, an integer that float32 holds, is multiplied by the power of two
+   that aligns it, and truncated to an integer of 32 bits. Integers are added.
+3. float64 holds the sum and the aligned addend. Clearing low bits truncates the result.
+
+The results are defined in the default floating-point environment only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.products.register_tile import Shape, _Builder
+
+_I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+LANES = 16
+#: The rows of a tile: all their sums and exponents stay in registers.
+ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
+#: The largest fraction bits of sums of 32-bit integers.
+MOST_BITS = 26
+#: Below every exponent of a product.
+_LOWEST = -(1 << 20)
+
+
+class _Tile(_Builder):
+    """Builds IR for vectors of 16 lanes."""
+
+    def __init__(self, context: Any, builder: Any) -> None:
+        super().__init__(context, builder, "float32")
+        self.shape, self.vectors = Shape(ROWS, LANES, LANES), 1
+        self.cells = [(i, 0) for i in range(ROWS)]
+
+    def panel(self, kind: Any, value: Any, which: Any, word: Any = None) -> Any:
+        """Return a pointer to one panel of a contiguous array, to numbers of the array's type."""
+        return super().panel(kind, value, which, self.context.get_value_type(kind.dtype))
+
+    def all(self, word: Any, number: Any) -> Any:
+        """Return a vector of one constant."""
+        return ir.Constant(self.vector(word), [number] * LANES)
+
+    def call(self, name: str, *vectors: Any) -> Any:
+        kind = vectors[0].type
+        suffix = {_F64: "f64", _F32: "f32", _I32: "i32"}[kind.element]
+        function = ir.FunctionType(kind, [kind] * len(vectors))
+        full = f"llvm.{name}.v{LANES}{suffix}"
+        return self.ir.call(cgutils.get_or_insert_function(self.ir.module, function, full), vectors)
+
+    def greater(self, a: Any, b: Any) -> Any:
+        return self.ir.select(self.ir.icmp_signed(">", a, b), a, b)
+
+    def power(self, exponents: Any) -> Any:
+        """Return 2**x in float64 for int32 exponents within -1022..1023."""
+        wide = self.ir.sext(self.ir.add(exponents, self.all(_I32, 1023)), self.vector(_I64))
+        return self.ir.bitcast(self.ir.shl(wide, self.all(_I64, 52)), self.vector(_F64))
+
+    def scalars(self, panel: Any, index: Any) -> list[Any]:
+        """Return the numbers of each row at one index of a panel, as vectors."""
+        row = self.at(panel, index, ROWS)
+        return [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(ROWS)]
+
+    def lanes_at(self, panel: Any, index: Any) -> Any:
+        pointer = self.at(panel, index, LANES)
+        return self.load(pointer, pointer.type.pointee)
+
+    def exponent_of(self, c: Any) -> Any:
+        """Return the exponents of float32 numbers: -126 for zeros and subnormals."""
+        field = self.ir.and_(
+            self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255)
+        )
+        return self.ir.sub(self.greater(field, self.all(_I32, 1)), self.all(_I32, 127))
+
+    def normal(self, total: Any, largest: Any, fraction_bits: Any, mask: Any) -> Any:
+        """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
+
+        `mask` clears the bits of a float64 that the result does not keep. A subnormal result must
+        be exact.
+        """
+        b = self.ir
+        value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
+        kept = b.bitcast(b.and_(b.bitcast(value, self.vector(_I64)), mask), self.vector(_F64))
+        return b.fadd(b.fptrunc(kept, self.vector(_F32)), self.all(_F32, 0.0))  # -0 becomes +0.
+
+    def rounded(self, total: Any, largest: Any, fraction_bits: Any, mask: Any, quantum: Any) -> Any:
+        """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
+
+        `mask` clears the bits of a float64 that the result does not keep. Subnormal results are
+        multiples of 2**-quantum.
+        """
+        b = self.ir
+        value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
+        kept = b.bitcast(b.and_(b.bitcast(value, self.vector(_I64)), mask), self.vector(_F64))
+        steps = self.call("trunc", b.fmul(value, self.power(quantum)))
+        small = b.fmul(steps, self.power(b.sub(self.all(_I32, 0), quantum)))
+        is_small = b.fcmp_ordered("<", self.call("fabs", value), self.all(_F64, 2.0**-126))
+        result = b.fptrunc(b.select(is_small, small, kept), self.vector(_F32))
+        return b.fadd(result, self.all(_F32, 0.0))  # -0 becomes +0.
+
+
+@intrinsic
+def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile, p, q, numbers):
+    """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
+
+    `numbers` are (sums, terms of a sum, terms of an integer sum, fraction bits, fraction bits less
+    those of products, discarded bits of a float64, exponent of subnormal steps, sums of a
+    promotion, whether the addend comes after). Scales are the int32 exponents of each sum, and
+    factors the float32 numbers of each promotion; they may be None.
+    """
+
+    def generate(context, builder, signature, arguments):
+        t = _Tile(context, builder)
+        p, q = arguments[9], arguments[10]
+        packed = t.array(numbers, arguments[11]).data
+        given = [builder.load(builder.gep(packed, [_I64(i)])) for i in range(9)]
+        sums, terms, at_once, kept, lifted, discarded, quantum, promotion, is_after = given
+
+        def splat32(value: Any) -> Any:
+            return t.splat(builder.trunc(value, _I32))
+
+        kept, lifted, quantum = splat32(kept), splat32(lifted), splat32(quantum)
+        mask = t.splat(builder.shl(_I64(-1), discarded))
+        after = t.splat(builder.icmp_signed("!=", is_after, _I64(0)))
+        panels = [t.panel(kind, arguments[i], which) for i, (kind, which) in enumerate(
+            ((sa, p), (ea, p), (sb, q), (eb, q))
+        )]  # fmt: skip
+        a, exponents_a, b, exponents_b = panels
+        cells = [builder.gep(t.array(tile, arguments[8]).data, [_I64(i * LANES)]) for i in range(ROWS)]
+        zero = t.all(_F32, 0.0)
+
+        def exponents(k: Any) -> list[Any]:
+            right = t.lanes_at(exponents_b, k)
+            return [builder.add(left, right) for left in t.scalars(exponents_a, k)]
+
+        def fused_sum(index: Any, chain: list[Any]) -> list[Any]:
+            first = builder.mul(index, terms)
+            last = builder.add(first, terms)
+            largest = t.loop(
+                first, last, [t.all(_I32, _LOWEST)] * ROWS,
+                lambda k, most: [t.greater(m, e) for m, e in zip(most, exponents(k), strict=True)],
+            )  # fmt: skip
+            if scale_a != types.none:
+                own = t.scalars(t.panel(scale_a, arguments[4], p), index)
+                right = t.lanes_at(t.panel(scale_b, arguments[5], q), index)
+                scales = [builder.add(x, right) for x in own]
+                largest = [builder.add(m, s) for m, s in zip(largest, scales, strict=True)]
+            addends = [builder.select(after, zero, c) for c in chain]
+            largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, addends, strict=True)]
+            base = [builder.sub(builder.add(lifted, t.all(_I32, 127)), m) for m in largest]
+            if scale_a != types.none:
+                base = [builder.add(x, s) for x, s in zip(base, scales, strict=True)]
+
+            def add_terms(k: Any, totals: list[Any]) -> list[Any]:
+                right, added = t.lanes_at(b, k), []
+                for left, x, e, total in zip(t.scalars(a, k), base, exponents(k), totals, strict=True):
+                    field = t.greater(builder.add(x, e), t.all(_I32, 0))
+                    factor = builder.bitcast(builder.shl(field, t.all(_I32, 23)), t.vector(_F32))
+                    aligned = builder.fmul(builder.fmul(left, right), factor)
+                    added.append(builder.add(total, builder.fptosi(aligned, t.vector(_I32))))
+                return added
+
+            def integer_sum(part: Any, totals: list[Any]) -> list[Any]:
+                start = builder.add(first, builder.mul(part, at_once))
+                stop = builder.add(start, at_once)
+                stop = builder.select(builder.icmp_signed("<", stop, last), stop, last)
+                some = t.loop(start, stop, [t.all(_I32, 0)] * ROWS, add_terms)
+                return [
+                    builder.fadd(total, builder.sitofp(x, t.vector(_F64)))
+                    for total, x in zip(totals, some, strict=True)
+                ]
+
+            aligned = [
+                t.call("trunc", builder.fmul(builder.fpext(c, t.vector(_F64)), t.power(builder.sub(kept, m))))
+                for c, m in zip(addends, largest, strict=True)
+            ]
+            parts = builder.sdiv(builder.sub(builder.add(terms, at_once), _I64(1)), at_once)
+            totals = t.loop(_I64(0), parts, aligned, integer_sum)
+            results = [t.rounded(x, m, kept, mask, quantum) for x, m in zip(totals, largest, strict=True)]
+            return [builder.select(after, builder.fadd(d, c), d) for d, c in zip(results, chain, strict=True)]
+
+        start = [t.load(cell, _F32) for cell in cells]
+        if factor_a == types.none:
+            results = t.loop(_I64(0), sums, start, fused_sum)
+        else:
+
+            def segment(index: Any, totals: list[Any]) -> list[Any]:
+                first = builder.mul(index, promotion)
+                last = builder.add(first, promotion)
+                last = builder.select(builder.icmp_signed("<", last, sums), last, sums)
+                chain = t.loop(first, last, [zero] * ROWS, fused_sum)
+                own = t.scalars(t.panel(factor_a, arguments[6], p), index)
+                right = t.lanes_at(t.panel(factor_b, arguments[7], q), index)
+                return [
+                    t.add_product(builder.fmul(x, right), c, total)
+                    for x, c, total in zip(own, chain, totals, strict=True)
+                ]
+
+            count = builder.sdiv(builder.sub(builder.add(sums, promotion), _I64(1)), promotion)
+            results = t.loop(_I64(0), count, start, segment)
+        for value, cell in zip(results, cells, strict=True):
+            t.store(value, cell)
+        return context.get_dummy_value()
+
+    arrays = (sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile)
+    return types.void(*arrays, types.int64, types.int64, numbers), generate
+
+
+@compile_loop
+def multiply(sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b, numbers, out, first):
+    """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
+
+    Panels are arrays (panels, length, rows or lanes): significands and exponents of elements,
+    exponents of scales and factors. `numbers` is as in `_fused_tile`.
+    """
+    tile = np.zeros((sa.shape[2], sb.shape[2]), np.float32)
+    for q in range(sb.shape[0]):
+        column = first + q * sb.shape[2]
+        width = min(sb.shape[2], out.shape[1] - column)
+        for p in range(sa.shape[0]):
+            row = p * sa.shape[2]
+            height = min(sa.shape[2], out.shape[0] - row)
+            for i in range(height):
+                for j in range(width):
+                    tile[i, j] = out[row + i, column + j]
+            _fused_tile(sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile, p, q, numbers)
+            for i in range(height):
+                for j in range(width):
+                    out[row + i, column + j] = tile[i, j]
+
+
+@compile_loop
+def pack(memory, is_turned, table, padding, panels):
+    """Store the number of each code of a matrix, by `table`, in panels; pad them with `padding`.
+
+    `memory` holds the rows of the matrix, or its columns if `is_turned`.
+    """
+    count, _, width = panels.shape
+    rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
+    for p in range(count):
+        panel, present = panels[p], min(width, rows - p * width)
+        for start in range(0, length, 64):
+            for r in range(present):
+                for k in range(start, min(start + 64, length)):
+                    panel[k, r] = table[memory[k, p * width + r] if is_turned else memory[p * width + r, k]]
+        panel[:, present:] = padding
+        panel[length:] = padding

@@ -1,0 +1,130 @@
+"""Measure what rounding does during training to all operands and to the gradient of the logits.
+
+`centring` is a control that subtracts the mean of the rounded gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import mxnum as mx
+from mxnum.recipe import Operand
+
+Tensor = Any
+#: The number of stored quantiles of the probabilities of the symbols that came.
+QUANTILES = 64
+
+
+def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
+    """Return the operands' relative rounding errors at a step, averaged over the layers.
+
+    The averages are root mean squares. ``error`` is the error of all operands. ``error_weights``,
+    ``error_gradients`` and so on are the errors of one kind of operand.
+    """
+    squares: dict[str, list[float]] = {}
+    for row in rows:
+        if row["step"] == step:
+            kind = row["operand"].split()[0]
+            for name in ("error", f"error_{kind}"):
+                squares.setdefault(name, []).append(row["rmse"] ** 2)
+    return {name: np.float64(math.sqrt(sum(each) / len(each))) for name, each in squares.items()}
+
+
+def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
+    """Return the measurements at one step, from the gradient that `logits` has retained.
+
+    probability
+        Quantiles of the probabilities that the model gave to the symbols that came.
+    gradient_bias
+        E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary, rounded to nearest
+        even where the recipe rounds stochastically.
+    gradient_sum
+        The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
+    beyond_max, beyond_max_tokens
+        Shares of the targets' components that lie beyond the largest element, in blocks along the
+        vocabulary and along the tokens.
+    overflowing_blocks
+        The share of the blocks along the vocabulary that overflow.
+    common_weight
+        The norm of the mean over the vocabulary of the last layer's weights, relative to the root
+        mean square norm of the deviations from that mean.
+    """
+    gradient = logits.grad.flatten(0, 1)
+    probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
+    shares = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64, device=probability.device)[1::2]
+    weights = head.weight.detach().double()
+    common = weights.mean(0)
+    seen: dict[str, Any] = {
+        "probability": torch.quantile(probability, shares).cpu().numpy(),
+        "common_weight": np.float64((common.norm() / (weights - common).square().sum(1).mean().sqrt()).item()),
+    }
+    if not operand.is_mx:
+        return seen
+    target = gradient.gather(1, targets[:, None])[:, 0].double()
+    for name, axis in (("beyond_max", 1), ("beyond_max_tokens", 0)):
+        q = mx.quantize(gradient, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
+        beyond = gradient.abs() > _largest(q)
+        seen[name] = np.float64(beyond.gather(1, targets[:, None]).double().mean().item())
+        if axis == 1:
+            rounded: Tensor = q.dequantize(torch.float64)
+            size = -target.mean()
+            seen["gradient_bias"] = np.float64((rounded.gather(1, targets[:, None]).mean() / target.mean() - 1).item())
+            seen["gradient_sum"] = np.float64((rounded.sum(1).mean() / size).item())
+            seen["overflowing_blocks"] = np.float64(_any_of_block(beyond, operand).double().mean().item())
+    return seen
+
+
+def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
+    """Return the operands of a model's linear layers in a forward and a backward pass.
+
+    They are 2D arrays by kind and layer. The names are "weights/LAYER" (outputs, inputs),
+    "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs). The values are
+    those before rounding.
+    """
+    found: dict[str, Any] = {}
+
+    def keep(name: str, x: Tensor) -> None:
+        found[name] = x.detach().flatten(0, -2).cpu().numpy().copy()
+
+    def see(name: str, x: Tensor, y: Tensor) -> None:
+        keep(f"activations/{name}", x)
+        y.register_hook(lambda gradient: keep(f"gradients/{name}", gradient))
+
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    hooks = [m.register_forward_hook(lambda _, x, y, name=name: see(name, x[0], y)) for name, m in layers.items()]
+    try:
+        loss().backward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+        model.zero_grad()
+    for name, module in layers.items():
+        keep(f"weights/{name}", module.weight)
+    return found
+
+
+def _largest(q: mx.MXArray) -> Tensor:
+    """Return the largest value that the block of each element can hold."""
+    codes = torch.full_like(q.codes, q.format.element.max_code)
+    full = mx.MXArray.from_parts(codes, q.scales, q.format, blocks=q.blocks, tensor_scale=q.tensor_scale)
+    largest: Tensor = full.dequantize(torch.float64)
+    return largest
+
+
+def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
+    """Return True for each block along the last axis that has a marked element."""
+    size = operand.block_size or operand.mx_format.block
+    missing = -marks.shape[1] % size
+    return nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
+
+
+def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
+    """Round as usual, and then subtract the mean over the last axis, which is the vocabulary."""
+    rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
+    return rounded.sub_(rounded.mean(-1, keepdim=True))

@@ -1,0 +1,174 @@
+"""An implementation as it was read, and how its ports and parameters are the inputs of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import z3
+
+from mxnum import errors
+from mxnum.prove.claims import Claim, Quantity
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outputs of an implementation for symbolic inputs.
+
+    The implementation is undefined where an obligation does not hold. Premises define symbols that
+    the outputs contain.
+    """
+
+    outputs: Mapping[str, z3.BitVecRef]
+    obligations: Sequence[z3.BoolRef] = ()
+    premises: Sequence[z3.BoolRef] = ()
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """An implementation as a function of bit-vectors."""
+
+    #: What it is, for reports: "module top in a.sv".
+    name: str
+    #: The widths of inputs and outputs. An output of width None takes the width of the result.
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
+    #: What is believed of the implementation, in sentences.
+    notes: tuple[str, ...] = ()
+    #: True if names of inputs say nothing, so that their order counts.
+    by_order: bool = False
+
+
+@dataclass(frozen=True)
+class Port:
+    """A part of an input of a claim that a port takes: numbers `first` to `first + count`."""
+
+    quantity: Quantity
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The part that each port of a circuit plays."""
+
+    inputs: Mapping[str, Port | int]
+    outputs: Mapping[str, Port]
+
+    def taken(self, claim: Claim) -> tuple[Quantity, ...]:
+        """Return the inputs of the claim that the implementation takes."""
+        names = {port.quantity.name for port in self.inputs.values() if isinstance(port, Port)}
+        return tuple(each for each in claim.inputs if each.name in names)
+
+
+def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Binding:
+    """Return which port is which input and output of the claim.
+
+    `ports` has the input's name, or a constant, for the names of ports. Other ports are found by
+    their own names, or by their order if no name fits.
+    """
+    for name in ports:
+        errors.choose("ports", name, (*circuit.inputs, *circuit.outputs))
+    inputs = _bound(circuit, circuit.inputs, claim.inputs, ports, circuit.by_order)
+    outputs = _bound(circuit, circuit.outputs, claim.outputs, ports, len(circuit.outputs) == len(claim.outputs) == 1)
+    for quantity in claim.inputs:
+        parts = [port for port in inputs.values() if isinstance(port, Port) and port.quantity == quantity]
+        if (not parts and quantity.default is None) or (parts and sum(p.count for p in parts) != quantity.count):
+            raise ValueError(
+                f"Argument 'ports' must say which input of {circuit.name} is {quantity.name!r}; its inputs are "
+                f"{errors.joined(circuit.inputs)}."
+            )
+    if {port.quantity.name for port in outputs.values() if isinstance(port, Port)} != {o.name for o in claim.outputs}:
+        raise ValueError(
+            f"Argument 'ports' must say which output of {circuit.name} is "
+            f"{errors.joined(repr(each.name) for each in claim.outputs)}; its outputs are "
+            f"{errors.joined(circuit.outputs)}."
+        )
+    return Binding(inputs, {name: port for name, port in outputs.items() if isinstance(port, Port)})
+
+
+def _bound(
+    circuit: Circuit,
+    widths: Mapping[str, int],
+    quantities: Sequence[Quantity],
+    ports: Mapping[str, str | int],
+    by_order: bool,
+) -> dict[str, Port | int]:
+    """Return the parts that some ports play; ports that play none are left out of outputs only."""
+    named = {quantity.name: quantity for quantity in quantities}
+    found: dict[str, Port | int] = {}
+    for name in widths:
+        said = ports.get(name, name)
+        if isinstance(said, int):
+            found[name] = said
+        elif (port := _port(said, named)) is not None:
+            found[name] = port
+        elif name in ports:
+            raise ValueError(
+                f"Argument 'ports' must name one of {list(named)}, or a number, for {name!r}, not {said!r}."
+            )
+    rest = [name for name in widths if name not in found]
+    free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
+    if rest and by_order and len(rest) <= len(free):
+        # An optional input is the last that a function takes.
+        needed = [each for each in free if each.default is None]
+        chosen = free[: len(rest)] if len(needed) != len(rest) else needed
+        found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
+        rest = []
+    if rest and widths is circuit.inputs:
+        raise ValueError(
+            f"Argument 'ports' must say what input {rest[0]!r} of {circuit.name} is: one of {list(named)}, or a number."
+        )
+    return found
+
+
+def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
+    """Return the part that a name stands for: all numbers of an input, or one: a, a3, a[3], a_3."""
+    if said in named:
+        return Port(named[said], 0, named[said].count)
+    plain = said.replace("[", "").replace("]", "")
+    stem = plain.rstrip("0123456789")
+    digits, stem = plain[len(stem) :], stem.rstrip("_")
+    if digits and stem in named and int(digits) < named[stem].count > 1:
+        return Port(named[stem], int(digits), 1)
+    return None
+
+
+def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
+    """Return the inputs of a circuit for the inputs of the claim.
+
+    A number in a wider port is zero-extended, except that a float in a word of twice its width or
+    more is sign-extended, as integers that hold bit patterns are.
+    """
+    found = {}
+    for name, width in circuit.inputs.items():
+        port = binding.inputs[name]
+        if isinstance(port, int):
+            found[name] = z3.BitVecVal(port, width)
+            continue
+        bits = port.quantity.bits
+        value = z3.Extract(bits * (port.first + port.count) - 1, bits * port.first, values[port.quantity.name])
+        if value.size() > width:
+            raise ValueError(
+                f"Input {name!r} of {circuit.name} must have at least {value.size()} bits for {port.quantity.name!r}, "
+                f"not {width}."
+            )
+        is_float = port.quantity.number is not None and port.quantity.number.name in ("float32", "float64")
+        extend = z3.SignExt if is_float else z3.ZeroExt
+        found[name] = extend(width - value.size(), value)
+    return found
+
+
+def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
+    """Return the bits of an output, and the condition that all others only extend them."""
+    bits = port.quantity.bits * port.count
+    if value.size() < bits:
+        raise ValueError(
+            f"Output {name!r} of {circuit.name} must have at least {bits} bits for {port.quantity.name!r}, "
+            f"not {value.size()}."
+        )
+    if value.size() == bits:
+        return value, []
+    low, more = z3.Extract(bits - 1, 0, value), value.size() - bits
+    return low, [z3.Or(value == z3.ZeroExt(more, low), value == z3.SignExt(more, low))]

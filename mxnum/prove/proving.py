@@ -1,0 +1,284 @@
+"""Proves that an implementation computes an operation of the definition for all inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.prove.claims import Claim, make_claim
+from mxnum.prove.verdict import Counterexample, Part, Proof
+
+#: The share of the time limit for the question as a whole, before it is asked in parts.
+WHOLE = 0.5
+#: Seconds for each look for a counterexample that is easy to read.
+SIMPLE = 3.0
+
+
+def prove(
+    implementation: Any,
+    operation: str,
+    format: Any,
+    *,
+    function: str | None = None,
+    ports: Mapping[str, str | int] | None = None,
+    parameters: Mapping[str, int] | None = None,
+    latency: int = 0,
+    include: Sequence[Any] = (),
+    seconds: float = 300,
+    **settings: Any,
+) -> Proof:
+    """Prove that an implementation is the definition for all inputs, or find a counterexample.
+
+    Parameters
+    ----------
+    implementation
+        A file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
+        ``.cpp``, ...), LLVM IR (``.ll``) or PTX (``.ptx``); or a Python function, compiled by numba
+        or in the dialect of `mxnum.definition.word`.
+    operation
+        ``"encode"``, ``"decode"``, ``"scale"``, ``"quantize"`` or ``"dot"``.
+    format
+        An MX format or an element.
+    function
+        The module or function that is proved, where the files have several.
+    ports
+        For names of ports or parameters, the input or output that each is, or a constant:
+        ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random`` (encode),
+        ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
+        ``a_scale`` and ``b_scale`` (dot). Scales that are not given are 1.
+    parameters
+        Parameters of a Verilog module, or macros for C.
+    latency
+        Number of cycles from inputs to outputs, for a pipeline.
+    include
+        Folders in which included files are looked for.
+    seconds
+        The time limit of the solver.
+    settings
+        ``source`` (the number's type; decode's result), ``rounding``, ``overflow``, ``scale_rule``,
+        ``sr_bits``, ``terms`` (dot), ``block`` (quantize), ``assume`` (restrictions of the inputs)
+        and ``accept`` (other right answers).
+
+    Returns
+    -------
+    Proof
+        The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``. It is true if
+        the implementation is proved.
+    """
+    errors.package("z3", "prove")
+    from mxnum.prove.circuit import bind
+    from mxnum.prove.readers import read
+
+    errors.require(seconds > 0, "seconds", "positive", seconds)
+    claim = make_claim(operation, format, **settings)
+    ports = dict(ports or {})
+    circuit = read(implementation, claim, function, ports, parameters, latency, [Path(each) for each in include])
+    binding = bind(circuit, claim, ports)
+    return _Prover(claim, circuit, binding, seconds).proof()
+
+
+class _Prover:
+    """The questions about one claim, and the time that is left."""
+
+    def __init__(self, claim: Claim, circuit: Any, binding: Any, seconds: float):
+        import z3
+
+        from mxnum.prove import circuit as circuits
+        from mxnum.prove.claims import hypotheses
+
+        self.claim, self.circuit, self.binding = claim, circuit, binding
+        self.deadline = time.perf_counter() + seconds
+        self.parts: list[Part] = []
+        self.symbols = {each.name: z3.BitVec(each.name, each.width) for each in binding.taken(claim)}
+        self.answer = circuit.run(circuits.given(circuit, binding, self.symbols))
+        self.found: dict[str, Any] = {}
+        self.promises = list(self.answer.obligations)
+        for name, port in sorted(binding.outputs.items(), key=lambda pair: pair[1].first):
+            value, promises = circuits.narrowed(circuit, name, port, self.answer.outputs[name])
+            before = self.found.get(port.quantity.name)
+            self.found[port.quantity.name] = value if before is None else z3.Concat(value, before)
+            self.promises += promises
+        self.premises = [*self.answer.premises, *hypotheses(claim, self.symbols)]
+
+    def proof(self) -> Proof:
+        """Return the outcome of all questions."""
+        example = self.decided()
+        verdicts = {part.verdict for part in self.parts}
+        verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
+        taken = {each.name for each in self.binding.taken(self.claim)}
+        scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
+        notes = [f"Not taken, so 1: {errors.joined(scales)}."] if scales else []
+        assumptions = (*self.claim.assumptions, *notes, *self.circuit.notes)
+        return Proof(self.claim, self.circuit.name, verdict, tuple(self.parts), assumptions, example)
+
+    def decided(self) -> Counterexample | None:
+        """Ask as a whole, then in parts if the time does not suffice; return a counterexample."""
+        import z3
+
+        from mxnum.prove.claims import agrees
+        from mxnum.prove.solvers import solve
+
+        if self.claim.operation == "quantize":
+            return self.decided_block()
+        right = definition(self.claim, self.symbols)
+        (output,) = self.claim.outputs
+        goal = z3.And(agrees(self.claim, output, self.found[output.name], right), *self.promises)
+        if solve(self.premises, [], self.deadline - time.perf_counter()).verdict == "unsat":
+            raise ValueError(f"The premises about {self.circuit.name} contradict each other, so nothing is proved.")
+        budget = self.deadline - time.perf_counter()
+        verdict, values = self.asked("all inputs", goal, WHOLE * budget)
+        if verdict == "open":
+            self.parts.clear()
+            parts = self.split()
+            for i, (name, condition) in enumerate(parts):
+                left = max(0.0, self.deadline - time.perf_counter()) / (len(parts) - i)
+                verdict, values = self.asked(name, z3.Implies(condition, goal), left)
+                if verdict == "refuted":
+                    break
+        return self.counterexample(self.simplest(goal, values)) if verdict == "refuted" else None
+
+    def decided_block(self) -> Counterexample | None:
+        """Ask for the scale of a block, then for each element under the scale that was found.
+
+        What the code promises (no undefined behaviour) is asked promise by promise: together they
+        take solvers much longer.
+        """
+        from mxnum.prove.claims import agrees, element_of
+
+        scale, codes = self.claim.outputs
+        element = element_of(self.claim)
+        right = definition(replace(self.claim, inputs=self.claim.inputs[:1], outputs=(scale,)), self.symbols)
+        questions = [("the scale", self.found["scale"] == right)]
+        numbers = {each.name: each.parts(self.symbols[each.name]) for each in self.claim.inputs}
+        for i, code in enumerate(codes.parts(self.found["codes"])):
+            given = {name: parts[i] for name, parts in numbers.items()} | {"scale": self.found["scale"]}
+            questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
+        questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
+        for i, (name, goal) in enumerate(questions):
+            left = max(0.0, self.deadline - time.perf_counter()) / (len(questions) - i)
+            verdict, values = self.asked(name, goal, left)
+            if verdict == "refuted":
+                return self.counterexample(self.simplest(goal, values))
+        return None
+
+    def asked(self, name: str, goal: Any, seconds: float) -> tuple[str, dict[str, int]]:
+        """Put one question to a solver and record the answer."""
+        import z3
+
+        from mxnum.prove.solvers import solve
+
+        answer = solve([*self.premises, z3.Not(goal)], list(self.symbols.values()), seconds)
+        verdict: Any = {"sat": "refuted", "unsat": "proved", "unknown": "open"}[answer.verdict]
+        self.parts.append(Part(name, verdict, answer.solver, answer.seconds))
+        return verdict, answer.values
+
+    def simplest(self, goal: Any, values: dict[str, int]) -> dict[str, int]:
+        """Return a counterexample that is easy to read, if there is one and it is quickly found."""
+        import z3
+
+        from mxnum.prove.solvers import solve
+
+        simple: list[Any] = []
+        for each in self.claim.inputs:
+            if each.name in self.symbols and each.default is not None:
+                simple.append(self.symbols[each.name] == each.default)
+            elif each.name in self.symbols and each.number is not None:
+                ones = [
+                    z3.Extract(at + each.bits - 1, at, self.symbols[each.name])
+                    for at in range(0, each.width, each.bits)
+                ]
+                sign = 1 << (each.bits - 1)
+                simple += [z3.ULE(one & (sign - 1), each.number.max_code) for one in ones]
+                simple += [one & ((1 << max(0, each.number.mantissa_bits - 8)) - 1) == 0 for one in ones]
+        for count in range(len(simple), 0, -1):
+            asked = [*self.premises, z3.Not(goal), *simple[:count]]
+            answer = solve(asked, list(self.symbols.values()), SIMPLE)
+            if answer.verdict == "sat":
+                return answer.values
+        return values
+
+    def split(self) -> list[tuple[str, Any]]:
+        """Return classes of inputs that together are all inputs: by exponent where there is one."""
+        import z3
+
+        first = next(each for each in self.claim.inputs if each.name in self.symbols)
+        value, number = self.symbols[first.name], first.number
+        if number is None or first.count > 1 or number.exponent_bits < 3:
+            return [("all inputs", z3.BoolVal(True))]
+        low = number.mantissa_bits
+        top = z3.Extract(low + number.exponent_bits - 1, low + number.exponent_bits - 3, value)
+        step = 1 << (number.exponent_bits - 3)
+        return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
+
+    def counterexample(self, values: Mapping[str, int]) -> Counterexample:
+        """Return the counterexample with the answers for these inputs."""
+        from mxnum.prove.words import described
+
+        right = concrete(self.claim, values)
+        found = self.answers(values)
+        return described(self.claim, values, right, found)
+
+    def answers(self, values: Mapping[str, int]) -> dict[str, int | None]:
+        """Return what the implementation answers; None where it is undefined or may be anything."""
+        import z3
+
+        from mxnum.prove.solvers import solve
+
+        fixed = [symbol == values[name] for name, symbol in self.symbols.items()]
+        found: dict[str, int | None] = {}
+        for name, value in self.found.items():
+            probe = z3.BitVec(f"answer {name}".replace(" ", "_"), value.size())
+            answer = solve([*self.answer.premises, *fixed, probe == value], [probe], 60)
+            found[name] = answer.values.get(str(probe)) if answer.verdict == "sat" else None
+        defined = solve([*self.answer.premises, *fixed, *self.promises], [], 60)
+        return found if defined.verdict == "sat" else dict.fromkeys(found)
+
+
+def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:
+    """Return the answer of the definition for symbolic inputs, in the bits of the output."""
+    import z3
+
+    from mxnum.prove.sym import Sym
+
+    obligations: list[Any] = []
+
+    def word(quantity: Any) -> Any:
+        if quantity.name not in symbols:
+            return quantity.default
+        parts = quantity.parts(symbols[quantity.name])
+        every = [Sym(z3.ZeroExt(claim.word - quantity.bits, part), obligations) for part in parts]
+        return every if quantity.count > 1 or (claim.operation == "dot" and quantity.number) else every[0]
+
+    result = claim.function(*map(word, claim.inputs))
+    (output,) = claim.outputs
+    return z3.Extract(output.bits - 1, 0, result.value)
+
+
+def concrete(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
+    """Return the answer of the definition for integers."""
+
+    def word(quantity: Any) -> Any:
+        if quantity.name not in values:
+            return quantity.default
+        every = quantity.parts(values[quantity.name])
+        return every if quantity.count > 1 or (claim.operation == "dot" and quantity.number) else every[0]
+
+    if claim.operation == "quantize":
+        return _concrete_block(claim, values)
+    (output,) = claim.outputs
+    return {output.name: int(claim.function(*map(word, claim.inputs))) & ((1 << output.bits) - 1)}
+
+
+def _concrete_block(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
+    from mxnum.prove.claims import element_of
+
+    element, numbers = element_of(claim), {each.name: each.parts(values[each.name]) for each in claim.inputs}
+    scale, codes = int(claim.function(numbers["x"])), 0
+    for i in range(claim.format.block):
+        given = {name: parts[i] for name, parts in numbers.items()} | {"scale": scale}
+        codes |= concrete(element, given)["code"] << (i * claim.format.element.bits)
+    return {"scale": scale, "codes": codes}

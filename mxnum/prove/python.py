@@ -1,0 +1,82 @@
+"""Reads Python functions: those that numba compiles, and those in the dialect of the definition."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import z3
+
+from mxnum.prove import clang_ir
+from mxnum.prove.circuit import Answer, Circuit
+from mxnum.prove.execution import UnsupportedCode
+from mxnum.prove.sym import Sym
+
+WORD = 64
+
+
+def read_dialect(function: Callable[..., Any]) -> Circuit:
+    """Return a function in the dialect of `mxnum.definition.word` as a circuit of 64 bits."""
+    name = getattr(function, "__name__", "function")
+    parameters = list(inspect.signature(function).parameters)
+
+    def run(values: Mapping[str, z3.BitVecRef]) -> Answer:
+        obligations: list[z3.BoolRef] = []
+        try:
+            result = function(*(Sym(values[each], obligations) for each in parameters))
+        except (TypeError, AttributeError) as problem:
+            frame = traceback.extract_tb(problem.__traceback__)
+            place = next((f for f in reversed(frame) if "mxnum/prove" not in f.filename.replace("\\", "/")), frame[-1])
+            said = str(problem).rstrip(".")
+            raise UnsupportedCode(
+                f"Cannot read {name!r}, line {place.lineno} of {place.filename}: {said}."
+            ) from problem
+        if isinstance(result, int):
+            return Answer({"return": z3.BitVecVal(result, WORD)}, obligations)
+        if not isinstance(result, Sym):
+            raise UnsupportedCode(f"Cannot read {name!r}: it returns {type(result).__name__} instead of one integer.")
+        return Answer({"return": result.value}, obligations)
+
+    notes = ("Integers stay within 64 bits, which is proved too.",)
+    inputs = dict.fromkeys(parameters, WORD)
+    return Circuit(f"Python function {name}", inputs, {"return": WORD}, run, notes, by_order=True)
+
+
+def read_numba(dispatcher: Any) -> Circuit:
+    """Return a function that numba compiles as a circuit.
+
+    The function is taken for the types of its first signature, or for int64 if it has none.
+    """
+    name, parameters = dispatcher.py_func.__name__, list(inspect.signature(dispatcher.py_func).parameters)
+    if not dispatcher.signatures:
+        dispatcher.compile(f"({', '.join(['int64'] * len(parameters))},)")
+    overload = dispatcher.overloads[dispatcher.signatures[0]]
+    returned = overload.signature.return_type
+    width = getattr(returned, "bitwidth", 8 if str(returned) == "bool" else None)
+    if width is None:
+        raise UnsupportedCode(f"Cannot read {name!r}: it returns {returned} instead of one number.")
+    text = overload.library.get_llvm_str()
+    try:
+        parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
+    except UnsupportedCode as problem:
+        raise UnsupportedCode(f"Cannot read {name!r}: {problem}") from problem
+    taken = parsed.parameters[2:]  # after the addresses of the result and of an exception
+    if len(taken) != len(parameters):
+        raise UnsupportedCode(f"Cannot read {name!r}: its arguments must be numbers, not arrays or tuples.")
+
+    def run(values: Mapping[str, z3.BitVecRef]) -> Answer:
+        slot = [z3.FreshConst(z3.BitVecSort(8), "unwritten") for _ in range(width // 8)]
+        arguments = [values[each] for each in parameters]
+        try:
+            result = clang_ir.execute(parsed, [slot, [], *arguments])
+        except UnsupportedCode as problem:
+            raise UnsupportedCode(f"Cannot read {name!r} as numba compiles it: {problem}.") from problem
+        held = clang_ir.joined(result.arrays[parsed.parameters[0].name])
+        return Answer({"return": held}, [*result.obligations, result.value == 0], result.premises)
+
+    inputs = {each: parameter.width for each, parameter in zip(parameters, taken, strict=True)}
+    types = ", ".join(map(str, overload.signature.args))
+    notes = (f"The code is the LLVM IR that numba makes for ({types}); an exception would be refuted.",)
+    return Circuit(f"numba function {name}", inputs, {"return": width}, run, notes, by_order=True)

@@ -1,0 +1,112 @@
+"""Asks z3 and bitwuzla one question about bit-vectors, with a limit of time.
+
+z3 turns floating-point terms into bit-vectors; then either solver can answer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import z3
+
+
+class Answer(NamedTuple):
+    """The answer of a solver: "sat" with the values of the symbols, "unsat" or "unknown"."""
+
+    verdict: Literal["sat", "unsat", "unknown"]
+    solver: str
+    seconds: float
+    values: dict[str, int]
+
+
+def solve(assertions: Sequence[z3.BoolRef], symbols: Sequence[z3.BitVecRef], seconds: float) -> Answer:
+    """Look for values that satisfy all assertions, with bitwuzla if it is installed."""
+    started = time.perf_counter()
+    goal = z3.Goal()
+    goal.add(*assertions)
+    # These tactics eliminate no symbol, so that the model of the result has values for all of them.
+    (question,) = z3.Then("simplify", "fpa2bv", "simplify")(goal)
+    if importlib.util.find_spec("bitwuzla") is None:
+        solver, (verdict, values) = "z3", _model_of_z3(question, symbols, seconds)
+    else:
+        solver, (verdict, values) = "bitwuzla", _model_of_bitwuzla(question, symbols, seconds)
+    return Answer(verdict, solver, time.perf_counter() - started, values)
+
+
+def _model_of_z3(question: z3.Goal, symbols: Sequence[z3.BitVecRef], seconds: float) -> tuple[Any, dict[str, int]]:
+    solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
+    solver.set("timeout", max(1, round(seconds * 1000)))
+    solver.add(question.as_expr())
+    verdict = str(solver.check())
+    if verdict != "sat":
+        return verdict, {}
+    model = solver.model()
+    return verdict, {str(name): model.eval(name, model_completion=True).as_long() for name in symbols}
+
+
+def _model_of_bitwuzla(
+    question: z3.Goal, symbols: Sequence[z3.BitVecRef], seconds: float
+) -> tuple[Any, dict[str, int]]:
+    verdict, parser = _run_bitwuzla(question, seconds, produce_models=True)
+    if verdict != "sat":
+        return verdict, {}
+    declared = {str(term.symbol()) for term in parser.get_declared_funs()}
+    found = {}
+    for name in symbols:
+        # A symbol that does not occur may have any value.
+        is_read = str(name) in declared
+        found[str(name)] = int(parser.bitwuzla().get_value(parser.parse_term(str(name))).value(10)) if is_read else 0
+    return verdict, found
+
+
+def bit_vectors(assertions: Iterable[z3.BoolRef]) -> z3.Goal:
+    """Return the same question without floating-point terms."""
+    goal = z3.Goal()
+    goal.add(*assertions)
+    (translated,) = z3.Then("simplify", "propagate-values", "fpa2bv", "simplify", "propagate-values")(goal)
+    return translated
+
+
+def ask_bit_vectors(question: z3.Goal, engine: str, timeout: int) -> str:
+    """Return "sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
+    return {"z3": _ask_z3, "bitwuzla": _ask_bitwuzla}[engine](question, timeout)
+
+
+def _ask_z3(question: z3.Goal, timeout: int) -> str:
+    solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
+    solver.set("timeout", timeout * 1000)
+    solver.add(question.as_expr())
+    return str(solver.check())
+
+
+def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
+    return str(_run_bitwuzla(question, timeout)[0])
+
+
+def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:
+    """Return bitwuzla's answer, and the parser that holds the solver."""
+    import bitwuzla
+
+    solver = z3.Solver()
+    solver.add(question.as_expr())
+    lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
+    text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
+    # z3 has names of its own for nonzero divisors.
+    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
+    terms, options = bitwuzla.TermManager(), bitwuzla.Options()
+    options.set(bitwuzla.Option.TIME_LIMIT_PER, max(1, round(seconds * 1000)))
+    options.set(bitwuzla.Option.PRODUCE_MODELS, produce_models)
+    with tempfile.NamedTemporaryFile("w", suffix=".smt2", delete=False) as file:
+        file.write(text)
+    try:
+        parser = bitwuzla.Parser(terms, options)
+        parser.parse(file.name, True, True)
+        answer = str(parser.bitwuzla().check_sat())
+    finally:
+        os.unlink(file.name)
+    return answer.split(".")[-1].lower(), parser

@@ -1,0 +1,98 @@
+"""What a proof found: proved, a counterexample in words, or what is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mxnum.prove.claims import Claim
+
+
+@dataclass(frozen=True)
+class Part:
+    """A question that was put to a solver: "codes", or a class of inputs."""
+
+    name: str
+    verdict: Literal["proved", "refuted", "open"]
+    solver: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """An input for which an implementation gives another answer than the definition."""
+
+    inputs: Mapping[str, int]
+    #: The right answer and the answer of the implementation, by output. None stands for an answer
+    #: that is undefined.
+    right: Mapping[str, int]
+    found: Mapping[str, int | None]
+    #: The inputs and answers in words.
+    text: str
+    #: A command that explains the right answer step by step; empty if there is none.
+    reproduce: str = ""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The outcome of `prove`."""
+
+    claim: Claim = field(repr=False)
+    implementation: str
+    verdict: Literal["proved", "refuted", "open"]
+    parts: tuple[Part, ...]
+    assumptions: tuple[str, ...]
+    counterexample: Counterexample | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The time that solvers took."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def solver(self) -> str:
+        """The solvers that answered."""
+        return ", ".join(dict.fromkeys(part.solver for part in self.parts))
+
+    def __bool__(self) -> bool:
+        return self.verdict == "proved"
+
+    def __str__(self) -> str:
+        said = f"{self.implementation}: {self.claim.text}"
+        if self.verdict == "proved":
+            lines = [f"Proved for all inputs ({self.solver}, {self.seconds:.1f} s): {said}."]
+        elif self.counterexample is not None:
+            lines = [f"Refuted ({self.solver}, {self.seconds:.1f} s): {said}.", self.counterexample.text]
+            if self.counterexample.reproduce:
+                lines.append(f"To see why: {self.counterexample.reproduce}")
+        else:
+            lines = [f"Not decided within the time limit ({self.solver}, {self.seconds:.1f} s): {said}."]
+        if len(self.parts) > 1:
+            told = [part for part in self.parts if part.verdict != "proved" or "condition" not in part.name]
+            lines += [f"  {part.verdict} ({part.seconds:.1f} s): {part.name}" for part in told]
+            if count := len(self.parts) - len(told):
+                lines.append(f"  proved: {count} conditions under which behaviour is defined")
+        return "\n".join([*lines, *self.assumptions])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome as a dictionary for scripts."""
+        example = self.counterexample
+        return {
+            "claim": self.claim.text,
+            "implementation": self.implementation,
+            "verdict": self.verdict,
+            "solver": self.solver,
+            "seconds": round(self.seconds, 2),
+            "parts": [vars(part) for part in self.parts],
+            "assumptions": list(self.assumptions),
+            "counterexample": None
+            if example is None
+            else {
+                "inputs": dict(example.inputs),
+                "right": dict(example.right),
+                "found": dict(example.found),
+                "text": example.text,
+                "reproduce": example.reproduce,
+            },
+        }

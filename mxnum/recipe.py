@@ -1,0 +1,486 @@
+"""Recipes: the tensors that training rounds, and how. Every program that trains reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NamedTuple
+
+from mxnum import errors, formats, units
+from mxnum.formats import MXFormat
+from mxnum.modes import Rounding, ScaleRule, scale_rules
+
+__all__ = ["BFLOAT16", "FLOAT32", "OPERANDS", "Operand", "Recipe"]
+
+#: The ways to apply the error of a quantized layer-norm parameter; see `Operand.error`.
+ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
+#: Transforms of an operand before it is quantized; see `Operand.transform`.
+TRANSFORMS = ("hadamard",)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The rounding of one tensor before it is used. The default leaves the tensor as it is.
+
+    Examples
+    --------
+    >>> print(Operand("mxfp4_e2m1", scale_rule="rceil"))
+    mxfp4_e2m1 rceil
+    """
+
+    #: An MX format, "bfloat16", or None.
+    format: str | None = None
+    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the
+    #: released code, which takes its maximum over the wrong axis.
+    scale_rule: str | None = None
+    rounding: str = "rne"
+    #: The length of a block; None for the format's own.
+    block_size: int | None = None
+    #: How the error e = Q(x) - x of gamma and beta is applied, in `mxnum.lab.mlp` alone. The value
+    #: used is, for "quantize": x + e; "random_sign": x + e, where e has a fresh random sign for
+    #: each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e, where
+    #: e is permuted among the features at each step; "clamp": x cut off where the format saturates,
+    #: and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
+    error: str = "quantize"
+    step: float = 0.0
+    #: True gives the error the root mean square, layer by layer, that the floor rule's error has in
+    #: the same format, to nearest. "clamp" then cuts where its error has that size; other errors
+    #: are scaled.
+    matched: bool = False
+    #: The rows and columns of tiles that share a scale, instead of blocks along the summed axis.
+    #: Both products of a weight then use the same numbers.
+    block_shape: tuple[int, int] | None = None
+    #: None, or "hadamard": blocks of 16 along the summed axis are first multiplied by an orthogonal
+    #: matrix. Both operands of a product use the same matrix, so the exact product does not change.
+    #: Only `mxnum.torch` reads this.
+    transform: Literal["hadamard"] | None = None
+
+    def __post_init__(self) -> None:
+        given: Any = self.format
+        if isinstance(given, MXFormat):
+            object.__setattr__(self, "format", given.notation)
+        rules = tuple(ScaleRule) if self.format in (None, "bfloat16") else scale_rules(formats.get(self.format))
+        if self.scale_rule is None:
+            object.__setattr__(self, "scale_rule", str(rules[0]))
+        elif self.scale_rule != "released_bump":
+            errors.choose_member("scale_rule", self.scale_rule, rules)
+        errors.choose_member("rounding", self.rounding, Rounding)
+        errors.choose("error", self.error, ERRORS)
+        if self.format == "bfloat16" and self.rounding not in ("rne", "rna"):
+            raise ValueError(f"Argument 'rounding' must be 'rne' or 'rna' for bfloat16, not {self.rounding!r}.")
+        if self.block_size is not None:
+            errors.positive_integer("block_size", self.block_size)
+        if self.block_shape is not None:
+            if self.block_size is not None:
+                raise errors.exclusive("block_size", "block_shape")
+            lengths = errors.block_lengths("block_shape", self.block_shape)
+            errors.require(len(lengths) == 2, "block_shape", "two lengths", self.block_shape)
+            object.__setattr__(self, "block_shape", lengths)
+        if self.transform is not None:
+            errors.choose("transform", self.transform, TRANSFORMS)
+        if self.format in (None, "bfloat16"):
+            usual = {"rounding": "rne", "scale_rule": str(rules[0]), "block_size": None, "block_shape": None}
+            for name in usual if self.format is None else list(usual)[1:]:
+                value = getattr(self, name)
+                errors.require(value == usual[name], "format", f"an MX format with {name}={value!r}", self.format)
+
+    @classmethod
+    def of(cls, value: Any) -> Operand:
+        """Return the operand that a user's value means.
+
+        The value is the name of a format, "float32", None, a mapping or an operand.
+
+        >>> Operand.of("mxint8") == Operand.of({"format": "mxint8"}) == Operand("mxint8")
+        True
+        """
+        if isinstance(value, Operand):
+            return value
+        if isinstance(value, Mapping):
+            return cls(**errors.known_fields(dict(value), cls, "an operand"))
+        accepted = value is None or isinstance(value, str | MXFormat)
+        errors.require_type(accepted, "operand", "a format, 'float32', a mapping or an Operand", value)
+        return cls() if value == "float32" else cls(value)
+
+    @property
+    def mx_format(self) -> MXFormat:
+        """The MX format as an object. Raises ValueError for float32 and bfloat16."""
+        if self.format in (None, "bfloat16"):
+            raise ValueError(f"Operand {str(self)!r} has no MX format.")
+        return formats.get(self.format)
+
+    @property
+    def is_mx(self) -> bool:
+        """True if the operand is quantized to an MX format."""
+        return self.format not in (None, "bfloat16") and self.error != "grid"
+
+    def keywords(self, axis: int) -> dict[str, Any]:
+        """Return the keywords of `mxnum.quantize` for blocks along that axis."""
+        options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
+        if self.block_shape is not None:
+            return {**options, "block_shape": self.block_shape}
+        return {**options, "axis": axis, "block_size": self.block_size}
+
+    def __str__(self) -> str:
+        if self.error == "grid":
+            return f"multiples of {self.step:g}"
+        parts = [self.format or "float32"]
+        parts += [str(self.scale_rule)] * (self.scale_rule != Operand(self.format).scale_rule)
+        parts += [self.rounding] * (self.rounding != "rne")
+        parts += [f"blocks of {self.block_size}"] * (self.block_size is not None)
+        if self.block_shape is not None:
+            parts.append("tiles of {} x {}".format(*self.block_shape))
+        parts += [self.transform] if self.transform else []
+        return " ".join(parts + [self.error] * (self.error != "quantize") + ["of floor's size"] * self.matched)
+
+
+def plain(operand: Operand) -> str | dict[str, Any]:
+    """Return the value that `Operand.of` reads back as this operand.
+
+    It is "float32", the name of a format if nothing else is set, or a dictionary.
+    """
+    unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
+    if set(unusual) == {"format"}:
+        return str(operand.format or "float32")
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in unusual.items()}
+
+
+FLOAT32 = Operand()
+BFLOAT16 = Operand("bfloat16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The tensors that training rounds, and how. The default is float32 throughout.
+
+    A matrix product takes its operands quantized along the axis that is summed: weights and
+    activations along the input features in the forward pass; activations and output gradients along
+    the batch for the weight's gradient; weights and output gradients along the output features for
+    the input's gradient. With `vector="bfloat16"` every operand of a product is rounded to bfloat16
+    before it is quantized, and stays bfloat16 if it has no format. The results of products, of
+    layer norm and of the activation, and the parameter gradients, are rounded to bfloat16 too. The
+    residual stream, the master weights and the loss stay float32.
+
+    Examples
+    --------
+    >>> print(Recipe.uniform("mxfp8_e4m3", layer_norm="float32", scale_rule="rceil"))
+    mxfp8_e4m3 rceil; gamma, beta float32
+    """
+
+    weights: Operand = FLOAT32
+    activations: Operand = FLOAT32
+    weights_backward: Operand = FLOAT32
+    activations_backward: Operand = FLOAT32
+    #: Output gradients in the product that gives the input's gradient. They are rounded alike in
+    #: the product that gives the weight's gradient, unless `gradients_for_weights` is given.
+    gradients: Operand = FLOAT32
+    gamma: Operand = FLOAT32
+    beta: Operand = FLOAT32
+    vector: Literal["float32", "bfloat16"] = "float32"
+    #: The rounding of `vector`: "rne", or "rna" as in the released code.
+    vector_rounding: Literal["rne", "rna"] = "rne"
+    #: True if `vector` rounds the input and output of the activation.
+    round_activation: bool = True
+    #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
+    gradients_for_weights: Operand | None = None
+    #: The matrix unit that adds products; None for sums of torch. `accumulate` of the caller comes
+    #: first. Only `mxnum.torch` reads this and `unit_backward`.
+    unit: str | None = None
+    #: The matrix unit of the two products of the backward pass; None for `unit`.
+    unit_backward: str | None = None
+    #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
+    #: output. Only `mxnum.torch` reads this.
+    vector_steps: bool = False
+
+    def __post_init__(self) -> None:
+        errors.choose("vector", self.vector, ("float32", "bfloat16"))
+        errors.choose("vector_rounding", self.vector_rounding, ("rne", "rna"))
+        for name in ("round_activation", "vector_steps"):
+            errors.require_type(isinstance(getattr(self, name), bool), name, "True or False", getattr(self, name))
+        for name in OPERANDS:
+            value = getattr(self, name)
+            if name != "gradients_for_weights" or value is not None:
+                object.__setattr__(self, name, Operand.of(value))
+        for name in ("unit", "unit_backward"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, units.get(getattr(self, name)).name)
+        for name in ("gamma", "beta"):
+            transform = getattr(self, name).transform
+            errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
+        for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
+        for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
+            one, other = getattr(self, first), getattr(self, second)
+            accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"
+            errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
+
+    @classmethod
+    def uniform(
+        cls, format: str | MXFormat | None, *, layer_norm: Any = None, vector: str = "float32", **operand: Any
+    ) -> Recipe:
+        """Return a recipe with one format for weights, activations and gradients, in both passes.
+
+        `layer_norm` is the operand for gamma and beta ("float32" does not round them); by default
+        they are in the format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in
+        `format`. Other keywords are those of `Operand`.
+        """
+        each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
+        rows = replace(each, block_shape=None, transform=None)
+        affine = rows if layer_norm is None else Operand.of(layer_norm)
+        return cls(each, each, each, each, each, affine, affine, vector=vector)  # type: ignore[arg-type]
+
+    @classmethod
+    def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
+        """Return a recipe that papers or vendors use; see `names`.
+
+        `format` replaces the format that they use.
+        """
+        entry = NAMED[errors.choose("name", name, tuple(NAMED))]
+        return entry.make(entry.format if format is None else format)
+
+    @staticmethod
+    def names() -> dict[str, str]:
+        """Return the names of recipes, and the source of each."""
+        return {name: entry.source for name, entry in NAMED.items()}
+
+    @classmethod
+    def of(cls, value: Any) -> Recipe:
+        """Return the recipe that a user's value means.
+
+        The value is one of `names`, a format for all operands, a mapping or a recipe.
+
+        >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
+        True
+        """
+        if isinstance(value, Recipe):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        accepted = isinstance(value, str | MXFormat)
+        errors.require_type(accepted, "recipe", "a Recipe, a name, a format or a mapping", value)
+        if isinstance(value, str) and value in cls.names():
+            return cls.named(value)
+        is_name = isinstance(value, str) and ":" not in value
+        if is_name and formats.find("recipe", value, formats.names()) is None:
+            errors.choose("recipe", value, (*cls.names(), *formats.names()))
+        return cls.uniform(value, layer_norm=FLOAT32)
+
+    def but(self, **changes: Any) -> Recipe:
+        """Return a copy with other values.
+
+        >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
+        'mxfp8_e5m2'
+        """
+        return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
+
+    def forward_only(self) -> Recipe:
+        """Return the recipe with a backward pass in float32, or in bfloat16 with `vector`."""
+        none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
+        return self.but(**none, gradients_for_weights=None)
+
+    def weights_only(self) -> Recipe:
+        """Return a recipe that rounds the weights of products as here, and nothing else."""
+        return Recipe(weights=self.weights, weights_backward=self.weights_backward)
+
+    def __str__(self) -> str:
+        """Describe the recipe in one line; operands that are alike are named together.
+
+        >>> print(Recipe.named("bfloat16"))
+        bfloat16; vector operations in bfloat16
+        """
+        groups: dict[str, list[str]] = {}
+        for name in OPERANDS:
+            value = getattr(self, name)
+            if value is not None:
+                is_half = value != FLOAT32 and getattr(self, f"{name}_backward", value) == FLOAT32
+                if value.format is None and value.error != "grid" and self.vector == "bfloat16":
+                    value = replace(value, format="bfloat16", rounding=self.vector_rounding)
+                groups.setdefault(str(value), []).append(name.replace("_", " ") + " (forward only)" * is_half)
+        (first, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
+        words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
+        if self.vector != "float32":
+            words.append("vector operations in bfloat16" + " rna" * (self.vector_rounding == "rna"))
+        if self.unit is not None:
+            words.append(f"sums of {self.unit}" + f", backward of {self.unit_backward}" * bool(self.unit_backward))
+        return "; ".join(words)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that differ from float32, as JSON and TOML store them.
+
+        An operand with nothing but a format is the format's name.
+        """
+        unusual = _unusual(self, Recipe())
+        return {name: plain(value) if isinstance(value, Operand) else value for name, value in unusual.items()}
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
+        """Return the recipe that a table of `to_dict` describes.
+
+        Operands are names of formats or tables; ``uniform`` sets all operands.
+
+        >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
+        mxfp8_e4m3; gamma, beta float32
+        """
+        errors.require_type(isinstance(table, Mapping), "table", "a mapping", table)
+        values = errors.known_fields(dict(table), cls, "a recipe", ("uniform",))
+        uniform = values.pop("uniform", None)
+        base = cls() if uniform is None else cls.uniform(**_fields(Operand.of(uniform)))
+        for name in set(values) & set(OPERANDS):
+            values[name] = Operand.of(values[name])
+        return base.but(**values)
+
+
+#: The fields of a recipe that are operands.
+OPERANDS = (
+    "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
+    "gamma", "beta",
+)  # fmt: skip
+#: Pairs of operands that meet in a product, which must have the same transform.
+_TOGETHER = (
+    ("weights", "activations"),
+    ("weights_backward", "gradients"),
+)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _unusual(value: Any, usual: Any) -> dict[str, Any]:
+    return {name: given for name, given in _fields(value).items() if given != getattr(usual, name)}
+
+
+# Recipes that papers and vendors use, with their sources.
+
+Format = str | MXFormat
+
+
+class Named(NamedTuple):
+    """A recipe as a function of its format, made when a caller asks for it."""
+
+    make: Callable[[Format], Recipe]
+    #: The format that the source uses.
+    format: str
+    #: The paper or program from which the recipe comes.
+    source: str
+
+
+def _microxcaling(format: Format) -> Recipe:
+    """Make microxcaling's recipe.
+
+    Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta are in
+    bfloat16.
+    """
+    affine = Operand("bfloat16", rounding="rna")
+    recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
+    return recipe.but(vector_rounding="rna", vector_steps=True)
+
+
+def _nvidia_nvfp4(format: Format) -> Recipe:
+    """Make NVIDIA's recipe for NVFP4.
+
+    Weights share scales in tiles of 16 x 16. Gradients are rounded stochastically. The operands of
+    the weight's gradient are transformed.
+    """
+    weights, along = Operand.of({"format": format, "block_shape": (16, 16)}), Operand.of({"format": format})
+    turned = Operand.of({"format": format, "transform": "hadamard"})
+    stochastic = Operand.of({"format": format, "rounding": "sr"})
+    turned_too = Operand.of({"format": format, "rounding": "sr", "transform": "hadamard"})
+    return Recipe(weights, along, weights, turned, stochastic, gradients_for_weights=turned_too)
+
+
+#: Tiles that span every tensor: one scale for each.
+_WHOLE = (1 << 30, 1 << 30)
+
+
+def _hopper_fp8(format: Format) -> Recipe:
+    """Make the recipe of FP8 with a scale for each tensor, on Hopper.
+
+    Gradients are E5M2. The backward products promote, as use_split_accumulator does.
+    """
+    of_gradients = "e5m2:scale=float32" if format == _FP8 else format
+    forward, backward = (Operand.of({"format": f, "block_shape": _WHOLE}) for f in (format, of_gradients))
+    recipe = Recipe(forward, forward, forward, forward, backward, unit="hopper_fp8")
+    return recipe.but(unit_backward="hopper_fp8_promoted")
+
+
+def _deepseek_v3(format: Format) -> Recipe:
+    """Make DeepSeek-V3's recipe, with scales for 1 x 128 and 128 x 128 elements.
+
+    Activations and gradients have 1 x 128, weights 128 x 128 elements a scale.
+    """
+    weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
+    return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
+
+
+_FP8 = "e4m3:scale=float32"
+NAMED = {
+    "float32": Named(lambda _: Recipe(), "mxfp8_e4m3", "Nothing is rounded."),
+    "bfloat16": Named(
+        lambda _: Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16"),
+        "mxfp8_e4m3",
+        "Operands and results of products, and vector operations, in bfloat16: the baseline of arXiv 2506.20752.",
+    ),
+    "uniform": Named(
+        lambda format: Recipe.uniform(format, vector="bfloat16"),
+        "mxfp8_e4m3",
+        "Everything in one format, layer norm too, and vector operations in bfloat16: arXiv 2506.20752.",
+    ),
+    "forward only": Named(
+        lambda format: Recipe.uniform(format, vector="bfloat16").forward_only(),
+        "mxfp8_e4m3",
+        "The first mitigation of arXiv 2506.20752: gradients are not quantized.",
+    ),
+    "bfloat16 activations": Named(
+        lambda format: Recipe(Operand.of(format), weights_backward=Operand.of(format), vector="bfloat16"),
+        "mxfp8_e4m3",
+        "The second mitigation of arXiv 2506.20752: activations, gradients and layer norm in bfloat16.",
+    ),
+    "weights only": Named(
+        lambda format: Recipe.uniform(format).weights_only(),
+        "mxfp4_e2m1",
+        "Weights alone, as stored by formats for inference (gpt-oss: MXFP4 weights).",
+    ),
+    "microxcaling": Named(
+        _microxcaling,
+        "mxfp8_e4m3",
+        "microsoft/microxcaling with bfloat=16, block_size=32 and its default rounding, ties away from zero.",
+    ),
+    "torchao mxfp8": Named(
+        lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil"),
+        "mxfp8_e4m3",
+        "torchao.prototype.moe_training.mxfp8_linear (0.18): ScaleCalculationMode.RCEIL, E4M3 in all three products.",
+    ),
+    "nvidia mxfp8": Named(
+        lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil"),
+        "mxfp8_e4m3",
+        "TransformerEngine's MXFP8BlockScaling and arXiv 2506.08027: E4M3 everywhere, scales rounded up.",
+    ),
+    "nvidia nvfp4": Named(
+        _nvidia_nvfp4,
+        "nvfp4",
+        "TransformerEngine's NVFP4BlockScaling and arXiv 2509.25149: weights in tiles of 16 x 16, stochastic "
+        "gradients, a Hadamard transform of 16 with fixed signs for the weight's gradient.",
+    ),
+    "hopper fp8": Named(
+        _hopper_fp8,
+        _FP8,
+        "TransformerEngine's Float8CurrentScaling on Hopper: E4M3, gradients in E5M2, a float32 scale for each tensor. "
+        "Unit hopper_fp8, and promotion every 128 products in the backward pass. Assumed: exact scales to nearest.",
+    ),
+    "deepseek v3": Named(
+        _deepseek_v3,
+        "e4m3:block=128,scale=float32",
+        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Unit "
+        "hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumed: that nvcc contracts to fma.",
+    ),
+    "blackwell mxfp8": Named(
+        lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil").but(unit="blackwell_mxfp8"),
+        "mxfp8_e4m3",
+        "'nvidia mxfp8' with the sums of unit blackwell_mxfp8, which MMA-Sim publishes. Assumed: K in index order.",
+    ),
+    "blackwell nvfp4": Named(
+        lambda format: _nvidia_nvfp4(format).but(unit="blackwell_nvfp4"),
+        "nvfp4",
+        "'nvidia nvfp4' with the sums of unit blackwell_nvfp4, which MMA-Sim publishes. Assumed: tensor scales "
+        "multiply the result in float32.",
+    ),
+}

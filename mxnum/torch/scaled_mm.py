@@ -1,0 +1,127 @@
+"""`scaled_mm`: torch's scaled matrix product, on the CPU, as a matrix unit adds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import mxnum as mx
+from mxnum import errors
+from mxnum.formats import ELEMENTS
+from mxnum.interop.swizzle import unswizzle_scales
+from mxnum.memory.dtypes import Array
+from mxnum.memory.tensors import host_array
+from mxnum.units import MatrixUnit
+
+Tensor = Any
+#: The scale format, the rows and the columns of the block of each scaling; 0 for all.
+_SCALINGS = {
+    "TensorWise": ("float32", 0, 0),
+    "RowWise": ("float32", 1, 0),
+    "BlockWise1x16": ("e4m3", 1, 16),
+    "BlockWise1x32": ("e8m0", 1, 32),
+    "BlockWise1x128": ("float32", 1, 128),
+    "BlockWise128x128": ("float32", 128, 128),
+}
+#: The length of blocks that have float32 scales.
+_PROMOTED = 128
+_SWIZZLES = ("NO_SWIZZLE", "SWIZZLE_32_4_4")
+_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
+
+
+def scaled_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Tensor | None = None,
+    output_dtype: torch.dtype | None = torch.bfloat16,
+    contraction_dim: Any = (),
+    use_fast_accum: bool = False,
+    *,
+    unit: str | MatrixUnit | None = None,
+) -> Tensor:
+    """Compute `torch.nn.functional.scaled_mm` on the CPU, bit for bit as a matrix unit adds.
+
+    The arguments are those of torch's function. Scalings and swizzles are torch's enums or their
+    names, so that this works where torch lacks the function. Without `unit`, float32 scales take
+    the unit "hopper_fp8" with `use_fast_accum` and "hopper_fp8_promoted" without; E8M0 scales take
+    "blackwell_mxfp8", and scales of FP4 "blackwell_nvfp4".
+
+    Scales in blocks are the unit's. Scales of tensors and rows multiply the sum: their float32
+    product first, then the sum by it. The bias is added in float32 before the result is rounded to
+    `output_dtype` (assumed: no outputs of GPUs show it).
+    """
+    accepted = "() or the axes of K, (1, 0)"
+    errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
+    a = _operand("a", mat_a, scale_a, scale_recipe_a, swizzle_a)
+    b = _operand("b", mat_b.mT, scale_b, scale_recipe_b, swizzle_b)
+    if unit is None:
+        by_element = {"e2m1": "blackwell_nvfp4"}.get(a.format.element.name, "blackwell_mxfp8")
+        of_hopper = "hopper_fp8" if use_fast_accum and a.blocks[-1] != _PROMOTED else "hopper_fp8_promoted"
+        unit = of_hopper if a.format.scale.name == "float32" else by_element
+    y = torch.from_numpy(mx.matmul(a, b.T, accumulate=unit, out_dtype="float32"))
+    if bias is not None:
+        y = y + bias.to(torch.float32)
+    return y if output_dtype in (None, torch.float32) else y.to(output_dtype)
+
+
+def _parts(argument: str, value: Any) -> list[Any]:
+    """Return one value, or the two of a list (of block scales and a tensor scale), as a list."""
+    parts = list(value) if isinstance(value, list | tuple) else [value]
+    errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
+    return parts
+
+
+def _name(argument: str, value: Any, accepted: tuple[str, ...]) -> str:
+    return errors.choose(argument, getattr(value, "name", value), accepted)
+
+
+def _operand(side: str, matrix: Tensor, scale: Any, scaling: Any, swizzle: Any) -> mx.MXArray:
+    """Return a matrix of rows that are summed over, with its scales, as an MX array."""
+    name = f"mat_{side}"
+    errors.require(matrix.ndim == 2, name, "two-dimensional", tuple(matrix.shape))
+    kind = errors.choose(f"{name}.dtype", str(matrix.dtype).removeprefix("torch."), tuple(_ELEMENTS))
+    codes = host_array(name, matrix.contiguous().view(torch.uint8))
+    element = ELEMENTS[_ELEMENTS[kind]]
+    if element.bits == 4:  # two codes in a byte, the first in the low bits
+        codes = np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)
+    rows, length = codes.shape
+    scales, kinds = _parts(f"scale_{side}", scale), _parts(f"scale_recipe_{side}", scaling)
+    errors.require(len(scales) == len(kinds), f"scale_recipe_{side}", f"{len(scales)} like the scales", len(kinds))
+    called, height, width = _SCALINGS[_name(f"scale_recipe_{side}", kinds[0], tuple(_SCALINGS))]
+    order = _parts(f"swizzle_{side}", swizzle)[0]
+    is_swizzled = order is not None and _name(f"swizzle_{side}", order, _SWIZZLES) != _SWIZZLES[0]
+    blocks = height or max(rows, 1), width or max(length, 1)
+    shape = -(-rows // blocks[0]), -(-length // blocks[1])
+    values = _scales(f"scale_{side}", scales[0], shape, called, is_swizzled, height == width == _PROMOTED)
+    tensor = None if len(scales) == 1 else np.array(scales[1].item(), np.float32)
+    fmt = mx.MXFormat(element, called, blocks[1], tensor_scale=None if tensor is None else "float32")
+    return mx.MXArray.from_parts(codes, values, fmt, blocks=blocks, tensor_scale=tensor)
+
+
+def _scales(
+    argument: str, scale: Tensor, shape: tuple[int, int], called: str, is_swizzled: bool, is_tile: bool
+) -> Array:
+    """Return the scales of a matrix, one row for each row of blocks, as an MX array holds them."""
+    if called == "float32":
+        errors.require_type(scale.dtype == torch.float32, argument, "of float32", scale.dtype)
+        array = host_array(argument, scale.contiguous())
+        if is_tile:  # K comes first, padded to multiples of 4
+            padded = -(-shape[1] // 4) * 4
+            accepted = f"of shape {(padded, shape[0])} or {(shape[1], shape[0])}"
+            errors.require(array.shape in ((padded, shape[0]), (shape[1], shape[0])), argument, accepted, array.shape)
+            return np.ascontiguousarray(array[: shape[1]].T)
+        errors.require(array.size == shape[0] * shape[1], argument, f"{shape[0] * shape[1]} scales", array.size)
+        return np.ascontiguousarray(array.reshape(shape))
+    array = host_array(argument, scale.contiguous().view(torch.uint8))
+    if is_swizzled:
+        return np.asarray(unswizzle_scales(np.ascontiguousarray(array).ravel(), shape))
+    errors.require(array.size == shape[0] * shape[1], argument, f"{shape[0] * shape[1]} scales", array.size)
+    return np.ascontiguousarray(array.reshape(shape))

@@ -1,0 +1,220 @@
+"""`MatrixUnit`: how a matrix unit adds, as one row of data, with the evidence for each clause."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mxnum import errors
+from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
+
+#: TF32 is the upper 19 bits of a float32.
+TF32 = ElementFormat("tf32", 8, 10, 127, specials="ieee", canonical_nan=True)
+#: The formats of operands, by name.
+OPERANDS = {name: element for name, element in ELEMENTS.items() if not element.integer}
+OPERANDS |= {name: FLOATS[name] for name in ("float16", "bfloat16")} | {"tf32": TF32}
+#: The types of the addend and the result.
+ACCUMULATORS = ("float32", "float16")
+ROUNDINGS = ("rtz", "rne")
+ADDENDS = ("term", "after")
+#: The exponent of a zero operand, addend or scale.
+ZERO_EXPONENT = -126
+#: Bits of the largest sum of aligned terms.
+SUM_BITS = 60
+
+CLAUSES = ("products", "scales", "addend", "alignment", "result", "chains", "promotion", "special values")
+STATUSES = ("replayed", "published", "assumed")
+
+
+class EvidenceWarning(UserWarning):
+    """A result depends on a clause that no outputs of a GPU confirm."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence for one clause of a unit.
+
+    `clause` is one of products, scales, addend, alignment, result, chains, promotion and special
+    values. `status` is replayed (outputs of the GPUs that `source` names), published (a paper or a
+    program) or assumed.
+    """
+
+    clause: str
+    status: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        errors.choose("clause", self.clause, CLAUSES)
+        errors.choose("status", self.status, STATUSES)
+
+
+@dataclass(frozen=True, repr=False)
+class MatrixUnit:
+    """How a matrix unit computes d = a·b + c, bit for bit.
+
+    One instruction is a chain of fused sums. A fused sum has a term for each product (or for each
+    group of products) and perhaps one for the addend. A term is a signed significand times a power
+    of two and is not normalized. All terms are shifted to the largest exponent and truncated toward
+    zero to `fraction_bits`; their exact sum is rounded once. The semantics page has every clause.
+
+    Examples
+    --------
+    >>> from mxnum.units import MatrixUnit
+    >>> unit = MatrixUnit("mine", ("e4m3",), k=(32,), terms=32, fraction_bits=13, result_bits=13)
+    >>> unit.describe().splitlines()[0]
+    'mine: e4m3 operands, float32 addend and result, instructions with K = 32.'
+    """
+
+    name: str
+    #: The formats of operands. The two operands of a product may differ.
+    operands: tuple[str, ...]
+    #: The K of its instructions. `matmul` chains instructions of the last.
+    k: tuple[int, ...]
+    #: The products of one fused sum.
+    terms: int
+    #: The fraction bits that an aligned term keeps.
+    fraction_bits: int
+    #: The fraction bits of a result: at most those of the accumulator.
+    result_bits: int = 23
+    #: The rounding of a result: "rtz" (toward zero) or "rne" (to nearest even).
+    rounding: str = "rtz"
+    #: The type of the addend and of the result: "float32" or "float16".
+    accumulator: str = "float32"
+    #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
+    #: the addend is added to their result in the accumulator's type, to nearest even.
+    addend: str = "term"
+    #: The indices of an instruction in the order in which the sums take them; () for index order.
+    order: tuple[int, ...] = ()
+    #: The products that are added exactly to make one term. A term of several products has the
+    #: exponent of its scales.
+    group: int = 1
+    #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
+    scales: tuple[tuple[str, int], ...] = ()
+    #: The products after which software adds the accumulator to a float32 total, to nearest even,
+    #: and restarts it from zero; 0 for never. Operands may then have float32 scales in blocks of
+    #: that length: the total becomes fma(scale of a * scale of b, accumulator, total).
+    promotion: int = 0
+    #: The evidence for each clause. A clause that is left out counts as assumed.
+    evidence: tuple[Evidence, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("operands", "k", "order", "scales", "evidence"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for argument, value, accepted in (
+            ("rounding", self.rounding, ROUNDINGS),
+            ("accumulator", self.accumulator, ACCUMULATORS),
+            ("addend", self.addend, ADDENDS),
+            *(("operands", name, tuple(OPERANDS)) for name in self.operands),
+            *(("scales", scale, ("e8m0", "e4m3", "ue5m3")) for scale, _ in self.scales),
+        ):
+            errors.choose(argument, value, accepted)
+        errors.require(bool(self.operands), "operands", "at least one format", self.operands)
+        errors.require(bool(self.k) and all(k >= 1 for k in self.k), "k", "one positive length or more", self.k)
+        errors.integer("terms", self.terms, 1, max(self.k))
+        errors.integer("group", self.group, 1, self.terms)
+        errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)
+        most = FLOATS[self.accumulator].mantissa_bits
+        errors.integer("result_bits", self.result_bits, 1, most)
+        errors.require(self.rounding == "rtz" or self.result_bits == most, "result_bits", f"{most} with 'rne'", most)
+        in_order = not self.order or (len(self.k) == 1 and sorted(self.order) == list(range(self.k[0])))
+        errors.require(in_order, "order", f"a permutation of the indices below {self.k[-1]}", self.order)
+        for _, block in self.scales:
+            fits = block % self.group == 0 and (self.group > 1 or block % self.terms == 0)
+            errors.require(fits, "scales", "given in blocks of whole fused sums, or of whole groups", block)
+        errors.integer("promotion", self.promotion, 0, 1 << 30)
+        whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
+        errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, without other scales", self.promotion)
+        errors.integer("fraction_bits", self.fraction_bits, 1, SUM_BITS - self._bits_above_the_point())
+
+    def _bits_above_the_point(self) -> int:
+        """Return how many bits a sum of terms may have above the binary point."""
+        # A significand is below 2, so a product is below 4. A group sum is not normalized: it has
+        # the whole range of the elements. Float scales have significands below 2.
+        product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
+        if self.group > 1:
+            product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
+        return product + scale + (self.terms // self.group).bit_length() + 1
+
+    @property
+    def formats(self) -> dict[str, ElementFormat]:
+        """The formats of operands, by name."""
+        return {name: OPERANDS[name] for name in self.operands}
+
+    @property
+    def takes(self) -> str:
+        """A phrase that says what operands the unit takes."""
+        names = errors.joined(self.operands)
+        if self.scales:
+            blocks = errors.joined(f"{scale} scales in blocks of {block}" for scale, block in self.scales)
+            return f"MX arrays of {names} elements with {blocks}"
+        promoted = f", or MX arrays of them with float32 scales in blocks of {self.promotion}" if self.promotion else ""
+        return f"arrays of {names}{promoted}"
+
+    def but(self, **changes: object) -> MatrixUnit:
+        """Return this unit with other fields.
+
+        Evidence is dropped unless it is given too: it was for another rule.
+        """
+        if set(changes) - {"name"}:
+            changes = {"evidence": (), **changes}
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def status(self, clause: str) -> Evidence:
+        """Return the evidence for a clause."""
+        errors.choose("clause", clause, CLAUSES)
+        found = [one for one in self.evidence if one.clause == clause]
+        return found[0] if found else Evidence(clause, "assumed")
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The clauses that apply to the unit."""
+        absent = {"scales": not self.scales, "promotion": not self.promotion}
+        return tuple(clause for clause in CLAUSES if not absent.get(clause))
+
+    def describe(self) -> str:
+        """Return what the unit does, and the evidence for each clause."""
+        ks = errors.joined(self.k)
+        lines = [
+            f"{self.name}: {errors.joined(self.operands)} operands, {self.accumulator} addend and result, "
+            f"instructions with K = {ks}.",
+            f"products: {self.terms} in a fused sum"
+            + (f", each {self.group} added exactly" if self.group > 1 else "")
+            + (f", in the order {', '.join(map(str, self.order))}" if self.order else ", in index order"),
+            f"scales: {errors.joined(f'{scale}, blocks of {block}' for scale, block in self.scales)}"
+            if self.scales
+            else "scales: none",
+            f"addend: {'a term of the first sum' if self.addend == 'term' else 'added after the sums, to nearest'}",
+            f"alignment: toward zero to {self.fraction_bits} fraction bits",
+            f"result: {'toward zero' if self.rounding == 'rtz' else 'to nearest even'} to {self.result_bits} "
+            "fraction bits",
+        ]
+        if self.promotion:
+            lines.append(f"promotion: every {self.promotion} products to float32, to nearest")
+        lines += [f"evidence: {self._evidence_text(clause)}" for clause in self.clauses]
+        return "\n".join(lines)
+
+    def _evidence_text(self, clause: str) -> str:
+        one = self.status(clause)
+        return f"{clause} {one.status}" + (f" ({one.source})" if one.source else "")
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"<MatrixUnit {self.name}>"
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def warn_of(unit: MatrixUnit, clauses: Iterable[str]) -> None:
+    """Warn once about each clause without silicon evidence that a result depends on."""
+    new = [c for c in clauses if unit.status(c).status != "replayed" and (unit.name, c) not in _warned]
+    if not new:
+        return
+    _warned.update((unit.name, clause) for clause in new)
+    told = "; ".join(unit._evidence_text(clause) for clause in new)
+    warnings.warn(
+        f"Unit {unit.name!r} relies on clauses that no outputs of a GPU confirm: {told}.", EvidenceWarning, stacklevel=5
+    )

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.prove.hardware import ENCODER, needs_yosys, write
+
+pytest.importorskip("z3", reason="the extra prove is not installed")
+
+
+@needs_yosys
+def test_proved_and_refuted(run, tmp_path):
+    files = write(tmp_path, ENCODER, format="mxfp4_e2m1")
+    call = ("prove", "encode", *files, "-f", "mxfp4_e2m1", "--function", "enc")
+    assert run(*call).startswith("Proved for all inputs")
+    text = run(*call, "--rounding", "rtz", status=1)
+    assert text.startswith("Refuted")
+    told = run(*call, "--parameter", "EXTRA=1", status=1)
+    assert "mxnum explain bits:" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["encode", "none.sv"], "'implementation' must be files that exist, not 'none.sv'"),
+        (["multiply", "none.sv"], "'operation' must be one of"),
+        (["encode", "none.sv", "--port", "x"], "Option --port must be like in=x, not 'x'"),
+        (["encode", "none.sv", "--parameter", "N=x"], "Option --parameter must be like WIDTH=8, not 'N=x'"),
+        (["scale", "none.sv", "-f", "nvfp4"], "are tested (mxnum verify), not proved"),
+        (["dot", "none.sv", "-f", "mxfp8_e4m3"], "elements of at most 6 bits for 'dot'"),
+    ],
+)
+def test_mistakes_are_one_sentence(run, options, told):
+    assert told in run("prove", *options, status=2)

@@ -1,0 +1,211 @@
+"""Products of matrix units equal the reference bit for bit, with tails and special values."""
+
+# ruff: noqa: E501 (a table: one case a line)
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.machine import float_environment
+from mxnum.engine.products import fused_by_definition
+from mxnum.formats import FLOATS, SCALES
+from mxnum.memory.dtypes import ML_DTYPES, numpy_dtype, scale_dtype
+from mxnum.reference import Blocked, unit_dot
+from tests import samples
+
+pytestmark = pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
+UNITS = mx.units.names()
+
+
+def elements(source, shape, rng, special):
+    """Return codes with exponents near each other, or anywhere; a few special if asked for."""
+    codes = rng.integers(0, 1 << source.bits, shape)
+    if not special and source.specials != "none":
+        codes = np.minimum(codes & ((1 << (source.bits - 1)) - 1), source.max_code) | (codes & (1 << (source.bits - 1)))
+    elif special:
+        finite = np.minimum(codes & ((1 << (source.bits - 1)) - 1), source.max_code)
+        codes = np.where(rng.random(shape) < 0.03, codes, finite | (codes & (1 << (source.bits - 1))))
+    if rng.random() < 0.5 and source.exponent_bits >= 4:  # near each other
+        low = (source.bias - 3) << source.mantissa_bits
+        near = low + rng.integers(0, 7 << source.mantissa_bits, shape)
+        codes = np.where(rng.random(shape) < 0.9, near | (codes & (1 << (source.bits - 1))), codes)
+    return np.where(rng.random(shape) < 0.1, codes & (1 << (source.bits - 1)), codes)  # zeros of both signs
+
+
+def operand(unit, name, shape, rng, special=False, scale=None):
+    """Return an operand of a unit: floats, or an MX array blocked along its last axis."""
+    source = unit.formats[name]
+    codes = elements(source, shape, rng, special)
+    if scale is None:
+        if name == "tf32":
+            return (codes.astype(np.uint32) << 13 | rng.integers(0, 1 << 13, shape, np.uint32)).view(np.float32)
+        dtype = np.dtype(getattr(ml_dtypes, ML_DTYPES[name])) if name in ML_DTYPES else np.dtype(name)
+        return codes.astype(f"u{dtype.itemsize}").view(dtype)
+    kind, block = scale
+    counts = (*shape[:-1], -(-shape[-1] // block))
+    if kind == "float32":
+        scales = np.abs(rng.standard_normal(counts) * np.exp2(rng.integers(-20, 20, counts))).astype(np.float32)
+    elif kind == "e8m0":
+        scales = rng.integers(110, 140, counts, dtype=np.uint8)
+        scales = np.where(rng.random(counts) < 0.1, rng.integers(0, 254 + special, counts), scales).astype(np.uint8)
+    else:
+        scales = rng.integers(0, SCALES[kind].max_code + 1 + special, counts).astype(scale_dtype(SCALES[kind]))
+    fmt = mx.MXFormat(source, kind, block)
+    return mx.MXArray.from_parts(codes.astype(np.uint8), scales, fmt, block_size=block)
+
+
+def addend(unit, shape, rng, special=False):
+    fmt = FLOATS[unit.accumulator]
+    bits = elements(fmt, shape, rng, special).astype(f"u{fmt.bits // 8}")
+    return bits.view(unit.accumulator)
+
+
+def rows(x):
+    if not isinstance(x, mx.MXArray):
+        return list(x)
+    return [Blocked(c, s, x.format, x.blocks[-1]) for c, s in zip(x.codes, x.scales, strict=True)]
+
+
+def pairs(unit):
+    """Return (format of a, format of b, scale) for operands that cover all formats."""
+    scales = unit.scales or ((None, ("float32", unit.promotion)) if unit.promotion else (None,))
+    names = unit.operands
+    return [(names[i % len(names)], names[(i * 2) % len(names)], scales[i % len(scales)]) for i in range(3)]
+
+
+def want(a, b, unit, c):
+    return np.array([[unit_dot(p, q, unit, c[i, j]) for j, q in enumerate(rows(b))] for i, p in enumerate(rows(a))])
+
+
+def compare(a, b, unit, c, **how):
+    got = mx.matmul(a, b.T, c, accumulate=unit, **how)
+    bits = got.view(f"u{got.itemsize}").astype(np.int64)
+    samples.assert_same(unit.name, None, bits.ravel(), want(a, b, unit, c).ravel())
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+def test_every_unit(name, special):
+    unit, rng = mx.units.get(name), samples.generator("fused", name, special)
+    for k, pair in zip((unit.k[-1], 1, 2 * unit.k[-1] + 5), pairs(unit), strict=True):
+        a, b = (operand(unit, pair[side], (n, k), rng, special, pair[2]) for side, n in ((0, 4), (1, 3)))
+        compare(a, b, unit, addend(unit, (4, 3), rng, special))
+
+
+@pytest.mark.parametrize("name", [name for name in UNITS if mx.units.get(name).accumulator == "float32"])
+def test_float_hardware_equals_the_definition(name, monkeypatch):
+    unit, rng = mx.units.get(name), samples.generator("floats", name)
+    for special in (False, True):
+        for first, second, scale in pairs(unit):
+            a = operand(unit, first, (21, 300), rng, special, scale)
+            b = operand(unit, second, (50, 300), rng, special, scale)
+            c = addend(unit, (21, 50), rng, special)
+            fast = mx.matmul(a, b.T, c, accumulate=unit)
+            with monkeypatch.context() as patch:
+                patch.setattr(float_environment, "is_default", lambda: False)
+                slow = mx.matmul(a, b.T, c, accumulate=unit)
+            samples.assert_same(name, None, fast.view(np.uint32).ravel(), slow.view(np.uint32).ravel())
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_sums_of_the_largest_significands(name):
+    unit = mx.units.get(name)
+    k, source = unit.k[-1], unit.formats[unit.operands[0]]
+    most = (source.bias << source.mantissa_bits) + (1 << source.mantissa_bits) - 1  # just below 2
+    if unit.scales:
+        scales = np.full((1, k // unit.scales[0][1]), 0x3F if unit.group > 1 else 127, np.uint8)
+        fmt = mx.MXFormat(source, unit.scales[0][0], unit.scales[0][1])
+        x = mx.MXArray.from_parts(np.full((1, k), most, np.uint8), scales, fmt)
+    else:
+        dtype = np.dtype(np.float32) if name.endswith("tf32") else numpy_dtype(source)
+        codes = np.full((1, k), most << 13 if name.endswith("tf32") else most)
+        x = codes.astype(f"u{dtype.itemsize}").view(dtype)
+    c = np.array([[2.0 - 2.0**-9]], unit.accumulator)
+    compare(x, x, unit, c)
+    compare(x, x, unit, -c)
+
+
+def test_results_at_the_ends_of_float32():
+    """Sums that are subnormal, that are truncated to zero, and that overflow."""
+    tiny = np.float32([[2.0**-149, -(2.0**-149), 2.0**-126, -(2.0**-130), 0, 2.0**127, -(2.0**127), 2.0**-100]])
+    a = np.concatenate([tiny, -tiny, tiny[:, ::-1]]).astype(ml_dtypes.bfloat16)
+    for scale in (2.0**-60, 2.0**-149, 1.0, 2.0**127):
+        b = np.diag(np.full(8, scale, ml_dtypes.bfloat16))
+        for name in ("hopper_bfloat16", "ampere_bfloat16"):
+            c = np.float32([[-0.0, 2.0**-149, -(2.0**-149), 3 * 2.0**-149, 2.0**-126, 2.0**127, -(2.0**127), 0]])
+            fast = mx.matmul(a, b, c, accumulate=name)
+            want_bits = [[unit_dot(row, b[:, j], mx.units.get(name), c[0, j]) for j in range(8)] for row in a]
+            assert fast.view(np.uint32).tolist() == want_bits
+
+
+def test_promotion_in_blocks_with_and_without_scales():
+    unit, rng = mx.units.get("hopper_fp8_promoted"), samples.generator("promotion")
+    for scale in (None, ("float32", 128)):
+        a, b = (operand(unit, "e4m3", (n, 300), rng, False, scale) for n in (3, 2))
+        compare(a, b, unit, addend(unit, (3, 2), rng))
+
+
+def test_scales_that_span_the_sum_are_factors_of_the_result():
+    rng = samples.generator("factors")
+    unit = mx.units.get("hopper_fp8")
+    a, b = (operand(unit, "e4m3", (n, 40), rng, False, ("float32", 64)) for n in (3, 2))
+    plain = [x.codes.view(ml_dtypes.float8_e4m3fn) for x in (a, b)]
+    sums = mx.matmul(plain[0], plain[1].T, accumulate=unit)
+    got = mx.matmul(a, b.T, accumulate=unit)
+    assert got.tolist() == (sums * (a.scales * b.scales.T)).tolist()
+    q = mx.quantize(rng.standard_normal((3, 64)).astype(np.float32), "nvfp4")
+    inner = mx.MXArray.from_parts(q.codes, q.scales, mx.MXFormat("e2m1", "e4m3", 16), block_size=16)
+    sums = mx.matmul(inner, inner.T, accumulate="blackwell_nvfp4")
+    assert mx.matmul(q, q.T, accumulate="blackwell_nvfp4").tolist() == (sums * q.tensor_scale**2).tolist()
+
+
+@pytest.mark.parametrize("name", ["hopper_fp8", "blackwell_mxfp8", "hopper_float16_acc16"])
+def test_every_number_of_threads(name, monkeypatch):
+    monkeypatch.setattr(fused_by_definition, "PRODUCTS_PER_THREAD", 1)
+    unit, rng = mx.units.get(name), samples.generator("threads", name)
+    scale = unit.scales[0] if unit.scales else None
+    for m, n in ((37, 40), (1, 50), (50, 1), (0, 4)):
+        a, b = (operand(unit, unit.operands[0], (rows, 70), rng, True, scale) for rows in (m, n))
+        c = addend(unit, (m, n), rng, True)
+        results = {mx.matmul(a, b.T, c, accumulate=unit, threads=t).tobytes() for t in (1, 2, 3, 8, None)}
+        assert len(results) == 1
+
+
+def test_batches_broadcast_and_outputs_are_written():
+    rng = samples.generator("batches")
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 1, 3, 20), (4, 20, 5)))
+    got = mx.matmul(a, b, np.float32([7.0]), accumulate="hopper_float16")
+    assert got.shape == (2, 4, 3, 5)
+    for i in range(2):
+        for j in range(4):
+            c = np.full((3, 5), 7, np.float32)
+            assert got[i, j].tolist() == mx.matmul(a[i, 0], b[j], c, accumulate="hopper_float16").tolist()
+    out = np.empty((2, 4, 3, 5), np.float16)
+    assert mx.matmul(a, b, np.float32([7.0]), accumulate="hopper_float16", out=out) is out
+    assert out.tolist() == got.astype(np.float16).tolist()
+    dot = mx.dot(a[0, 0, 0], b[0, :, 0], np.float32(7), accumulate="hopper_float16")
+    assert dot == got[0, 0, 0, 0]
+
+
+NARROW = np.ones((2, 32), ml_dtypes.float8_e4m3fn)
+ERRORS = {
+    "a format": (lambda: mx.matmul(NARROW.astype(np.float16), NARROW.T, accumulate="hopper_fp8"), "'a' must be arrays of e4m3 or e5m2 for unit 'hopper_fp8', not 'float16'"),
+    "no scales": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="blackwell_mxfp8"), "'a' must be MX arrays of e4m3, e5m2, e3m2, e2m3 or e2m1 elements with e8m0 scales in blocks of 32"),
+    "scales": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "mxfp8_e4m3", axis=0), accumulate="hopper_fp8"), "'b' must be arrays of e4m3 or e5m2 for unit 'hopper_fp8', not 'e8m0 scales in blocks of 32'"),
+    "an impossible K": (lambda: mx.mma(NARROW[:, :8], NARROW[:, :8].T, None, "hopper_fp8"), "'a' must be of length 32 along its last axis for one instruction of unit 'hopper_fp8', not 8"),
+    "an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros((2, 2)), "hopper_fp8"), "'c' must be an array of float32 for unit 'hopper_fp8', not 'float64'"),
+    "the shape of an addend": (lambda: mx.mma(NARROW, NARROW.T, np.zeros(3, np.float32), "hopper_fp8"), "'c' must be of a shape that broadcasts to (2, 2), not (3,)"),
+    "a name": (lambda: mx.matmul(NARROW, NARROW.T, accumulate="hoper_fp8"), "did you mean 'hopper_fp8'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_one_sentence(case):
+    call, fragment = ERRORS[case]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    assert fragment in str(caught.value)
+    assert str(caught.value).count("\n") == 0

@@ -1,0 +1,76 @@
+"""Modules are proved, or refuted on an input on which they are wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import mxnum as mx
+from mxnum.prove import prove
+from tests.prove.hardware import ENCODER, PIPELINE, needs_yosys, write
+
+pytestmark = needs_yosys
+
+
+def test_an_encoder_is_proved_and_another_rounding_is_refuted(tmp_path):
+    files = write(tmp_path, ENCODER, format="mxfp8_e4m3")
+    assert prove(files, "encode", "mxfp8_e4m3", function="enc")
+    refuted = prove(files, "encode", "mxfp8_e4m3", function="enc", rounding="rna")
+    assert refuted.verdict == "refuted"
+    example = refuted.counterexample
+    assert example.inputs["scale"] == 127
+    rounded = {name: int(mx.encode(value(example), "e4m3", rounding=name)) for name in ("rna", "rne")}
+    assert (example.right, example.found) == ({"code": rounded["rna"]}, {"code": rounded["rne"]})
+    assert "a tie, which rna takes away from zero" in str(refuted)
+    assert f"mxnum explain bits:{example.inputs['x']:08X} --format mxfp8_e4m3" in str(refuted)
+
+
+def value(example):
+    import numpy as np
+
+    return np.array(example.inputs["x"], np.uint32).view(np.float32)
+
+
+def test_parameters(tmp_path):
+    files = write(tmp_path, ENCODER, format="mxfp4_e2m1")
+    refuted = prove(files, "encode", "mxfp4_e2m1", function="enc", parameters={"EXTRA": 1})
+    assert refuted.verdict == "refuted"
+
+
+def test_a_pipeline_is_proved_at_its_latency_alone(tmp_path):
+    files = write(tmp_path, PIPELINE, format="mxfp4_e2m1")
+    settings = {"function": "pipeline", "ports": {"data": "x", "enable": 1, "q": "code"}}
+    proof = prove(files, "encode", "mxfp4_e2m1", latency=2, **settings)
+    assert proof
+    assert "Not taken, so 1: scale." in str(proof)
+    assert prove(files, "encode", "mxfp4_e2m1", latency=1, **settings).verdict == "refuted"
+    with pytest.raises(ValueError, match=r"'latency' must be at least 1 .* registers \(held, q\)"):
+        prove(files, "encode", "mxfp4_e2m1", **settings)
+
+
+def test_an_undefined_bit_may_be_either(tmp_path):
+    text = "module f (input [3:0] code, output [31:0] value); assign value = code == 0 ? 32'bx : TAKEN; endmodule"
+    text = text.replace("TAKEN", "m::decode({28'd0, code}, 127)")
+    files = write(tmp_path, text, format="mxfp4_e2m1")
+    refuted = prove(files, "decode", "mxfp4_e2m1", function="f")
+    assert refuted.verdict == "refuted"
+    assert refuted.counterexample.inputs == {"code": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("module f (input x, output real code); endmodule", r"top.sv:1: syntax error"),
+        ("module f (input [31:0] x, output [7:0] code); assign code = g(x); endmodule", r"top.sv:1.*g"),
+        ("module f (input [31:0] y, output [7:0] code); assign code = y[7:0]; endmodule", r"what input 'y'"),
+        ("module f (input [15:0] x, output [7:0] code); assign code = x[7:0]; endmodule", r"at least 32 bits"),
+        (
+            "module f (input [31:0] x, output [7:0] o, o2); assign {o, o2} = x; endmodule",
+            r"which output of module f",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        prove(write(tmp_path, text), "encode", "mxfp8_e4m3")
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).endswith(".")

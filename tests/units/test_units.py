@@ -1,0 +1,80 @@
+"""Rows of matrix units: the registry, descriptions, the checks of fields, and warnings."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.units import EvidenceWarning, MatrixUnit, unit
+
+
+def test_names_in_any_spelling():
+    assert mx.units.get("Hopper FP8") is mx.units.get("hopper_fp8")
+    assert mx.units.get(mx.units.get("hopper_fp8")).name == "hopper_fp8"
+    with pytest.raises(ValueError, match="did you mean 'hopper_fp8'"):
+        mx.units.get("hoper_fp8")
+
+
+def test_every_unit_is_described():
+    table = mx.units.describe()
+    for name in mx.units.names():
+        assert name in table
+        text = mx.units.describe(name)
+        assert text.startswith(f"{name}: ")
+        assert len(re.findall("^evidence: .* (replayed|published|assumed)", text, re.M)) == len(
+            mx.units.get(name).clauses
+        )
+
+
+def test_units_of_your_own(monkeypatch):
+    known = dict(mx.units._units())
+    monkeypatch.setattr(mx.units, "_units", lambda: known)
+    mine = mx.units.register(MatrixUnit("mine", ("float16",), (4,), terms=4, fraction_bits=3, result_bits=3))
+    assert mx.units.register(mine) is mine
+    x = np.float16([[1, 0.125, 0.25, 0.0625]])
+    with pytest.warns(EvidenceWarning, match="alignment assumed"):
+        assert mx.matmul(x, np.ones((4, 1), np.float16), accumulate="mine").tolist() == [[1.375]]
+    with pytest.raises(ValueError, match="'unit' must be named otherwise"):
+        mx.units.register(mine.but(fraction_bits=4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"operands": ("e4m4",)}, "'operands' must be one of"),
+        ({"rounding": "up"}, "'rounding' must be one of"),
+        ({"terms": 64}, "'terms' must be between 1 and 32"),
+        ({"group": 3}, "'terms' must be a multiple of group"),
+        ({"fraction_bits": 60}, "'fraction_bits' must be between 1 and"),
+        ({"result_bits": 24}, "'result_bits' must be between 1 and 23"),
+        ({"rounding": "rne"}, "'result_bits' must be 23 with 'rne'"),
+        ({"order": (1, 2)}, "'order' must be a permutation"),
+        ({"scales": (("e8m0", 16),)}, "'scales' must be given in blocks of whole fused sums"),
+        ({"promotion": 100}, "'promotion' must be a multiple of 32"),
+    ],
+)
+def test_wrong_fields_raise(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        mx.units.get("hopper_fp8").but(**changes)
+
+
+def test_a_clause_without_outputs_warns_once(monkeypatch):
+    monkeypatch.setattr(unit, "_warned", set())
+    x = np.ones((1, 64), ml_dtypes.float8_e4m3fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mx.matmul(x[:, :32], x[:, :32].T, accumulate="hopper_fp8")  # one instruction from zero was replayed
+    with pytest.warns(EvidenceWarning, match="addend published .*chains published") as caught:
+        mx.matmul(x, x.T, accumulate="hopper_fp8")
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mx.matmul(x, x.T, accumulate="hopper_fp8")
+        mx.matmul(np.ones((1, 40), np.float16), np.ones((40, 1), np.float16), accumulate="hopper_float16")
+    with pytest.warns(EvidenceWarning, match="special values published"):
+        mx.matmul(np.full((1, 4), np.inf, np.float16), np.ones((4, 1), np.float16), accumulate="hopper_float16")
