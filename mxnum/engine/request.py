@@ -1,4 +1,7 @@
-"""Descriptions of a call after every argument is checked and resolved: to quantize, or to decode an MX array."""
+"""Descriptions of a call to quantize, or to decode an MX array.
+
+Every argument is checked and resolved.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Roundi
 
 @dataclass(frozen=True)
 class RandomBits:
-    """The source of random bits for stochastic rounding: an array of words, or a Philox seed and stream."""
+    """The source of random bits for stochastic rounding.
+
+    It is an array of words, or a Philox seed and stream.
+    """
 
     sr_bits: int
     words: Any = None
@@ -81,7 +87,10 @@ class Settings:
 
 
 class Sides(NamedTuple):
-    """The arrays of a call that belong to blocks. None stands for an array that the call has not."""
+    """The arrays of a call that belong to blocks.
+
+    None stands for an array that the call has not.
+    """
 
     scales: Any = None
     offsets: Any = None
@@ -92,7 +101,10 @@ class Sides(NamedTuple):
 
     @property
     def of_blocks(self) -> tuple[Any, ...]:
-        """The arrays with one item for each block that are results or arguments: scales and offsets."""
+        """The scales and offsets, which are results or arguments.
+
+        Each has one item for each block.
+        """
         return tuple(array for array in self[:2] if array is not None)
 
 

@@ -54,7 +54,7 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
 
 
 def tensor_scale(request: Request, by_rows: bool) -> tuple[DeviceArray, None]:
-    """Return the tensor scale of an array, or that of each row along the last axis if `by_rows`, and None.
+    """Return the tensor scale of an array, or of each row along the last axis, and None.
 
     With `by_rows`, the last axis of the result has length 1. On a GPU, nothing is known of blocks.
     """

@@ -95,8 +95,8 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
 def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    It is
-    `(x, out, scales of columns, random bits, numbers, (first element, width, rows, columns, _, distance of the next panel, _, offset of random bits))`.
+    Its arguments are (x, out, scales of columns, random bits, numbers, where). `where` holds (first
+    element, width, rows, columns, _, distance of the next panel, _, offset of random bits).
     """
 
     def kernel(x, out, spread, drawn, numbers, where):

@@ -35,7 +35,10 @@ RUNS = (1, 16, 32, 128)
 
 
 def find_by(find_scale: Callable[..., Any] | None, source: ElementFormat, nan_code: int) -> Finder:
-    """Return the finder of scales that are floats; `find_scale(amax, tensor scale)` returns the code of a block."""
+    """Return the finder of scales that are floats.
+
+    `find_scale(amax, tensor scale)` returns the code of a block.
+    """
     return Finder(source, None if find_scale is None else _scales(find_scale), nan_code, np.zeros(2, np.int64))
 
 
@@ -54,7 +57,9 @@ def quantize(
     run: int,
     packed: bool,
 ) -> Callable[..., Any]:
-    """Return a function of (x, out, scales, tensor scales, maxima) that returns the loop for arrays of these types.
+    """Return a function that returns the loop for arrays of given types.
+
+    Its arguments are (x, out, scales, tensor scales, maxima).
 
     The loop is `(arrays, (shape, bounds), marks, words, numbers)`, and returns the number of panels
     that it left: those with a NaN or an infinity, or with a scale for which the formulation is not
@@ -148,7 +153,9 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
 
 @cache
 def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., Any]:
-    """Return a function of (codes, out, scales, tensor scales, _) that returns the loop for arrays of these types.
+    """Return a function that returns the loop for arrays of given types.
+
+    Its arguments are (codes, out, scales, tensor scales, _).
 
     The loop is as that of `quantize`. If `packed`, codes of four bits are read two from a byte.
     """

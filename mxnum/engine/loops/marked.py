@@ -52,7 +52,10 @@ class Finder:
 
 
 def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bool) -> Finder:
-    """Return the finder of scales that are powers of two, by the definition; None if scales are given."""
+    """Return the finder of scales that are powers of two, or None if scales are given.
+
+    It uses the definition.
+    """
     kernel = None if definition is None else _power_scales(definition)
     numbers = np.zeros(2, np.int64) if definition is None else definition.numbers
     return Finder(source, kernel, NAN_SCALE if nan_blocks else -1, numbers)
@@ -60,7 +63,10 @@ def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bo
 
 @cache
 def _power_scales(definition: Definition) -> Kernel:
-    """Return the kernel of `Finder` for powers of two; its numbers are those of `scale_constants`."""
+    """Return the kernel of `Finder` for scales that are powers of two.
+
+    Its numbers are those of `scale_constants`.
+    """
     scale_of, word = definition.function, definition.word
 
     def kernel(maxima, scales, tensor, unused, numbers, where):
@@ -74,7 +80,9 @@ def _power_scales(definition: Definition) -> Kernel:
 
 @cache
 def _find_scales(source: ElementFormat) -> Any:
-    """Return `loop((kernel, NaN code, numbers), arrays, share, marks)`, which finds the scales of marked panels.
+    """Return the loop that finds the scales of marked panels.
+
+    It is `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
     It marks panels as FINITE unless one of their blocks holds a NaN or an infinity under a number
     as its scale.
@@ -176,7 +184,10 @@ def _convert(constant: Any) -> Any:
 
 
 def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Converter:
-    """Return the converter for scales that are powers of two; `nan_result` is the result under the scale NaN."""
+    """Return the converter for scales that are powers of two.
+
+    `nan_result` is the result under the scale NaN.
+    """
     elements = _power_elements(definition)
     return Converter(_spreading(), elements, np.int32, 0, nan_result, definition.numbers, takes_mixed)
 
@@ -196,7 +207,10 @@ def _spreading() -> Kernel:
 
 @cache
 def _power_elements(definition: Definition) -> Kernel:
-    """Return the kernel `elements` of `Converter` for powers of two; `given` is the result under the scale NaN."""
+    """Return the kernel `elements` of `Converter` for scales that are powers of two.
+
+    `given` is the result under the scale NaN.
+    """
     function, word = definition.function, definition.word
 
     def kernel(x, out, spread, drawn, numbers, where):

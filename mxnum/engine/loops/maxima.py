@@ -52,7 +52,9 @@ def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
 
 @cache
 def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return `column_maxima(x, high, panel, columns, run)`, which fills `high` with the maxima of a panel's columns.
+    """Return a function that fills `high` with the maxima of a panel's columns.
+
+    It is `column_maxima(x, high, panel, columns, run)`.
 
     If `finite_only`, NaN and infinities do not count. Columns that a short last block lacks get 0.
     """
@@ -75,7 +77,9 @@ def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[...
 
 @cache
 def make_panel_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return `panel_maxima(x, high, amax, panel, columns, run)`, which fills `amax` with the maxima of blocks.
+    """Return a function that fills `amax` with the maxima of the blocks of a panel.
+
+    It is `panel_maxima(x, high, amax, panel, columns, run)`.
 
     `high` is scratch for `make_column_maxima`.
     """

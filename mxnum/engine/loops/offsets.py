@@ -229,8 +229,8 @@ def _convert() -> Any:
 def _converting(function: Callable[..., Any], in_lanes: bool, in_place: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    It is
-    `(x, out, scales of columns, offsets of columns, _, (first element, width, rows, columns, ...))`.
+    Its arguments are (x, out, scales of columns, offsets of columns, _, where). `where` holds
+    (first element, width, rows, columns, ...).
     """
     word: Any = lane if in_lanes else wide
 

@@ -56,7 +56,10 @@ def draw_from_words(sr_bits: int) -> Draw:
 
 
 def words_of_key(key: tuple[int, int, int, int], first: int) -> Array:
-    """Return a Philox key and the index of the first element as the words from which `draw_from_seed` draws."""
+    """Return the words from which `draw_from_seed` draws.
+
+    They are a Philox key and the index of the first element.
+    """
     return np.array([*key, first & 0xFFFFFFFF, first >> 32], np.uint32)
 
 
@@ -67,7 +70,10 @@ def _unsigned(words, i):
 
 @cache
 def draw_from_seed(sr_bits: int) -> Draw:
-    """Return the way to draw Philox words: element i in C order takes word i mod 4 of counter i // 4."""
+    """Return the way to draw Philox words.
+
+    Element i in C order takes word i mod 4 of counter i // 4.
+    """
     philox_bits = make_philox_bits(sr_bits)
 
     def fill(words, buffer, offset, unused, unused_too, where):
@@ -81,7 +87,9 @@ def draw_from_seed(sr_bits: int) -> Draw:
 
 @cache
 def make_philox_bits(sr_bits: int) -> Callable[..., Any]:
-    """Return `philox_bits(key, buffer, index, count)`, which writes bits to a buffer, and returns where they begin.
+    """Return a function that writes random bits to a buffer.
+
+    It is `philox_bits(key, buffer, index, count)`, and returns where the bits begin.
 
     The key is (seed low, seed high, stream low, stream high).
     """

@@ -36,7 +36,10 @@ NAN_SCALE = E8M0.nan_code
 
 @dialect
 def group_of(row, at, shape):
-    """Return the number of the group that begins at a block of a row, the number of its blocks, and their width."""
+    """Return the number of the group that begins at a block of a row.
+
+    Also return the number of its blocks and their width.
+    """
     length, run, group = shape
     full = length // run
     per_row = (full + group - 1) // group + (1 if full * run < length else 0)
@@ -131,7 +134,9 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any], Callable[..., Any]] | None) -> Any:
-    """Return the loop of `quantize` for every function; its first argument holds addresses of kernels and flags.
+    """Return the loop of `quantize`, which serves every function.
+
+    Its first argument holds addresses of kernels, and flags.
 
     `within` are the functions of two kernels that are compiled in, for maxima and for elements.
     """
@@ -197,8 +202,8 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
 def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: int, asks_for_out: bool) -> Kernel:
     """Return the kernel that converts the elements of blocks.
 
-    It is
-    `(x, out, scales, random bits, numbers, (first element, blocks, width, first of out, offset of random bits, ...))`.
+    Its arguments are (x, out, scales, random bits, numbers, where). `where` holds (first element,
+    blocks, width, first of out, offset of random bits, ...).
     """
 
     @dialect
@@ -246,7 +251,10 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Ca
 
 @cache
 def _decode(bits: int) -> Any:
-    """Return the loop of `decode` for every function; its first argument is (kernel, leaves what is left of a row)."""
+    """Return the loop of `decode`, which serves every function.
+
+    Its first argument is (kernel, leaves what is left of a row).
+    """
     unpack_run, PACKED = make_unpack_run(bits), bits < 8
 
     def loop(settings, arrays, share, marks, unused, numbers):

@@ -42,7 +42,7 @@ class Kernel:
     def for_types(
         self, x: Any, out: Any, scales: Any = np.int32, drawn: Any = np.int32, numbers: Any = np.int32
     ) -> Any:
-        """Compile the kernel for arrays of these types, and return the value with which loops call it."""
+        """Compile the kernel for arrays of these types, and return its value for loops."""
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
         if found is None:
@@ -63,7 +63,10 @@ class Kernel:
 
 
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
-    """Call the kernel that `Kernel.for_types` returned. Raises TypeError if that is for arrays of other types."""
+    """Call the kernel that `Kernel.for_types` returned.
+
+    Raises TypeError if that is for arrays of other types.
+    """
     kernel(x, out, scales, drawn, numbers, where)
 
 

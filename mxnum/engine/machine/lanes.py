@@ -109,7 +109,7 @@ def divide_float32(a: Any, b: Any) -> Any:
 
 
 def float32_to_float64(a: Any) -> Any:
-    """Return the bits of the float64 number that equals a float32 bit pattern, which is not subnormal."""
+    """Return the float64 bits of a float32 bit pattern that is not subnormal."""
     return _float_arithmetic("float64", a)
 
 
@@ -238,7 +238,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Compile `emit(builder, a, b)`, which returns a value, as a function of two lanes, integers or vectors."""
+    """Compile `emit(builder, a, b)` as a function of two lanes, integers or vectors."""
 
     @intrinsic
     def operation(context, a, b):
@@ -435,7 +435,10 @@ def _from_float64(context, value):
 
 @cache
 def _has_half() -> bool:
-    """Return True if the target processor converts float16. For others, LLVM would call a missing function."""
+    """Return True if the target processor converts float16.
+
+    For others, LLVM would call a missing function.
+    """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
     return has_feature("f16c")
@@ -446,7 +449,10 @@ def _as_float(builder: Any, bits: Any) -> Any:
 
 
 def _widened_half(builder: Any, bits: Any) -> Any:
-    """Return the float32 bits of a float16 number: move its fields to those of float32, then scale by a product."""
+    """Return the float32 bits of a float16 number.
+
+    Moves its fields to those of float32, then scales by a product.
+    """
     magnitude = builder.and_(bits, _I32(0x7FFF))
     moved = builder.shl(magnitude, _I32(13))
     product = builder.bitcast(builder.fmul(_as_float(builder, moved), _as_float(builder, _I32(239 << 23))), _I32)
@@ -456,7 +462,10 @@ def _widened_half(builder: Any, bits: Any) -> Any:
 
 
 def _rounded_to_half(builder: Any, bits: Any) -> Any:
-    """Round float32 to float16: normal numbers by adding half a unit to their bits, others by a float addition."""
+    """Round float32 to float16.
+
+    Normal numbers round by adding half a unit to their bits, others by a float addition.
+    """
     magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
     total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))
     small = builder.sub(builder.bitcast(total, _I32), bottom)

@@ -26,7 +26,9 @@ _LINE = 64
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask the processor to prefetch the `count` elements that lie `ahead` bytes behind those from an index on.
+    """Ask the processor to prefetch `count` elements.
+
+    They lie `ahead` bytes behind those from an index on.
 
     `count` is a constant. The addresses may lie outside the array: a prefetch never faults.
     """

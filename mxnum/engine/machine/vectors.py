@@ -1,4 +1,6 @@
-"""Vectors of sixteen lanes: a numba type on which functions of the dialect run as they do on one lane.
+"""Vectors of sixteen lanes, as a numba type.
+
+Functions of the dialect run on vectors as they do on one lane.
 
 Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. So loops load a
 vector by ``load(array, many(index))``, and every operator (see `lanes`) becomes one instruction for
@@ -25,7 +27,10 @@ _VECTOR, _NUMBERS = ir.VectorType(_I32, LENGTH), ir.VectorType(ir.FloatType(), L
 
 
 def many(index: Any) -> Any:
-    """Return an index that stands for itself and the fifteen after it. Only compiled code can call this."""
+    """Return an index that stands for itself and the fifteen after it.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
@@ -103,7 +108,10 @@ compile_directly(lanes.store, _store, lambda array, index, value: isinstance(ind
 
 
 def load_nibbles(array: Any, index: Any) -> Any:
-    """Return sixteen codes of four bits, packed from a byte on. Only compiled code can call this."""
+    """Return sixteen codes of four bits, packed from a byte on.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
@@ -113,7 +121,10 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
 
 
 def total_float32(vector: Any) -> Any:
-    """Return the sum of sixteen float32 bit patterns in no fixed order. Only compiled code can call this."""
+    """Return the sum of sixteen float32 bit patterns in no fixed order.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 

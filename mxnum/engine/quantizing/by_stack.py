@@ -30,7 +30,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 def may_run() -> bool:
-    """Return True if numba compiles, and float arithmetic follows the defaults of IEEE 754 on this thread."""
+    """Return True if numba compiles, in the default floating-point environment."""
     return float_environment.is_default()
 
 
@@ -50,7 +50,10 @@ def quantize(
     threads: int | None,
     otherwise: Callable[[], tuple[Array, Array]],
 ) -> tuple[Array, Array]:
-    """Return the codes and the scales of an array; `otherwise` makes them if loops leave a block."""
+    """Return the codes and the scales of an array.
+
+    `otherwise` makes them if loops leave a block.
+    """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
         codes, sides = plan.run(Call(x, threads=threads, tensor_scale=tensor_word(global_scale, largest)))
@@ -91,7 +94,10 @@ def dequantize(
     threads: int | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """Return the float32 values of codes of one byte each; `otherwise` makes them if loops leave a block."""
+    """Return the float32 values of codes of one byte each.
+
+    `otherwise` makes them if loops leave a block.
+    """
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)
     try:

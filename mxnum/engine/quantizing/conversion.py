@@ -1,4 +1,7 @@
-"""Conversions of contiguous arrays: a fast loop marks the panels that it leaves, and other loops redo these."""
+"""Conversions of contiguous arrays.
+
+A fast loop marks the panels that it leaves, and other loops redo these.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ Flat = tuple[Array, ...]
 
 
 class Left(Exception):
-    """Raised if fast loops leave a block and there is no loop for the definition. The output is then incomplete."""
+    """Raised if fast loops leave a block and there is no loop for the definition.
+
+    The output is then incomplete.
+    """
 
 
 class Exact(NamedTuple):
@@ -52,7 +58,10 @@ class Exact(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """How to convert the elements of blocks and find their scales. Calls with the same settings share one object."""
+    """How to convert the elements of blocks and find their scales.
+
+    Calls with the same settings share one object.
+    """
 
     #: The float type of the input; None if the input holds codes.
     source: ElementFormat | None
@@ -70,7 +79,10 @@ class Conversion:
 
 
 class Loops:
-    """The loops of a conversion along one walk, with everything prepared but the arrays. Threads share them."""
+    """The loops of a conversion along one walk, with everything but the arrays.
+
+    Threads share them.
+    """
 
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         walk = walk.in_bands if conversion.has_float_scales else walk
@@ -124,7 +136,10 @@ class Loops:
         marks.fill(0)
 
     def _bind(self, flat: Flat) -> Callable[..., int]:
-        """Compile the kernels of the fast loop at its first call: array types are the same in all calls."""
+        """Compile the kernels of the fast loop at its first call.
+
+        Array types are the same in all calls.
+        """
         assert self.conversion.fast is not None
         loop = self.conversion.fast(self.walk, self.draw)(*flat)
         self._in_threads = in_threads(loop, self.walk)
@@ -137,7 +152,10 @@ class Loops:
         return unpack(of_rows, self.walk.bits, self.walk.columns)
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
-        """Find the scales of marked panels, then convert them at any scale, and those left by the definition."""
+        """Find the scales of marked panels, and convert these panels.
+
+        The definition converts those for which there is nothing faster.
+        """
         if self.conversion.exact is None:
             raise Left
         exact, walk = self.conversion.exact(self.draw), self.walk.redone
@@ -155,7 +173,10 @@ loops_along = lru_cache(maxsize=4096)(Loops)
 
 
 class Modes(NamedTuple):
-    """Everything about a quantization to scales that are powers of two on which its conversion depends."""
+    """The modes of a quantization to scales that are powers of two.
+
+    Its conversion depends on nothing else.
+    """
 
     source: ElementFormat
     element: ElementFormat

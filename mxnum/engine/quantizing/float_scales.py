@@ -34,7 +34,10 @@ _PIECE = 1 << 18
 
 
 class FloatScales:
-    """A transform that divides each element by the float scale of its block times the tensor scale, if there is one."""
+    """A transform that divides each element by the float scale of its block.
+
+    Formats with a tensor scale divide by the product of both.
+    """
 
     def __init__(self, scale: ScaleFormat) -> None:
         self.sides = (scale_dtype(scale),)
@@ -141,7 +144,10 @@ _tensor_scale_by = lru_cache(maxsize=1024)(make_tensor_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation to codes, or to their values in `target`; None if `paths` has none."""
+    """Return the fast formulation to codes, or to their values in `target`.
+
+    Returns None if `paths` has none.
+    """
     source, element, scale = asked.source, asked.element, asked.format.scale
     if target is not None and not paths.MULTIPLIED.covers(target, element, scale=scale):
         return None
@@ -155,7 +161,10 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 
 
 def _after_choosing(asked: Settings, convert: Operation) -> Operation:
-    """Return the operation that chooses scales with `choosing` and then runs `convert`, which takes given scales."""
+    """Return the operation that chooses scales with `choosing` and then converts.
+
+    `convert` takes given scales.
+    """
 
     def along(walk: Walk, draw: Draw) -> Run:
         run = convert.along(walk, draw)
@@ -175,7 +184,9 @@ _ONE = np.ones(1, np.float32)
 
 
 def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
-    """Return the tensor scale of an array, or of each row along its last axis, which then has length 1.
+    """Return the tensor scale of an array, or of each row along its last axis.
+
+    For rows, this axis has length 1 in the result.
 
     The second result holds the largest magnitudes of blocks if these are contiguous in memory, else
     it is None.
@@ -199,7 +210,10 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and write that of each block of `run` elements to `maxima`."""
+    """Return the largest magnitude of a flat array, and fill `maxima`.
+
+    These are the largest magnitudes of blocks of `run` elements.
+    """
     cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
     loop = block_maxima(source, run)
     pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
@@ -207,7 +221,10 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 
 
 def greatest(bits: Array, source: ElementFormat, threads: int | None) -> int:
-    """Return the bit pattern of the largest magnitude of a flat array; that of a NaN if it holds one."""
+    """Return the bit pattern of the largest magnitude of a flat array.
+
+    It is that of a NaN if the array holds one.
+    """
     cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
     return int(max(run_in_threads(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)])))
 

@@ -1,4 +1,7 @@
-"""The operations on numpy arrays: each checks for numbers that raise an error, and runs the plan of the call."""
+"""The operations on numpy arrays.
+
+Each checks for numbers that raise an error, and runs the plan of the call.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,9 @@ def _call(request: Request, out: Array | None, sides: Sides | None) -> Call:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function without arguments that quantizes the current numbers of an array, and fills and returns `out`.
+    """Return a function that quantizes the current numbers of an array.
+
+    It takes no arguments, and fills and returns `out`.
 
     The request must not have random bits, offsets or given scales.
     """
@@ -130,7 +135,10 @@ def encode(
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
-    """Return the values of an MX array, by default as a new array in the memory order of the codes."""
+    """Return the values of an MX array.
+
+    A new array has its axes in the memory order of the codes.
+    """
     sides, threads = Sides(request.scales, request.offsets), request.threads
     call = Call(request.stored, out, sides, threads=threads, tensor_scale=request.tensor_scale)
     return from_codes_plan(request.settings).run(call)[0]
@@ -164,7 +172,9 @@ def equal(a: Array, b: Array) -> bool:
 
 
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise an error for NaN or infinity if the policy forbids it, or for NaN if the element has no NaN code.
+    """Raise an error for NaN or infinity if the policy forbids it.
+
+    Also raises an error for NaN if the element has no NaN code.
 
     The message names the first index in C order.
     """
@@ -195,7 +205,10 @@ def drawn(random: RandomBits | None) -> Draw:
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
-    """Return the block transform for a scale format; only scales that are powers of two may have offsets."""
+    """Return the block transform for a scale format.
+
+    Only scales that are powers of two may have offsets.
+    """
     if not scale.power_of_two:
         return float_scales.transform(scale)
     return OFFSETS if has_offsets else POWERS_OF_TWO
@@ -203,7 +216,10 @@ def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
 
 @lru_cache(maxsize=4096)
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
-    """Return the plan that makes codes, one byte each or packed, and the scales and offsets of blocks."""
+    """Return the plan that makes codes, and the scales and offsets of blocks.
+
+    Codes have one byte each, or are packed.
+    """
     transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
     out = _packed_shape(asked.shape, bits) if packed else asked.shape, _BYTE
     kinds = out, *((asked.scales_shape, dtype) for dtype in transform.sides)

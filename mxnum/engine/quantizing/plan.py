@@ -149,7 +149,10 @@ class Plan:
         return out, sides
 
     def _run_turned(self, order: Order, call: Call) -> tuple[Array, Sides]:
-        """Run the call on transposed views of its arrays whose axes are in memory order, and return its results."""
+        """Run the call on transposed views of its arrays, and return its results.
+
+        The axes of these views are in memory order.
+        """
         x, out, sides, given_scales, random, threads, tensor_scale, _ = call
 
         def turned(array: Any) -> Any:
@@ -226,7 +229,10 @@ class Plan:
         self.operation.along(part.walk, draw)(part.x, part.out, sides, words, 1)
 
     def _around_packed(self, walk: Walk) -> Run:
-        """Return the operation on contiguous arrays, with packed codes unpacked to temporary bytes, one per code."""
+        """Return the operation on contiguous arrays, for packed codes too.
+
+        These are unpacked to temporary bytes, one for each code.
+        """
         run, reads, writes = self.operation.along(walk, self.draw), self.reads_packed, self.writes_packed
         if not (reads or writes):
             return run

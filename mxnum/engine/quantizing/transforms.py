@@ -1,4 +1,4 @@
-"""Block transforms: how an MX array computes the scales and offsets of blocks, applies them, and undoes that.
+"""Block transforms: how an MX array computes and uses scales and offsets.
 
 A plan knows two things of a `BlockTransform`: its `sides`, which are the arrays with one item for
 each block, and its operations on contiguous parts. `PowersOfTwo` has scales that are powers of two.
@@ -51,7 +51,10 @@ class BlockTransform(Protocol):
         """Return the operation that computes the sides of each block and makes codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides and makes the values of codes in the type of the input."""
+        """Return the operation that computes the sides and the values of codes.
+
+        These have the type of the input.
+        """
 
     def undo(self, asked: DecodingSettings) -> Operation:
         """Return the operation that makes values from codes and sides."""
@@ -78,7 +81,10 @@ def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Oper
 
 
 class PowersOfTwo:
-    """A transform with the scale 2**(code - 127) for each block, which one loop computes and applies."""
+    """A transform with the scale 2**(code - 127) for each block.
+
+    One loop computes and applies it.
+    """
 
     sides = (np.dtype(np.uint8),)
 
@@ -93,7 +99,10 @@ class PowersOfTwo:
 
 
 class Offsets:
-    """A transform that subtracts a float16 offset from each block, and scales the differences by a power of two."""
+    """A transform that subtracts a float16 offset from each block.
+
+    It scales the differences by a power of two.
+    """
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
 
@@ -172,7 +181,10 @@ def _flat(sides: Sides) -> tuple[Array, Array]:
 
 
 def takes_half(offset_range: OffsetRange | None) -> bool:
-    """Return True if a scale depends on the ends of its block's range, not on the largest difference."""
+    """Return True if a scale depends on the ends of its block's range.
+
+    Other scales depend on the largest difference.
+    """
     match offset_range:
         case OffsetRange.HALF:
             return True

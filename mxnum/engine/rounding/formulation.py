@@ -1,4 +1,6 @@
-"""The functions that loops compute for each element of an array: fast formulations and the definition.
+"""The functions that loops compute for each element of an array.
+
+They are fast formulations and the definition.
 
 One fast formulation serves all elements; the definition has one function per conversion.
 """
@@ -59,7 +61,10 @@ def fast_quantizing(
     rule: ScaleRule,
     target: ElementFormat | None,
 ) -> Fast | None:
-    """Return the fast formulation from floats to codes, or to their values in `target`; None if `paths` has none."""
+    """Return the fast formulation from floats to codes, or to their values in `target`.
+
+    Returns None if `paths` has none.
+    """
     can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
         return None
@@ -85,7 +90,10 @@ def fast_quantizing(
 
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
-    """Return the fast formulation from codes to their values under the scale; None if `paths` has none."""
+    """Return the fast formulation from codes to their values under the scale.
+
+    Returns None if `paths` has none.
+    """
     if not paths.DECODING.covers(target, element):
         return None
     function, constants, domain = (
@@ -110,7 +118,10 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN; None if `paths` has none."""
+    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN.
+
+    Returns None if `paths` has none.
+    """
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
         return None
@@ -168,7 +179,10 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the definition's conversion from codes to their values under the scale; it ignores random bits."""
+    """Return the definition's conversion from codes to their values under the scale.
+
+    It ignores random bits.
+    """
     decode = make_decode(element, target)
 
     @dialect
@@ -194,7 +208,7 @@ _scale_of = cache(make_scale_of)
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of `make_code` or `make_value` extended to inputs of the float type `source`."""
+    """Return a function of `make_code` or `make_value`, extended to inputs in `source`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -211,7 +225,10 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
-    """Return a function of `_rounding`, whose results are codes or values, extended to make values in `target`."""
+    """Return a function of `_rounding`, extended to make values in `target`.
+
+    The results of that function are codes or values.
+    """
     convert, decode = as_float32.make_convert_value(target), _decoding(target)
 
     @dialect

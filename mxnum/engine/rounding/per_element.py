@@ -1,4 +1,6 @@
-"""The types that tell a loop how to convert each element: a function, and the numbers that select one conversion.
+"""The types that tell a loop how to convert each element.
+
+They hold a function, and the numbers that select one conversion.
 
 `formulation` makes them.
 """
@@ -18,7 +20,10 @@ from mxnum.memory.dtypes import Array
 
 
 class Fast(NamedTuple):
-    """A fast formulation: a function that serves all elements, and the numbers that select one element."""
+    """A fast formulation, which serves all elements.
+
+    It has a function, and the numbers that select one element.
+    """
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
@@ -35,7 +40,9 @@ NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 @dataclass(frozen=True)
 class Definition:
-    """One conversion, `function(x, scale, random, constants)`, by the definition, for every x and every scale.
+    """One conversion by the definition, for every x and every scale.
+
+    It is `function(x, scale, random, constants)`.
 
     The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite
     x and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
@@ -49,7 +56,10 @@ class Definition:
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """The function that turns a scale or random bits into a word of the type of the loaded x."""
+        """The function that turns a scale or random bits into a word.
+
+        The word has the type of the loaded x.
+        """
         return lane if self.in_lanes else wide
 
 

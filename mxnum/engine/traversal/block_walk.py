@@ -68,12 +68,15 @@ class Walk:
 
     @cached_property
     def in_bands(self) -> Walk:
-        """This walk with fixed panels, for loops that process bands of rows for any blocks."""
+        """The same walk with fixed panels, for loops that process bands of rows."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """This walk for loops that redo marked groups, which see a group of blocks as a panel."""
+        """The same walk for loops that redo marked groups.
+
+        They see a group of blocks as a panel.
+        """
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
