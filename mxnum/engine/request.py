@@ -105,7 +105,9 @@ class Sides(NamedTuple):
 
         Each has one item for each block.
         """
-        return tuple(array for array in self[:2] if array is not None)
+        if self.offsets is None:  # Fast path: avoids a comprehension for the common single array.
+            return () if self.scales is None else (self.scales,)
+        return self.scales, self.offsets
 
 
 @dataclass(slots=True, eq=False)

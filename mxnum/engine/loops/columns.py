@@ -70,8 +70,9 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
         used, spread = np.empty(width, np.int32), np.empty(width + run, np.int32)
         buffer, offset = np.empty(width + SPARE if fill != 0 else 1, np.int32), np.zeros(1, np.int64)
         skipped = 0
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             panel_maxima(x, high, amax, panel, columns, run)
             if not fast_scales(amax, used, scales, panel.place, panel.blocks, scales_given, limits, e):
                 marks[panel.number] = MIXED
@@ -141,8 +142,9 @@ def _decode(constant_run: int) -> Any:
         run = constant_run if constant_run > 0 else run
         spread, offset = np.empty(width + run, np.int32), np.zeros(1, np.int64)
         skipped = 0
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             least, greatest = np.int32(NAN_SCALE), np.int32(0)
             for b in range(panel.blocks):
                 scale = np.int32(integer(load(scales, panel.place + b)))

@@ -124,8 +124,9 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
         is_right, tables = np.zeros(1, np.int32), np.empty(constants * stride, Constant)
         buffer, offset = np.empty(width + SPARE if fill != 0 else 1, np.int32), np.zeros(1, np.int64)
         skipped = 0
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             if maxima.size > 1:
                 for b in range(panel.blocks):
                     amax[b] = Magnitude(integer(load(maxima, panel.place + b)))
@@ -186,8 +187,9 @@ def _decode(constant: Any) -> Any:
         is_right, tables = np.zeros(1, np.int32), np.empty(constants * stride, Constant)
         offset = np.zeros(1, np.int64)
         skipped = 0
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             where = panel.place, panel.blocks, step, stride, 0, 0, 0, 0
             call_kernel(prepare, scales, tables, tensor, is_right, unused, where)
             if is_right[0] == 0:

@@ -97,8 +97,9 @@ def _find_scales(source: ElementFormat) -> Any:
         _, columns, _, run, width = shape
         step, unused = 1 if tensor.size > 1 else 0, np.zeros(1, np.int32)
         high, amax, specials = np.empty(width + run, Magnitude), np.empty(width, Magnitude), np.empty(width, np.uint8)
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             if marks[panel.number] == 0:
                 continue
             panel_maxima(x, high, amax, panel, columns, run)
@@ -166,8 +167,9 @@ def _convert(constant: Any) -> Any:
         tables, unused = np.empty((constants if constants > 0 else run) * stride, Constant), np.zeros(1, np.int32)
         buffer, offset = np.zeros(width + SPARE, np.int32), np.zeros(1, np.int64)
         skipped = 0
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             if marks[panel.number] == 0:
                 continue
             if marks[panel.number] == MIXED and not takes_mixed:

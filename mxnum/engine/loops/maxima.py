@@ -88,6 +88,10 @@ def make_panel_maxima(source: ElementFormat, finite_only: bool) -> Callable[...,
     @dialect
     def panel_maxima(x, high, amax, panel, columns, run):
         column_maxima(x, high, panel, columns, run)
+        if run == 1:  # Fast path: compilers vectorize this copy.
+            for b in range(panel.blocks):
+                amax[b] = high[b]
+            return
         for b in range(panel.blocks):
             largest = Magnitude(0)
             for j in range(b * run, (b + 1) * run):

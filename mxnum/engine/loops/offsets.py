@@ -71,8 +71,9 @@ def find_offsets(source: ElementFormat) -> Any:
         shape, _ = share
         _, columns, _, run, width = shape
         high, low = np.empty(width + run, Ordered), np.empty(width + run, Ordered)
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             find_ends(x, high, low, panel, columns, run)
             for b in range(panel.blocks):
                 a, z = Ordered(-1 - MAX), Ordered(MAX + 1)
@@ -214,8 +215,9 @@ def _convert() -> Any:
         shape, _ = share
         _, columns, _, run, width = shape
         scale_at, offset_at = np.empty(width + run, np.int32), np.empty(width + run, np.int32)
-        for i in range(panels(share)):
-            panel = panel_at(i, share)
+        all_panels = panels(share)
+        for i in range(all_panels.count):
+            panel = panel_at(i, share, all_panels)
             for b in range(panel.blocks):
                 for j in range(b * run, (b + 1) * run):
                     store(scale_at, j, integer(load(scales, panel.place + b)))

@@ -139,8 +139,8 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 
     A new array has its axes in the memory order of the codes.
     """
-    sides, threads = Sides(request.scales, request.offsets), request.threads
-    call = Call(request.stored, out, sides, threads=threads, tensor_scale=request.tensor_scale)
+    sides = Sides(request.scales, request.offsets)
+    call = Call(request.stored, out, sides, None, None, request.threads, request.tensor_scale)
     return from_codes_plan(request.settings).run(call)[0]
 
 

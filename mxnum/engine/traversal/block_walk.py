@@ -161,20 +161,6 @@ def rows_of(band, shape):
     return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
 
 
-@dialect
-def panel_of(band, column, shape):
-    """Return the number of the panel that begins at `column`, and its width.
-
-    A short block at the end of a row is a panel by itself.
-    """
-    _, columns, _, run, panel = shape
-    full = columns // run * run
-    per_band = (full + panel - 1) // panel + (1 if full < columns else 0)
-    if column >= full:
-        return band * per_band + per_band - 1, columns - full
-    return band * per_band + column // panel, min(panel, full - column)
-
-
 class Panel(NamedTuple):
     """A panel of a band, as loops process them."""
 
@@ -191,34 +177,46 @@ class Panel(NamedTuple):
     blocks: int
 
 
+class Panels(NamedTuple):
+    """The panels of a share. What they have in common is computed once."""
+
+    count: int
+    #: The panels of a band that belong to the share, and all of them.
+    in_share: int
+    in_band: int
+    #: The blocks of a band, and the columns of its whole blocks.
+    blocks: int
+    full: int
+
+
 @dialect
 def panels(share):
-    """Return the number of panels of a share, which is (shape, bounds)."""
+    """Return the panels of a share, which is (shape, bounds)."""
     shape, bounds = share
-    return (bounds[1] - bounds[0]) * _per_band(shape, bounds)
+    _, columns, _, run, panel = shape
+    first, last, begin, end = bounds
+    full = columns // run * run
+    of_share = min(end, full) - begin
+    in_share = (of_share + panel - 1) // panel + (1 if of_share < end - begin else 0)
+    in_band = (full + panel - 1) // panel + (1 if full < columns else 0)
+    return Panels((last - first) * in_share, in_share, in_band, (columns + run - 1) // run, full)
 
 
 @dialect
-def panel_at(i, share):
-    """Return panel i of a share."""
+def panel_at(i, share, all_panels):
+    """Return panel i of a share. A short block at the end of a row is a panel by itself."""
     shape, bounds = share
     _, columns, _, run, panel = shape
     first, _, begin, _ = bounds
-    per_band = _per_band(shape, bounds)
-    band, column = first + i // per_band, min(begin + i % per_band * panel, columns // run * run)
-    number, width = panel_of(band, column, shape)
+    _, in_share, in_band, blocks, full = all_panels
+    of_bands = i // in_share
+    band, column = first + of_bands, min(begin + (i - of_bands * in_share) * panel, full)
+    is_short = column >= full
+    number = band * in_band + (in_band - 1 if is_short else column // panel)
+    width = columns - full if is_short else min(panel, full - column)
     first_row, last_row = rows_of(band, shape)
-    place, blocks = band * ((columns + run - 1) // run) + column // run, (width + run - 1) // run
-    return Panel(number, first_row, last_row, column, width, place, blocks)
-
-
-@dialect
-def _per_band(shape, bounds):
-    """Return the number of panels in a band between bounds."""
-    _, columns, _, run, panel = shape
-    _, _, begin, end = bounds
-    full = min(end, columns // run * run) - begin
-    return (full + panel - 1) // panel + (1 if full < end - begin else 0)
+    place = band * blocks + column // run
+    return Panel(number, first_row, last_row, column, width, place, (width + run - 1) // run)
 
 
 @lru_cache(maxsize=4096)
