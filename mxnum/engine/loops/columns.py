@@ -71,7 +71,7 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
         buffer, offset = np.empty(width + SPARE if fill != 0 else 1, np.int32), np.zeros(1, np.int64)
         skipped = 0
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             panel_maxima(x, high, amax, panel, columns, run)
             if not fast_scales(amax, used, scales, panel.place, panel.blocks, scales_given, limits, e):
@@ -143,7 +143,7 @@ def _decode(constant_run: int) -> Any:
         spread, offset = np.empty(width + run, np.int32), np.zeros(1, np.int64)
         skipped = 0
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             least, greatest = np.int32(NAN_SCALE), np.int32(0)
             for b in range(panel.blocks):

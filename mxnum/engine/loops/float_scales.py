@@ -125,7 +125,7 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
         buffer, offset = np.empty(width + SPARE if fill != 0 else 1, np.int32), np.zeros(1, np.int64)
         skipped = 0
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             if maxima.size > 1:
                 for b in range(panel.blocks):
@@ -188,7 +188,7 @@ def _decode(constant: Any) -> Any:
         offset = np.zeros(1, np.int64)
         skipped = 0
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             where = panel.place, panel.blocks, step, stride, 0, 0, 0, 0
             call_kernel(prepare, scales, tables, tensor, is_right, unused, where)

@@ -98,7 +98,7 @@ def _find_scales(source: ElementFormat) -> Any:
         step, unused = 1 if tensor.size > 1 else 0, np.zeros(1, np.int32)
         high, amax, specials = np.empty(width + run, Magnitude), np.empty(width, Magnitude), np.empty(width, np.uint8)
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             if marks[panel.number] == 0:
                 continue
@@ -168,7 +168,7 @@ def _convert(constant: Any) -> Any:
         buffer, offset = np.zeros(width + SPARE, np.int32), np.zeros(1, np.int64)
         skipped = 0
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             if marks[panel.number] == 0:
                 continue

@@ -72,7 +72,7 @@ def find_offsets(source: ElementFormat) -> Any:
         _, columns, _, run, width = shape
         high, low = np.empty(width + run, Ordered), np.empty(width + run, Ordered)
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             find_ends(x, high, low, panel, columns, run)
             for b in range(panel.blocks):
@@ -216,7 +216,7 @@ def _convert() -> Any:
         _, columns, _, run, width = shape
         scale_at, offset_at = np.empty(width + run, np.int32), np.empty(width + run, np.int32)
         all_panels = panels(share)
-        for i in range(all_panels.count):
+        for i in range(all_panels.total):
             panel = panel_at(i, share, all_panels)
             for b in range(panel.blocks):
                 for j in range(b * run, (b + 1) * run):

@@ -180,7 +180,7 @@ class Panel(NamedTuple):
 class Panels(NamedTuple):
     """The panels of a share. What they have in common is computed once."""
 
-    count: int
+    total: int
     #: The panels of a band that belong to the share, and all of them.
     in_share: int
     in_band: int
