@@ -140,8 +140,8 @@ LOOPS = (
     (
         "marked-short-block-with-others",
         "mxnum/engine/traversal/block_walk.py",
-        "return band * per_band + per_band - 1, columns - full",
-        "return band * per_band + column // panel, columns - full",
+        "number = band * in_band + (in_band - 1 if is_short else column // panel)",
+        "number = band * in_band + column // panel",
         "What redoes marked groups takes a short last block for a part of the group before it.",
         (f"{FOLDER}/test_rows.py::test_groups_cover_a_row",),
     ),

@@ -169,7 +169,8 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
 
 def _thresholds(element: ElementFormat, rounding: Rounding, is_wide: bool) -> Entries:
     """Return the entries of the seven thresholds of an element of four bits."""
-    return tuple((_make_threshold(is_wide, inclusive), _bits(place)) for place, inclusive in _places(element, rounding))
+    how, places = (_first_from(is_wide), _NEVER_WIDE if is_wide else _NEVER), _places(element, rounding)
+    return tuple((_make_threshold(*how, inclusive), _bits(place)) for place, inclusive in places)
 
 
 def _values(element: ElementFormat, target: ElementFormat) -> Entries:
@@ -179,12 +180,12 @@ def _values(element: ElementFormat, target: ElementFormat) -> Entries:
 
 
 @cache
-def _make_threshold(is_wide: bool, inclusive: bool) -> Callable[..., Any]:
+def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
     """Return `threshold(factor, place)`, the least magnitude beyond place * factor.
 
     If `inclusive`, it may also be the product itself.
     """
-    first_from, INCLUSIVE, NEVER = _first_from(is_wide), inclusive, _NEVER_WIDE if is_wide else _NEVER
+    INCLUSIVE, NEVER = inclusive, never
 
     @dialect
     def threshold(factor, place):
