@@ -306,7 +306,7 @@ def shared_scale(
     into = None if out is None else checked_out(host_view("out", out), *kind)
     engine = dispatch.engine(x=array, out=into)
     request = Request(settings, array, threads=checked_threads(threads))
-    request.tensor_scale = _tensor_scale(engine, request, tensor_scale)
+    request.tensor_scale, request.maxima = _tensor_scale(engine, request, tensor_scale)
     return answer(engine.shared_scale(request, into), x, out)
 
 
@@ -397,26 +397,30 @@ def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> An
     request.random = random = random_copied_if_overlapping(request.random, *into)
     words = None if random is None else random.words
     engine = dispatch.engine_of(request.x, request.scales, words, into[0] if into else None)
-    request.tensor_scale = _tensor_scale(engine, request, tensor_scale)
+    request.tensor_scale, request.maxima = _tensor_scale(engine, request, tensor_scale)
     return engine
 
 
-def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
-    """Return the tensor scale as an array, computed or given; None if the format has none."""
+def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
+    """Return the tensor scale as an array, and the largest magnitudes of blocks if they are found.
+
+    Each is None if there is none.
+    """
     array, settings = request.x, request.settings
     if asked is None and settings.by_powers_of_two:  # fast path: these formats have no tensor scale
-        return None
+        return None, None
     fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
         dispatch.engine(x=array, tensor_scale=given)
-        return None if given is None else engine.copied(given)  # an MXArray owns its tensor scale
+        return None if given is None else engine.copied(given), None  # an MXArray owns its tensor scale
     if asked is not None:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
         is_of_rows = all(block == 1 for block in settings.blocks[:-1])
         errors.require(is_of_rows, "tensor_scale", "left out where blocks span rows", asked)
-    return engine.tensor_scale(request, asked is not None)
+    found: tuple[Any, Any] = engine.tensor_scale(request, asked is not None)
+    return found
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:

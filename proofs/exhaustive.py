@@ -150,7 +150,7 @@ def _encode_theorem(
         check=partial(_check_once, name, checks, of_loop if tier == "full" else None),
         hypotheses=tuple(hypotheses),
         tier=tier,
-        functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
+        functions=(kernel,) if of_loop is None else (kernel, *loops.source_of(of_loop())),
     )
 
 
@@ -187,7 +187,7 @@ def _decode_theorems(machine: Machine) -> Iterator[Theorem]:
                 check=partial(_check_once, name, (check,), of_loop),
                 hypotheses=(f"code is any {element} code", "scale code in 0..255"),
                 tier=tier,  # type: ignore[arg-type]
-                functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
+                functions=(kernel,) if of_loop is None else (kernel, *loops.source_of(of_loop())),
             )
 
 
@@ -255,7 +255,7 @@ class EncodeTask:
         words = loops.words_for((1, sweeps.CHUNK), self.random)
 
         def evaluate(bits: Array, codes: Array) -> None:
-            loops.run_rows(loop, bits[None], scales, codes[None], words, 0)
+            loops.run_rows(loop, bits[None], scales, codes[None], words)
 
         return evaluate, loop
 
@@ -281,12 +281,12 @@ class ScaleTask:
 
     def loop(self) -> Any:
         """Return the compiled loop."""
-        return loops.scale_loop("float32", self.element, self.rule)[0]
+        return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
         """Return a function that finds the scales of consecutive magnitudes, and the loop."""
-        loop, numbers = loops.scale_loop("float32", self.element, self.rule)
-        return partial(loops.run_scales, loop, numbers), loop
+        loop = loops.scale_loop("float32", self.element, self.rule)
+        return partial(loops.run_scales, loop), loop
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
@@ -320,7 +320,7 @@ def _sweep_theorem(task: EncodeTask | ScaleTask, kernel: Callable[..., Any], sta
         check=partial(check_sweep, task),
         hypotheses=task.hypotheses,
         tier="full",
-        functions=(kernel, loops.source_of(task.loop())),
+        functions=(kernel, *loops.source_of(task.loop())),
     )
 
 

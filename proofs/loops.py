@@ -21,10 +21,11 @@ from mxnum.definition.random import make_align_random
 from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.engine.loops import marked
-from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
-from mxnum.engine.rounding import formulation, per_element
+from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw, draw_from_words
+from mxnum.engine.rounding import formulation
+from mxnum.engine.rounding.per_element import Definition
 from mxnum.engine.traversal.block_walk import Walk
-from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from proofs.specs.runs import Array, Random
 
@@ -50,6 +51,8 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
+#: The bits of the tensor scale that formats without one have.
+ONE = np.ones(1, np.float32).view(np.uint32)
 #: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]
 
@@ -68,35 +71,55 @@ def encode_loop(source: str, element: str, rounding: str, overflow: str, random:
     """Return the compiled array loop of the definition, which redoes what fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = NO_DRAW if random is None else draw_from_words(random.bits)
-    return marked.convert(formulation.quantizing(*modes), draw, None)
+    return MarkedLoop(formulation.quantizing(*modes), draw, 0)
 
 
-def source_of(loop: Any) -> Callable[..., Any]:
-    """Return the Python function that a loop was compiled from."""
-    function: Callable[..., Any] = loop.py_func
-    return function
+def source_of(loop: Any) -> tuple[Callable[..., Any], ...]:
+    """Return the Python functions that a loop and its kernels were compiled from."""
+    functions: tuple[Callable[..., Any], ...] = loop.functions
+    return functions
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """Return the random words of an encoding loop: one repeated word, or 0 if it reads no words."""
-    return 0 if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
+    """Return the random words of an encoding loop: one repeated word, or `NO_WORDS`."""
+    return NO_WORDS if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
 
 
-def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
-    """Run a loop of `marked.convert` over rows of patterns; each row is one marked block."""
+class MarkedLoop:
+    """The loop of `marked` that converts by the definition, under scales that are powers of two."""
+
+    def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
+        """Make the loop; `nan` is the result under the scale NaN."""
+        self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
+        kernels = self.converter.prepare, self.converter.elements, *(() if draw.fill is None else (draw.fill,))
+        self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
+
+    def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
+        """Convert arrays of which all panels are marked."""
+        marks = np.ones(arrays[2].size, np.uint8)
+        self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
+
+
+class ScaleLoop:
+    """The loop of `marked` that finds scales that are powers of two."""
+
+    def __init__(self, definition: Definition, source: ElementFormat) -> None:
+        self.finder = marked.find_by(definition, source, nan_blocks=False)
+        assert self.finder.kernel is not None
+        self.functions = python_of(marked._find_scales(source)), self.finder.kernel.function
+
+
+def python_of(loop: Any) -> Callable[..., Any]:
+    """Return the Python function of a compiled loop."""
+    function: Callable[..., Any] = getattr(loop, "py_func", loop)
+    return function
+
+
+def run_rows(loop: MarkedLoop, patterns: Array, scales: Array, out: Array, words: Any) -> None:
+    """Run a loop over rows of patterns, each of them one marked block."""
     count, length = patterns.shape
-    shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # each panel is one block
-    loop(
-        patterns.reshape(-1),
-        out.reshape(-1),
-        scales,
-        shape,
-        bounds,
-        np.ones(count, np.uint8),
-        words,
-        nan,
-        per_element.NO_NUMBERS,
-    )
+    share = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
+    loop((patterns.reshape(-1), out.reshape(-1), scales, ONE), share, words)
 
 
 def encode_rows(
@@ -108,7 +131,7 @@ def encode_rows(
 
         def by_loop(patterns: Array, scales: Array) -> Array:
             codes = np.empty(patterns.shape, np.uint8)
-            run_rows(loop, signed(patterns), scales, codes, words_for(patterns.shape, random), 0)
+            run_rows(loop, signed(patterns), scales, codes, words_for(patterns.shape, random))
             return codes
 
         return by_loop
@@ -131,7 +154,7 @@ def decode_kernel(element: str, target: str) -> Callable[..., Any]:
 
 def decode_loop(element: str, target: str) -> Any:
     """Return the compiled array loop of a decoder."""
-    return marked.convert(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, None)
+    return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, FLOATS[target].nan_code or 0)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
@@ -142,7 +165,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
         def by_loop(codes: Array, scales: Array) -> Array:
             values = np.empty(codes.shape, f"i{size}")
-            run_rows(loop, codes, scales, values, 0, FLOATS[target].nan_code or 0)
+            run_rows(loop, codes, scales, values, NO_WORDS)
             return values.view(f"u{size}")
 
         return by_loop
@@ -162,15 +185,13 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 
-def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
-    """Return the compiled loop that finds the scales of marked blocks, and its array `numbers`.
-
-    The array encodes the scale rule and the element."""
+def scale_loop(source: str, element: str, rule: str) -> ScaleLoop:
+    """Return the compiled loop over marked blocks."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
-    return marked.find_scales(definition, FLOATS[source]), definition.numbers
+    return ScaleLoop(definition, FLOATS[source])
 
 
-def run_scales(loop: Any, numbers: Array, amax: Array, scales: Array) -> None:
-    """Run a loop of `marked.find_scales` over blocks of one element each."""
-    walk = Walk(1, 1, amax.size, 1, 1)
-    loop(amax, scales, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), False, numbers)
+def run_scales(loop: ScaleLoop, amax: Array, scales: Array) -> None:
+    """Run a loop over blocks of one element each."""
+    walk, arrays = Walk(1, 1, amax.size, 1, 1), (amax, scales, scales, ONE)
+    loop.finder.loop(*arrays)(arrays, (walk.shape, walk.whole), np.ones(walk.groups, np.uint8))

@@ -109,7 +109,8 @@ def kernel_hash(function: Any) -> str:
         texts.extend(f"{name} = {visit(item)}" for name, item in sorted(constants.items()))
         return value.__qualname__
 
-    visit(function)
+    for each in getattr(function, "functions", (function,)):
+        visit(each)
     texts += [_code_text(compile_loop), _code_text(_compile_select)]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 

@@ -213,7 +213,7 @@ def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at
             if pending[0] is not None and bits[0] == np.uint32(pending[0]).astype(np.int32):
                 pending[0] = None
                 raise KeyboardInterrupt
-            loops.run_rows(loop, bits.astype(np.int16)[None], np.array([127], np.uint8), codes[None], 0, 0)
+            loops.run_rows(loop, bits.astype(np.int16)[None], np.array([127], np.uint8), codes[None], loops.NO_WORDS)
             if fault is not None:
                 codes[bits == fault] ^= 1
 
@@ -363,5 +363,5 @@ def test_what_is_said_of_a_loop_is_stale_when_the_loop_changes(name: str, monkey
     def other(loop: Any) -> Any:
         raise NotImplementedError
 
-    monkeypatch.setattr(loops, "source_of", lambda loop: other)
+    monkeypatch.setattr(loops, "source_of", lambda loop: (other,))
     assert ledger.code_hash(theorem(name).functions) != before

@@ -1,7 +1,7 @@
 """Report what tests compile, which is most of their time: ``pytest --compiled``.
 
-The report begins with the tests that compile longest. Loops that are stored on disk are not
-counted. Set NUMBA_CACHE_DIR to an empty folder to measure a first run.
+One list is by test function, the other by compiled function. Loops that were on disk already are
+not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+#: The greatest number of lines of each list.
 SHOWN = 25
+#: Seconds, compilations, and cases or tests.
+Counts = tuple[float, int, int]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "list the test functions that compiled longest, in seconds of processor time"
+    text = "list what tests compile, in seconds of processor time"
     parser.getgroup("mxnum").addoption("--compiled", action="store_true", help=text)
 
 
@@ -35,45 +38,61 @@ class Compiled:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Counts compilations; a compilation within another one counts as part of it."""
+            """Times outermost compilations; counts what they compile in turn as part of them."""
 
-            depth, count, seconds, started = 0, 0, 0.0, 0.0
+            depth, started = 0, 0.0
+
+            def __init__(self) -> None:
+                #: The name and the seconds of each compilation in the current test.
+                self.compiled: list[tuple[str, float]] = []
 
             def on_start(self, _: Any) -> None:
                 self.started = self.started if self.depth else time.process_time()
                 self.depth += 1
 
-            def on_end(self, _: Any) -> None:
+            def on_end(self, event: Any) -> None:
                 self.depth -= 1
                 if self.depth == 0:
-                    self.count, self.seconds = self.count + 1, self.seconds + time.process_time() - self.started
+                    function = event.data["dispatcher"].py_func
+                    name = f"{function.__module__}.{function.__qualname__.split('.<locals>')[0]}"
+                    self.compiled.append((name, time.process_time() - self.started))
 
         self.listener = Listener()
         event.register("numba:compile", self.listener)
-        #: The (seconds, loops, cases) of each test function.
-        self.found: dict[str, tuple[float, int, int]] = {}
+        #: For each test function: its seconds, compiled functions and cases.
+        self.by_test: dict[str, Counts] = {}
+        #: For each compiled function, by the name of its factory: its seconds, compilations and
+        #: tests.
+        self.by_function: dict[str, Counts] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.listener.count, self.listener.seconds = 0, 0.0
+        self.listener.compiled = []
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[None]:
         if call.when == "call":
-            item.user_properties.append(("compiled", (self.listener.seconds, self.listener.count)))
+            item.user_properties.append(("compiled", self.listener.compiled))
         return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
-            seconds, count = dict(report.user_properties)["compiled"]
-            name = report.nodeid.split("[")[0]
-            before = self.found.get(name, (0.0, 0, 0))
-            self.found[name] = before[0] + seconds, before[1] + count, before[2] + 1
+            compiled = dict(report.user_properties)["compiled"]
+            _add(self.by_test, report.nodeid.split("[")[0], [seconds for _, seconds in compiled])
+            for name in dict(compiled):
+                _add(self.by_function, name, [seconds for other, seconds in compiled if other == name])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        total = [sum(column) for column in zip(*self.found.values(), strict=True)] or [0.0, 0]
-        terminalreporter.section(f"compiled: {total[1]} functions in {total[0]:.0f} s", sep="-")
-        for name, (seconds, count, cases) in sorted(self.found.items(), key=lambda item: -item[1][0])[:SHOWN]:
-            if count:
-                terminalreporter.write_line(f"{seconds:7.1f} s {count:4} functions {cases:4} cases  {name}")
+        totals = [sum(column) for column in zip(*self.by_test.values(), strict=True)] or [0.0, 0]
+        terminalreporter.section(f"compiled: {totals[1]} functions in {totals[0]:.0f} s", sep="-")
+        for found, unit in (self.by_test, "cases"), (self.by_function, "tests"):
+            for name, (seconds, count, users) in sorted(found.items(), key=lambda item: -item[1][0])[:SHOWN]:
+                if count:
+                    terminalreporter.write_line(f"{seconds:7.1f} s {count:4} functions {users:4} {unit}  {name}")
+
+
+def _add(found: dict[str, Counts], name: str, seconds: list[float]) -> None:
+    """Add one test's compilations, given in seconds, to the counts of a name."""
+    before = found.get(name, (0.0, 0, 0))
+    found[name] = before[0] + sum(seconds), before[1] + len(seconds), before[2] + 1

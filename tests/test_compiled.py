@@ -38,6 +38,10 @@ def test_each_function_says_what_it_compiled(pytester, monkeypatch):
     done = pytester.runpytest_subprocess("-p", "tests.compiled", "-p", "no:cacheprovider", "--compiled")
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(
-        ["*compiled: 2 functions in * s*", "* s    2 functions    3 cases  test_it.py::test_compiles"]
+        [
+            "*compiled: 2 functions in * s*",
+            "* s    2 functions    3 cases  test_it.py::test_compiles",
+            "* s    2 functions    2 tests  test_it.outer",
+        ]
     )
     done.stdout.no_fnmatch_line("*test_nothing*")

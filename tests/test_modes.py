@@ -22,6 +22,7 @@ from mxnum.definition.offset import make_half_range_scale
 from mxnum.definition.pack import limits, make_round
 from mxnum.definition.scale import make_scale_rule
 from mxnum.engine.cuda import scaled
+from mxnum.engine.loops.random_bits import NO_DRAW
 from mxnum.engine.products import sums
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.quantizing import conversion, host
@@ -94,7 +95,7 @@ def through_the_engine(**changes):
 
 def converted(make, **changes):
     """Make the loops of the changed settings."""
-    make(conversion.modes_of(settings(**changes)))
+    make(conversion.modes_of(settings(**changes))).exact(NO_DRAW)
 
 
 def summed(mode):

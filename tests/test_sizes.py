@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "mxnum/lab/studies/run_study.py run_study": "Its callers name the options they need, as of a public function.",
     "mxnum/torch/attention.py attention_how": "It has the arguments of torch's scaled_dot_product_attention.",
     "mxnum/torch/attention.py attend": "It has the arguments of attention_how, checked.",
+    "mxnum/engine/loops/panels.py convert_panel": "numba counts references to arrays in a tuple, which takes time.",
     "mxnum/torch/multihead.py forward": "It has the arguments of the forward pass of torch's MultiheadAttention.",
 }
 
@@ -35,18 +36,8 @@ BEING_REWRITTEN = {
     "mxnum/engine/cuda/sums.py sequential.multiply": "engine",
     "mxnum/engine/cuda/sums.py blocks.multiply": "engine",
     "mxnum/engine/cuda/vectors.py quantize_rows": "engine",
-    "mxnum/engine/loops/columns.py _quantize": "engine",
-    "mxnum/engine/loops/columns.py _quantize.loop": "engine",
-    "mxnum/engine/loops/columns.py _decode.loop": "engine",
-    "mxnum/engine/loops/float_scales.py convert": "engine",
-    "mxnum/engine/loops/float_scales.py _convert": "engine",
-    "mxnum/engine/loops/float_scales.py _convert.loop": "engine",
     "mxnum/engine/loops/four_over_six.py choose": "engine",
     "mxnum/engine/loops/four_over_six.py choose.loop": "engine",
-    "mxnum/engine/loops/marked.py convert.loop": "engine",
-    "mxnum/engine/loops/rows.py _quantize": "engine",
-    "mxnum/engine/loops/rows.py _quantize.loop": "engine",
-    "mxnum/engine/loops/rows.py _decode.loop": "engine",
     "mxnum/engine/products/by_definition.py exact_loop.multiply": "engine",
     "mxnum/engine/products/fused_by_definition.py fused_loop": "engine",
     "mxnum/engine/products/fused_by_definition.py fused_loop.multiply": "engine",
@@ -59,10 +50,7 @@ BEING_REWRITTEN = {
     "mxnum/engine/products/panels.py _moving.move": "engine",
     "mxnum/engine/products/register_tile.py _tile": "engine",
     "mxnum/engine/products/register_tile.py multiply": "engine",
-    "mxnum/engine/quantizing/plan.py Plan.__init__": "engine",
     "mxnum/engine/rotations/by_floats.py transform.loop": "engine",
-    "mxnum/engine/rounding/by_factors.py by_seven_places": "engine",
-    "mxnum/engine/rounding/by_factors.py by_doublings": "engine",
 }
 
 

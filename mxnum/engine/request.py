@@ -1,10 +1,13 @@
-"""Descriptions of a call after every argument is checked and resolved: to quantize, or to decode an MX array."""
+"""Descriptions of a call to quantize, or to decode an MX array.
+
+Every argument is checked and resolved.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, scales_shape
@@ -13,7 +16,10 @@ from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Roundi
 
 @dataclass(frozen=True)
 class RandomBits:
-    """The source of random bits for stochastic rounding: an array of words, or a Philox seed and stream."""
+    """The source of random bits for stochastic rounding.
+
+    It is an array of words, or a Philox seed and stream.
+    """
 
     sr_bits: int
     words: Any = None
@@ -78,6 +84,30 @@ class Settings:
     @cached_property
     def must_look(self) -> bool:
         return must_look(self.element, self.nonfinite)
+
+
+class Sides(NamedTuple):
+    """The arrays of a call that belong to blocks.
+
+    None stands for an array that the call has not.
+    """
+
+    scales: Any = None
+    offsets: Any = None
+    #: The tensor scale: one number, or one for each block.
+    tensor_scale: Any = None
+    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found it.
+    maxima: Any = None
+
+    @property
+    def of_blocks(self) -> tuple[Any, ...]:
+        """The scales and offsets, which are results or arguments.
+
+        Each has one item for each block.
+        """
+        if self.offsets is None:  # Fast path: avoids a comprehension for the common single array.
+            return () if self.scales is None else (self.scales,)
+        return self.scales, self.offsets
 
 
 @dataclass(slots=True, eq=False)

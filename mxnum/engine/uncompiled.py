@@ -1,4 +1,7 @@
-"""An engine for few numbers: the definition on numpy arrays. It leaves all unusual calls to `host`."""
+"""An engine for few numbers: the definition on numpy arrays.
+
+It leaves all unusual calls to `host`.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ MUTANTS: tuple[tuple[str, ModuleType, str, str, Callable[..., Outcome]], ...] = 
     ("digits-lost", fast, "has_digits = (factor & ((1 << 53 - _DIGITS) - 1)) == 0", "has_digits = factor == factor",
      stochastic_over.check_constants),
     ("beyond-the-largest", fast, "select(magnitude == MAX, 0, up)", "up", CHOSEN),
-    ("value-of-another", fast, "select(odd, c[12], c[13])", "select(odd, c[13], c[12])", CHOSEN),
+    ("value-of-another", fast, "make_value_by_code(7)", "make_value_by_code(8)", CHOSEN),
     ("aim", float_scale, "element.max_code if aim is None else aim", "element.max_code", AIM),
     ("tie-down", choice, "v = v if x < 0.75 * f else f", "v = v if x <= 0.75 * f else f", NEAREST),
     ("no-six", choice, "return v if x <= 5.0 * f else 6.0 * f", "return v", NEAREST),

@@ -140,7 +140,7 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
     """Prove `FACTOR` for a stack."""
     machine = Machine()
     scale, kept, code = (machine.word(word) for word in ("scale", "kept", "code"))
-    with _on_numbers(fast, **_tables(scale)):
+    with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=ON_DICTIONARIES["load"]):
         made, table = inspect.unwrap(fast.quantizing)(FLOAT32, _stack(name, arithmetic), False), dict[int, Any]()
         is_right = made.prepare(code, _Tensor(kept, kept), table, 0, 1).predicate
         (factor,) = made.at(table, 0, 1)
@@ -185,7 +185,7 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
     """Prove `READS` for a stack."""
     machine, goals = Machine(), list[z3.BoolRef]()
     scale, kept, largest, code = (machine.word(word) for word in ("scale", "kept", "largest", "code"))
-    with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=lambda table, index: table[index]):
+    with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=ON_DICTIONARIES["load"]):
         made, table = inspect.unwrap(fast.decoding)(_stack(name, arithmetic)), dict[int, Any]()
         is_right = made.prepare(code, _Tensor(kept, largest), table, 0, 1).predicate
         constants, owed = made.at(table, 0, 1), len(machine.obligations)

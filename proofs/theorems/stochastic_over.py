@@ -255,7 +255,7 @@ def check_constants(fast: Any = stochastic_over) -> Outcome:
 
     with (
         patched(by_factors, by_seven_places=by_seven_places, _make_factor=lambda scale: lambda code, tensor: code),
-        patched(fast, **ON_DICTIONARIES),
+        patched(fast, store=ON_DICTIONARIES["store"]),
     ):
         made = inspect.unwrap(fast.by_products)(FLOAT32, FAST[0], SCALES[0], None)
         is_kept = made.prepare(Sym(factor, obligations), 0, table, 0, 1)
@@ -318,7 +318,7 @@ def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any
         on_products(by_factors),
         patched(by_factors, by_seven_places=by_seven_places),
         patched(as_float32, make_widen=lambda source: lambda x: x),
-        patched(fast, make_goes_up=lambda element: goes_up, **ON_DICTIONARIES),
+        patched(fast, make_goes_up=lambda element: goes_up, store=ON_DICTIONARIES["store"]),
     ):
         return outcome_of(problems(), "sweep", lambda: "32 cases")
 

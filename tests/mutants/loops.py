@@ -11,6 +11,7 @@ PARTS, LAYOUTS = (
 )
 RANDOM_BITS, COLUMNS = f"{FOLDER}/test_random_bits.py", f"{FOLDER}/test_columns.py"
 IN_ROWS, IN_COLUMNS = "mxnum/engine/loops/rows.py", "mxnum/engine/loops/columns.py"
+IN_MAXIMA, IN_PANELS = "mxnum/engine/loops/maxima.py", "mxnum/engine/loops/panels.py"
 IN_MARKED, CONVERSION = "mxnum/engine/loops/marked.py", "mxnum/engine/quantizing/conversion.py"
 
 LOOPS = (
@@ -25,17 +26,17 @@ LOOPS = (
     ),
     (
         "rows-last-element-of-a-block",
-        IN_ROWS,
-        "                        for i in range(start, stop):\n                            largest =",
-        "                        for i in range(start, stop - 1):\n                            largest =",
+        IN_MAXIMA,
+        "                for i in range(start, stop):\n                    largest =",
+        "                for i in range(start, stop - 1):\n                    largest =",
         "The last element of a block that registers do not divide has no part in its scale.",
         (f"{HOST}::test_rows_of_blocks_that_registers_do_not_divide",),
     ),
     (
         "rows-short-block-not-marked",
         IN_ROWS,
-        "                    if width != constant_run:\n                        marks[number] = MIXED\n",
-        "                    if width != constant_run:\n",
+        "                if leaves_rest and width != run:\n                    marks[number] = MIXED\n",
+        "                if leaves_rest and width != run:\n",
         "What is left of a row is not marked for other loops.",
         ("tests/engine/quantizing/test_conversion.py::test_what_is_marked_is_redone_and_nothing_else",),
     ),
@@ -90,25 +91,25 @@ LOOPS = (
     (
         "rows-bits-of-one-block",
         IN_ROWS,
-        "drawn = fill(words, buffer, piece, blocks * size) - piece",
-        "drawn = fill(words, buffer, piece, size) - piece",
+        "where = piece, blocks * size, 0, 0, 0, 0, 0, 0",
+        "where = piece, size, 0, 0, 0, 0, 0, 0",
         "All blocks of a group but the first round with old random bits.",
         (f"{HOST}::test_every_rounding_and_overflow",),
     ),
     (
         "rows-bits-of-long-blocks",
         IN_ROWS,
-        "drawn = fill(words, buffer, piece, blocks * size) - piece",
-        "drawn = fill(words, buffer, base, blocks * size) - piece",
+        "where = piece, blocks * size, 0, 0, 0, 0, 0, 0",
+        "where = base, blocks * size, 0, 0, 0, 0, 0, 0",
         "Every piece of a long block rounds with the bits of the first.",
         (f"{HOST}::test_a_block_longer_than_what_is_drawn_at_a_time",),
     ),
     (
         "marked-nan-in-a-later-block",
         IN_MARKED,
-        "is_nan |= specials[j] != 0",
-        "is_nan |= specials[0] != 0",
-        "What is in the first column of a panel makes the scales of its blocks NaN, not what is in theirs.",
+        "if specials[b] != 0:",
+        "if specials[0] != 0:",
+        "A NaN in the first block of a panel makes the scales of all its blocks NaN, and one elsewhere makes none.",
         (f"{HOST}::test_special_values_by_policy",),
     ),
     (
@@ -139,32 +140,32 @@ LOOPS = (
     (
         "marked-short-block-with-others",
         "mxnum/engine/traversal/block_walk.py",
-        "return band * per_band + per_band - 1, columns - full",
-        "return band * per_band + column // panel, columns - full",
+        "number = band * in_band + (in_band - 1 if is_short else column // panel)",
+        "number = band * in_band + column // panel",
         "What redoes marked groups takes a short last block for a part of the group before it.",
         (f"{FOLDER}/test_rows.py::test_groups_cover_a_row",),
     ),
     (
         "columns-old-maxima",
-        IN_COLUMNS,
-        "                for j in range(blocks * run):\n                    store(by_column, j, 0)",
-        "                for j in range(width):\n                    store(by_column, j, 0)",
+        IN_MAXIMA,
+        "        for j in range(panel.blocks * run):\n            store(high, j, 0)",
+        "        for j in range(panel.width):\n            store(high, j, 0)",
         "A short last block takes what a panel before it had there into account.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
     (
         "columns-mark-of-another-panel",
         IN_COLUMNS,
-        "                    marks[number] = MIXED\n                    skipped += 1\n                    continue\n                if not scales_given",
-        "                    marks[band] = MIXED\n                    skipped += 1\n                    continue\n                if not scales_given",
+        "                marks[panel.number] = MIXED\n                skipped += 1\n                continue\n            for b",
+        "                marks[0] = MIXED\n                skipped += 1\n                continue\n            for b",
         "Another panel is redone than was left.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
     (
         "columns-random-bits-of-half",
-        IN_COLUMNS,
-        "fill(words, buffer, base + row * columns, width)",
-        "fill(words, buffer, base + row * columns, width // 2)",
+        IN_PANELS,
+        "(first, width, 0, 0, 0, 0, 0, 0)",
+        "(first, width // 2, 0, 0, 0, 0, 0, 0)",
         "The second half of a panel rounds with old random bits.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
@@ -245,8 +246,8 @@ LOOPS = (
     (
         "bits-of-long-rows",
         "mxnum/engine/loops/random_bits.py",
-        "count = min(_PIECE, length - begin)\n                place = prepare(key, buffer, firsts[row] + begin, count)",
-        "count = min(_PIECE, length - begin)\n                place = prepare(key, buffer, firsts[row], count)",
+        "count = min(_PIECE, length - begin)\n                place = philox_bits(key, buffer, firsts[row] + begin, count)",
+        "count = min(_PIECE, length - begin)\n                place = philox_bits(key, buffer, firsts[row], count)",
         "Long rows of words repeat their first piece.",
         (f"{RANDOM_BITS}::test_rows_of_words",),
     ),

@@ -53,10 +53,10 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
     return scales
 
 
-def tensor_scale(request: Request, by_rows: bool) -> DeviceArray:
-    """Return the tensor scale of an array, or that of each row along the last axis if `by_rows`.
+def tensor_scale(request: Request, by_rows: bool) -> tuple[DeviceArray, None]:
+    """Return the tensor scale of an array, or of each row along the last axis, and None.
 
-    With `by_rows`, the last axis of the result has length 1.
+    With `by_rows`, the last axis of the result has length 1. On a GPU, nothing is known of blocks.
     """
     x, asked = request.x, request.settings
     source, element, scale = asked.source, asked.element, asked.format.scale
@@ -70,14 +70,14 @@ def tensor_scale(request: Request, by_rows: bool) -> DeviceArray:
                 by_blocks(kernel, blocks, x, found, found, found, None, stream)
             else:
                 driver.launch(kernels.fill(), found.size, stream, found.size, flat(found), float_scale.ONE)
-            return found
+            return found, None
         found, largest = arrays.empty(x, (), np.float32), arrays.scalar(x, 0)
         memory, at = driver.memory(x, signed=True)
         shape, by = padded(x.shape, 1), padded(arrays.steps_of(x), 0)
         of_largest = driver.memory(largest, signed=True)[0]
         driver.launch(float_scales.largest_magnitude(source), x.size, stream, x.size, shape, memory, at, by, of_largest)
         driver.launch(float_scales.apply_once(function), 1, stream, 1, of_largest, flat(found))
-        return found
+        return found, None
 
 
 def beside(value: Array, like: DeviceArray) -> DeviceArray:

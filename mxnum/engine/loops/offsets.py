@@ -26,12 +26,13 @@ from mxnum.definition.offset import (
 )
 from mxnum.definition.word import dialect, word_bits
 from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.kernels import Kernel, call_kernel, others_apart
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.rounding.as_float32 import make_widen
 from mxnum.engine.rounding.float_additions import decoding_domain
 from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
 from mxnum.engine.rounding.per_element import Definition
-from mxnum.engine.traversal.block_walk import panel_of, rows_of
+from mxnum.engine.traversal.block_walk import panel_at, panels
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
@@ -54,16 +55,53 @@ def ordered_type(source: ElementFormat) -> Any:
 
 @cache
 def find_offsets(source: ElementFormat) -> Any:
-    """Return `loop(x, offsets, shape, bounds, largest, smallest)`, which finds offsets.
+    """Return `loop((x, offsets, largest, smallest), (shape, bounds))`, which finds offsets.
 
     `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
     stores the offset of each block as float16 bits, and its largest and smallest finite element as
     ordered integers of `make_to_ordered`. Both are zero for a block without finite elements.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
-    to_ordered, from_ordered = make_to_ordered(source), make_from_ordered(source)
+    find_ends, from_ordered = _make_find_ends(source), make_from_ordered(source)
     middle = Definition(make_midpoint(source), word_bits(source, OFFSET) == 32)
     midpoint_of, word_of_middle = middle.function, middle.word
+
+    def loop(arrays, share):
+        x, offsets, largest, smallest = arrays
+        shape, _ = share
+        _, columns, _, run, width = shape
+        high, low = np.empty(width + run, Ordered), np.empty(width + run, Ordered)
+        all_panels = panels(share)
+        for i in range(all_panels.total):
+            panel = panel_at(i, share, all_panels)
+            find_ends(x, high, low, panel, columns, run)
+            for b in range(panel.blocks):
+                a, z = Ordered(-1 - MAX), Ordered(MAX + 1)
+                for j in range(b * run, (b + 1) * run):
+                    a = Ordered(max(a, Ordered(integer(load(high, j)))))
+                    z = Ordered(min(z, Ordered(integer(load(low, j)))))
+                store(high, b, a)
+                store(low, b, z)
+            for b in range(panel.blocks):  # A loop by itself, which compilers vectorize.
+                a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
+                is_empty = z > a
+                a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
+                bits = midpoint_of(from_ordered(word_of_middle(a)), from_ordered(word_of_middle(z)))
+                store(offsets, panel.place + b, bits)
+                store(largest, panel.place + b, a)
+                store(smallest, panel.place + b, z)
+
+    return compile_loop(loop)
+
+
+@cache
+def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
+    """Return `find_ends(x, high, low, panel, columns, run)`.
+
+    The function stores the largest and the smallest finite element of each column of a panel, as
+    ordered integers.
+    """
+    MAX, Ordered, to_ordered = source.max_code, ordered_type(source), make_to_ordered(source)
 
     @dialect
     def clear(high, low, count):
@@ -71,53 +109,28 @@ def find_offsets(source: ElementFormat) -> Any:
             store(high, j, Ordered(-1 - MAX))
             store(low, j, Ordered(MAX + 1))
 
-    def loop(x, offsets, shape, bounds, largest, smallest):
-        _, columns, _, run, panel = shape
-        first, last, begin, end = bounds
-        per_row = (columns + run - 1) // run
-        high, low = np.empty(panel + run, Ordered), np.empty(panel + run, Ordered)
-        for band in range(first, last):
-            first_row, last_row = rows_of(band, shape)
-            next_column = begin
-            while next_column < end:
-                _, width = panel_of(band, next_column, shape)
-                column, next_column = next_column, next_column + width
-                blocks, place = (width + run - 1) // run, band * per_row + column // run
-                clear(high, low, blocks * run)
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    for j in range(width):
-                        ordered = Ordered(integer(to_ordered(load(x, base + j))))
-                        store(high, j, Ordered(max(Ordered(integer(load(high, j))), ordered)))
-                        store(low, j, Ordered(min(Ordered(integer(load(low, j))), ordered)))
-                all_finite = True
-                for j in range(width):
-                    all_finite &= (integer(load(high, j)) <= MAX) & (integer(load(low, j)) >= -MAX)
-                if not all_finite:
-                    clear(high, low, blocks * run)
-                    for row in range(first_row, last_row):
-                        base = row * columns + column
-                        for j in range(width):
-                            ordered = Ordered(integer(to_ordered(load(x, base + j))))
-                            if -MAX <= ordered <= MAX:
-                                high[j], low[j] = max(high[j], ordered), min(low[j], ordered)
-                for b in range(blocks):
-                    a, z = Ordered(-1 - MAX), Ordered(MAX + 1)
-                    for j in range(b * run, (b + 1) * run):
-                        a = Ordered(max(a, Ordered(integer(load(high, j)))))
-                        z = Ordered(min(z, Ordered(integer(load(low, j)))))
-                    store(high, b, a)
-                    store(low, b, z)
-                for b in range(blocks):  # A loop by itself, which compilers vectorize.
-                    a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
-                    is_empty = z > a
-                    a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
-                    bits = midpoint_of(from_ordered(word_of_middle(a)), from_ordered(word_of_middle(z)))
-                    store(offsets, place + b, bits)
-                    store(largest, place + b, a)
-                    store(smallest, place + b, z)
+    @dialect
+    def find_ends(x, high, low, panel, columns, run):
+        clear(high, low, panel.blocks * run)
+        for row in range(panel.first_row, panel.last_row):
+            base = row * columns + panel.column
+            for j in range(panel.width):
+                ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                store(high, j, Ordered(max(Ordered(integer(load(high, j))), ordered)))
+                store(low, j, Ordered(min(Ordered(integer(load(low, j))), ordered)))
+        all_finite = True
+        for j in range(panel.width):
+            all_finite &= (integer(load(high, j)) <= MAX) & (integer(load(low, j)) >= -MAX)
+        if not all_finite:
+            clear(high, low, panel.blocks * run)
+            for row in range(panel.first_row, panel.last_row):
+                base = row * columns + panel.column
+                for j in range(panel.width):
+                    ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                    if -MAX <= ordered <= MAX:
+                        high[j], low[j] = max(high[j], ordered), min(low[j], ordered)
 
-    return compile_loop(loop)
+    return find_ends
 
 
 @cache
@@ -178,35 +191,59 @@ def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -
     return with_wide_offset
 
 
-def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Any:
-    """Return `loop(x, out, scales, offsets, shape, bounds)`, which converts elements.
+def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Callable[..., Any]:
+    """Return `loop((x, out, scales, offsets), (shape, bounds))`, which converts elements.
 
     The loop stores `function(x, scale, offset)` in `out`. If `in_place`, it reads `out` instead of
     `x`: compilers must know that both are one array.
     """
-    word: Any = lane if in_lanes else wide
+    kernel, loop = _converting(function, in_lanes, in_place), _convert()
 
-    def loop(x, out, scales, offsets, shape, bounds):
-        _, columns, _, run, panel = shape
-        first, last, begin, end = bounds
-        per_row = (columns + run - 1) // run
-        scale_at, offset_at = np.empty(panel + run, np.int32), np.empty(panel + run, np.int32)
-        read = out if in_place else x
-        for band in range(first, last):
-            first_row, last_row = rows_of(band, shape)
-            next_column = begin
-            while next_column < end:
-                _, width = panel_of(band, next_column, shape)
-                column, next_column = next_column, next_column + width
-                place = band * per_row + column // run
-                for b in range((width + run - 1) // run):
-                    for j in range(b * run, (b + 1) * run):
-                        store(scale_at, j, integer(load(scales, place + b)))
-                        store(offset_at, j, integer(load(offsets, place + b)))
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    for j in range(width):
-                        scale, offset = word(integer(load(scale_at, j))), word(integer(load(offset_at, j)))
-                        store(out, base + j, function(word(load(read, base + j)), scale, offset))
+    def run(arrays: tuple[Array, ...], share: Any) -> None:
+        x, out = arrays[:2]
+        loop(kernel.for_types(x.dtype, out.dtype), arrays, share)
+
+    return run
+
+
+@cache
+def _convert() -> Any:
+    """Return `loop(kernel, arrays, share)`, the loop of `convert` for every function."""
+
+    def loop(kernel, arrays, share):
+        x, out, scales, offsets = arrays
+        shape, _ = share
+        _, columns, _, run, width = shape
+        scale_at, offset_at = np.empty(width + run, np.int32), np.empty(width + run, np.int32)
+        all_panels = panels(share)
+        for i in range(all_panels.total):
+            panel = panel_at(i, share, all_panels)
+            for b in range(panel.blocks):
+                for j in range(b * run, (b + 1) * run):
+                    store(scale_at, j, integer(load(scales, panel.place + b)))
+                    store(offset_at, j, integer(load(offsets, panel.place + b)))
+            first, rows = panel.first_row * columns + panel.column, panel.last_row - panel.first_row
+            call_kernel(kernel, x, out, scale_at, offset_at, scale_at, (first, panel.width, rows, columns, 0, 0, 0, 0))
 
     return compile_loop(loop)
+
+
+def _converting(function: Callable[..., Any], in_lanes: bool, in_place: bool) -> Kernel:
+    """Return the kernel that converts the rows of a panel.
+
+    Its arguments are (x, out, scales of columns, offsets of columns, _, where). `where` holds
+    (first element, width, rows, columns, ...).
+    """
+    word: Any = lane if in_lanes else wide
+
+    def kernel(x, out, scale_at, offset_at, numbers, where):
+        others_apart()
+        first, width, rows, columns, _, _, _, _ = where
+        read = out if in_place else x
+        for row in range(rows):
+            base = first + row * columns
+            for j in range(width):
+                scale, offset = word(integer(load(scale_at, j))), word(integer(load(offset_at, j)))
+                store(out, base + j, function(word(load(read, base + j)), scale, offset))
+
+    return Kernel(kernel)

@@ -13,11 +13,11 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
 from mxnum.definition import random
 from mxnum.definition.pack import SR_BITS
 from mxnum.engine.machine.jit import compile_directly, has_feature
+from mxnum.engine.machine.lanes import element_pointer
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -102,7 +102,7 @@ def _words_in_line(context, buffer, place, first, key, sr_bits, count):
         kind = words.type
         kept = builder.and_(words, ir.Constant(kind, [(1 << bits) - 1] * kind.count))
         aligned = builder.shl(kept, ir.Constant(kind, [SR_BITS - bits] * kind.count))
-        start = builder.gep(make_array(buffer)(target, builder, array).data, [place])
+        start = element_pointer(target, builder, buffer, array, place)
         builder.store(aligned, builder.bitcast(start, kind.as_pointer()), align=4)
         return target.get_dummy_value()
 

@@ -1,4 +1,6 @@
-"""Conversions between float32 numbers and their bit patterns, for functions that compute with float32 itself.
+"""Conversions between float32 numbers and their bit patterns.
+
+Functions that compute with float32 itself use them.
 
 The functions of `lanes` take and return bit patterns instead.
 """

@@ -29,7 +29,9 @@ _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52
 
 
 def is_unchanged() -> bool:
-    """Return True if this thread rounds to nearest even and keeps subnormals, the defaults of IEEE 754.
+    """Return True if float arithmetic follows the defaults of IEEE 754 on this thread.
+
+    These are rounding to nearest even, and subnormals.
 
     Python's float64 arithmetic decides for float32 too: processors have one state for both widths.
     """

@@ -34,7 +34,10 @@ def _compile_select(condition, if_true, if_false):
 
 
 def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield the dialect functions that a function calls: from its closure and from its module's globals."""
+    """Yield the dialect functions that a function calls.
+
+    They are in its closure and in its module's globals.
+    """
     code = function.__code__
     for cell in function.__closure__ or ():
         if word.is_dialect(cell.cell_contents):
@@ -45,7 +48,7 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 
 
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a dialect function, and all dialect functions that it calls, callable from compiled code.
+    """Make a dialect function callable from compiled code, with all that it calls.
 
     Returns the function itself. It stays a plain Python function; numba compiles it wherever
     compiled code calls it.
@@ -62,7 +65,9 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
 def compile_directly(
     function: Callable[..., Any], operation: Any, applies: Callable[..., bool] = lambda *arguments: True
 ) -> None:
-    """Compile calls of `function` on the CPU as the intrinsic `operation`, if `applies` accepts the argument types.
+    """Compile calls of `function` on the CPU as the intrinsic `operation`.
+
+    `applies` says for which argument types.
 
     numba's overloads do the same for every target. But numba compiles each overload for each
     combination of types, which took half of a first call without compiled code on disk.
@@ -105,7 +110,9 @@ def has_feature(name: str) -> bool:
 
 
 def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a dialect function as not inlined. Its first statement must be a call of `forbid_inlining`.
+    """Mark a dialect function as not inlined.
+
+    Its first statement must be a call of `forbid_inlining`.
 
     The innermost loops of a loop over many arrays use this. If LLVM inlined them, their values
     would not fit in registers, and each iteration would load them from memory again.
@@ -146,6 +153,6 @@ def compile_loop(function: Callable[..., Any]) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """Make a loop's dialect functions callable before numba compiles it, and log that compiling takes time."""
+    """Make a loop's dialect functions callable, and log that compiling takes time."""
     logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
     register(function)

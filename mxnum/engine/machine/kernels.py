@@ -1,16 +1,15 @@
-"""Kernels: innermost loops that compiled loops call by their address.
+"""Kernels: inner loops that compiled loops call by their address.
 
-A loop that goes through an array, with scales, marks and random bits, takes a second to compile.
-What it does with the elements of one panel takes a fifth of that. Loops that differ in that part
-alone are one loop, which is given the address of a kernel: calling it costs some nanoseconds for
-each panel.
+An outer loop over an array, with its scales, marks and random bits, takes a second to compile. The
+inner loop over the elements of one panel takes a fifth of that. So outer loops receive the address
+of the inner one at run time, and one outer loop serves many formats. A call costs some nanoseconds
+for each panel.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numba
@@ -24,37 +23,37 @@ from numba.np.numpy_support import from_dtype
 
 from mxnum.engine.machine.jit import compile_directly, compile_loop
 
-#: The last argument of every kernel: so many integers that say where it works.
-_WHERE = types.UniTuple(types.int64, 7)
+#: The type of the last argument of every kernel: integers that say where it works.
+_WHERE = types.UniTuple(types.int64, 8)
 
 
 class Kernel:
     """A compiled function of (x, out, scales, drawn, numbers, where), which returns nothing.
 
-    The first five are flat arrays, of which compiled kernels get the addresses; `where` is seven
-    integers. A kernel and its loops agree on what each holds.
+    The first five are flat arrays, which compiled kernels receive as addresses. `where` holds eight
+    integers. The docstring of each kernel says what it does with these.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self._compiled = function, compile_loop(function)
-        #: What loops are given, by the types of the five arrays.
+        #: The values that `for_types` returns, by the types of the five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
         self, x: Any, out: Any, scales: Any = np.int32, drawn: Any = np.int32, numbers: Any = np.int32
     ) -> Any:
-        """Return what loops call for arrays of these types, which is compiled now if it is not yet."""
+        """Compile the kernel for arrays of these types, and return its value for loops."""
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
         if found is None:
-            # Without compilation the function; else two words, which have to stay where they are:
-            # of two threads that compile at once, both take the words of the first.
+            # Two words in an array, which must stay alive; without compilation the function itself.
+            # Of two threads that compile at once, both take the words of the first.
             made = self.function if numba.config.DISABLE_JIT else self._words(kinds)
             found = self._found.setdefault(kinds, made)
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:
-        """The address of the function, and the number of its types."""
+        """Return the address of the compiled function and a number that stands for its types."""
         signature = (*(types.CPointer(from_dtype(np.dtype(kind))) for kind in kinds), _WHERE)
         self._compiled.compile(signature)
         compiled = self._compiled.overloads[signature]
@@ -63,29 +62,16 @@ class Kernel:
         return np.array([address, _number_of(signature)], np.int64)
 
 
-class LoopOfKernel:
-    """A loop with the kernel that it calls; called with the arguments of the loop, of which x and out are the first."""
-
-    def __init__(self, loop: Any, kernel: Kernel | None, *first: Any, scales: Any = np.int32) -> None:
-        """`first` is what the loop is given behind the kernel and before all arrays; None is for one with its own."""
-        self.loop, self.kernel, self.first, self._scales = loop, kernel, first, scales
-
-    def bound_to(self, x: Any, out: Any) -> Callable[..., int]:
-        """Return the loop for arrays of the types of these two."""
-        kernel = 0 if self.kernel is None else self.kernel.for_types(x.dtype, out.dtype, self._scales)
-        return partial(self.loop, kernel, *self.first)
-
-    def __call__(self, x: Any, out: Any, *others: Any) -> int:
-        return self.bound_to(x, out)(x, out, *others)
-
-
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
-    """Call what `Kernel.for_types` returned; a compiled kernel for arrays of other types is an error."""
+    """Call the kernel that `Kernel.for_types` returned.
+
+    Raises TypeError if that is for arrays of other types.
+    """
     kernel(x, out, scales, drawn, numbers, where)
 
 
 def others_apart() -> None:
-    """Compiled, tell the kernel that calls this that `out` shares no memory with arrays other than x."""
+    """Let the compiler of a kernel assume that `out` shares no memory with arrays other than x."""
 
 
 def _number_of(signature: tuple[Any, ...]) -> int:
@@ -107,7 +93,7 @@ def _others_apart(context):
 def _call_kernel(context, kernel, x, out, scales, drawn, numbers, where):
     given = x, out, scales, drawn, numbers
     if where != _WHERE or not all(isinstance(array, types.Array) and array.is_c_contig for array in given):
-        raise errors.TypingError("A kernel takes five flat arrays and seven integers.")
+        raise errors.TypingError("A kernel takes five flat arrays and eight integers.")
     kinds = (*(types.CPointer(array.dtype) for array in given), _WHERE)
 
     def generate(target, builder, signature, values):

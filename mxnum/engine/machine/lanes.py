@@ -1,10 +1,10 @@
-"""32-bit lanes: the machine on which the fast loops run the dialect.
+"""32-bit lanes: the machine on which fast loops run the dialect.
 
 numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba
-type of its own on which the operators of the dialect stay in 32 bits. What makes that right is
-proved for every function of the dialect whose word has 32 bits: no intermediate leaves the word.
+type of its own, on which the operators of the dialect stay in 32 bits. That is right if no
+intermediate result leaves the word, which is proved for every function whose word has 32 bits.
 
-Lanes also add float32 numbers, given and returned as bit patterns, for the formulations in
+Lanes also compute with float32 numbers, given and returned as bit patterns, for the formulations in
 `rounding`.
 """
 
@@ -26,10 +26,10 @@ from numba.np.arrayobj import make_array
 from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, has_feature
 
-#: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit
+#: Float arithmetic of machines other than plain integers and numpy: type -> (operation, *bit
 #: patterns) -> result.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
-#: How such a machine makes a 32-bit word of one of 64 bits: type -> word -> word.
+#: The conversion of a 64-bit word to 32 bits on such a machine: type -> word -> word.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
 #: Lanes of a vector.
@@ -39,82 +39,82 @@ _CONVERSIONS = ("float64", "float32", "float16")
 
 
 def lane(value: Any) -> Any:
-    """An integer, or a lane, as a lane; without compilation the integer itself."""
+    """Return an integer or a lane as a lane; without compilation, the integer itself."""
     return int(value)
 
 
 def integer(value: Any) -> Any:
-    """A lane as an int32; an integer as it is."""
+    """Return a lane as an int32, and an integer unchanged."""
     return value
 
 
 def wide(value: Any) -> Any:
-    """A lane or an integer as an int64."""
+    """Return a lane or an integer as an int64."""
     return int(value)
 
 
 def low_word(value: Any) -> Any:
-    """An int64 that fits 32 bits, as a lane."""
+    """Return an int64 that fits 32 bits as a lane."""
     machine = LOW_WORD.get(type(value))
     return value if machine is None else machine(value)
 
 
 def load(array: Any, index: Any) -> Any:
-    """An element of a contiguous one-dimensional integer array: a lane, or an int64 where elements have 64 bits.
+    """Return an element of a flat integer array: a lane, or an int64 if elements have 64 bits.
 
-    The index is not checked and does not wrap around, which is what lets compilers vectorize.
+    The index is not checked and does not wrap around, so that compilers can vectorize.
     """
     return int(array[index])
 
 
 def store(array: Any, index: Any, value: Any) -> None:
-    """Write the low bits of a value to an element of such an array."""
+    """Write the low bits of a value to an element of a flat integer array."""
     width = 8 * array.dtype.itemsize
     bits = int(value) & ((1 << width) - 1)
     array[index] = bits - (1 << width) if array.dtype.kind == "i" and bits >> (width - 1) else bits
 
 
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
-    """The greatest of so many elements after those of `mask` are taken from each, where count is a constant.
+    """Return the greatest of `count` elements, each masked with `mask`. `count` is a constant.
 
-    One instruction for every register of elements: a loop of constant length would be unrolled to
-    scalars.
+    This is one instruction for each register of elements. LLVM would unroll a loop of constant
+    length to scalars.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 
 
 def add_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 sum of two bit patterns."""
+    """Return the bits of the float32 sum of two bit patterns."""
     return _float_arithmetic("add", a, b)
 
 
 def subtract_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 difference of two bit patterns."""
+    """Return the bits of the float32 difference of two bit patterns."""
     return _float_arithmetic("subtract", a, b)
 
 
 def truncate_float32(a: Any) -> Any:
-    """The integer part of a float32 bit pattern, whose magnitude is below 2**31."""
+    """Return the integer part of a float32 bit pattern, whose magnitude is below 2**31."""
     return _float_arithmetic("truncate", a)
 
 
 def multiply_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 product of two bit patterns."""
+    """Return the bits of the float32 product of two bit patterns."""
     return _float_arithmetic("multiply", a, b)
 
 
 def divide_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 quotient of two bit patterns."""
+    """Return the bits of the float32 quotient of two bit patterns."""
     return _float_arithmetic("divide", a, b)
 
 
 def float32_to_float64(a: Any) -> Any:
-    """Bits of the float64 number that equals a float32 bit pattern, which is not subnormal."""
+    """Return the float64 bits of a float32 bit pattern that is not subnormal."""
     return _float_arithmetic("float64", a)
 
 
 def float64_to_float32(a: Any) -> Any:
-    """Bits of the float32 number nearest to a float64 bit pattern, ties to even."""
+    """Return the bits of the float32 number nearest to a float64 bit pattern, ties to even."""
     machine = FLOAT_ARITHMETIC.get(type(a))
     if machine is not None:
         return machine("narrowed", a)
@@ -124,12 +124,12 @@ def float64_to_float32(a: Any) -> Any:
 
 
 def float16_to_float32(a: Any) -> Any:
-    """Bits of the float32 number that equals a float16 bit pattern."""
+    """Return the bits of the float32 number that equals a float16 bit pattern."""
     return _float_arithmetic("float32", a)
 
 
 def float32_to_float16(a: Any) -> Any:
-    """Bits of the float16 number nearest to a float32 bit pattern, ties to even."""
+    """Return the bits of the float16 number nearest to a float32 bit pattern, ties to even."""
     return _float_arithmetic("float16", a)
 
 
@@ -152,7 +152,7 @@ def _float_arithmetic(operation: str, *operands: Any) -> Any:
 
 
 class Lane(types.Type):  # type: ignore[misc]
-    """The numba type."""
+    """The numba type of a lane."""
 
     def __init__(self) -> None:
         super().__init__(name="Lane")
@@ -176,7 +176,7 @@ LANE, VECTOR, MASK = Lane(), Vector(), Mask()
 
 
 def model(kind: Any, of: Any) -> None:
-    """Say what stands for a numba type in machine code."""
+    """Store the LLVM type that represents a numba type."""
 
     class Model(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, numba_type: Any) -> None:
@@ -191,7 +191,7 @@ model(Mask, ir.VectorType(ir.IntType(1), LENGTH))
 
 
 def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
-    """An integer of any width in 32 bits."""
+    """Return an integer of any width in 32 bits."""
     if value.type.width > 32:
         return builder.trunc(value, _I32)
     if value.type.width < 32:
@@ -200,7 +200,7 @@ def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
 
 
 def _in_vector(builder: Any, value: Any) -> Any:
-    """A vector as it is, a lane or an integer sixteen times."""
+    """Return a vector unchanged, and a lane or an integer repeated sixteen times."""
     if isinstance(value.type, ir.VectorType):
         return value
     value = _in_lane(builder, value)
@@ -211,7 +211,7 @@ def _in_vector(builder: Any, value: Any) -> Any:
 
 
 def _like(word: Any, kind: Any) -> Any:
-    """A word, or sixteen of them."""
+    """Return the LLVM type of a lane or a vector of words."""
     return word if kind is LANE else ir.VectorType(word, LENGTH)
 
 
@@ -220,7 +220,7 @@ def _all(word: Any, number: int, kind: Any) -> Any:
 
 
 def _kind(*arguments: Any) -> Any:
-    """What becomes of such operands."""
+    """Return the type of the result of an operation on operands of these types."""
     return VECTOR if any(isinstance(a, Vector | Mask) for a in arguments) else LANE
 
 
@@ -238,7 +238,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """(builder, a, b) -> value, as a compiled function of two lanes or integers, or vectors."""
+    """Compile `emit(builder, a, b)` as a function of two lanes, integers or vectors."""
 
     @intrinsic
     def operation(context, a, b):
@@ -300,7 +300,7 @@ def _select(context, condition, if_true, if_false):
 
 @intrinsic
 def _multiply_words(context, a, b):
-    """One multiplication where the dialect, which has none of that width, takes two."""
+    """Multiply once in 64 bits, where the dialect multiplies twice in 32 bits."""
     kind = _kind(a, b)
     narrow, wide = _like(_I32, kind), _like(ir.IntType(64), kind)
 
@@ -435,7 +435,10 @@ def _from_float64(context, value):
 
 @cache
 def _has_half() -> bool:
-    """Whether the processor that is compiled for converts float16; for others LLVM calls what does not exist."""
+    """Return True if the target processor converts float16.
+
+    For others, LLVM would call a missing function.
+    """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
     return has_feature("f16c")
@@ -446,7 +449,10 @@ def _as_float(builder: Any, bits: Any) -> Any:
 
 
 def _widened_half(builder: Any, bits: Any) -> Any:
-    """By a product: the exponent field is moved to that of float32 and multiplied to where it belongs."""
+    """Return the float32 bits of a float16 number.
+
+    Moves its fields to those of float32, then scales by a product.
+    """
     magnitude = builder.and_(bits, _I32(0x7FFF))
     moved = builder.shl(magnitude, _I32(13))
     product = builder.bitcast(builder.fmul(_as_float(builder, moved), _as_float(builder, _I32(239 << 23))), _I32)
@@ -456,7 +462,10 @@ def _widened_half(builder: Any, bits: Any) -> Any:
 
 
 def _rounded_to_half(builder: Any, bits: Any) -> Any:
-    """Normal numbers by adding half a unit to their bits, subnormal ones by a float addition that rounds."""
+    """Round float32 to float16.
+
+    Normal numbers round by adding half a unit to their bits, others by a float addition.
+    """
     magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
     total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))
     small = builder.sub(builder.bitcast(total, _I32), bottom)

@@ -1,4 +1,4 @@
-"""Compiled loops on disk: their names, when they are stale, and how they load without numba's compiler."""
+"""Compiled loops on disk: their names, when they are stale, and how they load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ TRIED = (0, 61), (0, 69)
 
 
 def name_by_content(function: Callable[..., Any]) -> None:
-    """Make the name of a function unique by adding a hash of its code and closure. Call this before numba sees it.
+    """Make the name of a function unique by adding a hash of its code and closure.
+
+    Call this before numba sees the function.
 
     numba names machine code by the function's name, the types of its arguments and a counter that
     starts anew in each process. So two loops of one factory, compiled by two processes, can have
@@ -46,13 +48,18 @@ def _made_of(function: Callable[..., Any]) -> bytes:
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """Return a tuple that identifies a code object: bytecode, names and constants, those of nested code included."""
+    """Return a tuple that identifies a code object and all code inside it.
+
+    It holds bytecode, names and constants.
+    """
     constants = tuple(_of_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts)
     return code.co_code, code.co_names, code.co_freevars, constants
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
-    """Store the machine code of a loop on disk, and call `before_compiling` with its function before compiling.
+    """Store the machine code of a loop on disk.
+
+    `before_compiling` is called with the loop's function before it is compiled.
 
     A loop loaded from disk needs only the addresses of numba's run-time functions. numba would
     first import its function library, SciPy and extensions, which takes most of the first call in a
@@ -70,7 +77,9 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's cache, in which an entry also expires when any source file that compiled code depends on changes.
+    """numba's cache, in which entries also expire when a source file changes.
+
+    These are the files that compiled code depends on.
 
     numba checks only the file of the loop and its closure. It would not notice changes of functions
     that a loop reaches through module globals, such as `select` and Philox.
@@ -115,7 +124,10 @@ def _nothing() -> None:
 
 @cache
 def _define_runtime_functions() -> None:
-    """Make the addresses of numba's run-time functions known to the linker, as numba's compiler setup does."""
+    """Make the addresses of numba's run-time functions known to the linker.
+
+    numba's compiler setup does the same.
+    """
     from numba.core.runtime import _nrt_python
 
     for name, address in _nrt_python.c_helpers.items():
@@ -125,9 +137,11 @@ def _define_runtime_functions() -> None:
 def _type_of(loop: Any, value: Any) -> Any:
     """Return the numba type of an argument.
 
-    Fast path: for an array, numba itself would load `numpy.ma` to check whether the array is
-    masked.
+    Fast path: for an array, also in a tuple, numba itself would load `numpy.ma` to check whether
+    the array is masked.
     """
+    if type(value) is tuple:
+        return types.BaseTuple.from_types(tuple(_type_of(loop, item) for item in value))
     if type(value) is not np.ndarray:
         return type(loop).typeof_pyval(loop, value)
     from numba.np.numpy_support import from_dtype, map_layout
@@ -138,7 +152,9 @@ def _type_of(loop: Any, value: Any) -> Any:
 
 
 def description(value: Any) -> Any:
-    """Return a function and its closure as nested tuples of plain values, which are the same in every process.
+    """Return a function and its closure as nested tuples of plain values.
+
+    They are the same in every process.
 
     Raises TypeError if the closure holds a value of another kind. numba pickles closures instead. A
     pickle of code just compiled from source differs from a pickle of the same code read from a

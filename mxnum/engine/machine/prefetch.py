@@ -1,8 +1,7 @@
-"""Asking for memory before it is needed.
+"""Prefetching.
 
-A loop with two phases reads in bursts, and what it writes is fetched when it is written to;
-processors do not see either coming. Asked for in time, memory is as busy in one phase as in the
-other.
+A loop with two phases reads in bursts, and the lines that it writes are fetched at the first write.
+Hardware prefetchers foresee neither. With explicit prefetches, memory is busy in both phases.
 """
 
 from __future__ import annotations
@@ -17,20 +16,21 @@ from numba.extending import intrinsic
 from mxnum.engine.machine.jit import compile_directly
 from mxnum.engine.machine.lanes import element_pointer
 
-#: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it
-#: writes.
+#: The distance in bytes at which a loop prefetches what it reads, and what it will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: Elements before which as many others are asked for, where blocks do not say how many: by loops
-#: with much to do for each, and with little.
+#: The number of elements for which a loop prefetches at once if blocks do not give it: in loops
+#: with much work for each element, and with little.
 PART, LONG_PART = 64, 256
-#: Bytes of a line of the cache.
+#: Bytes of a cache line.
 _LINE = 64
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask for so many elements, a constant number, that lie so many bytes behind those from an index on.
+    """Ask the processor to prefetch `count` elements.
 
-    There need not be any: processors do not mind.
+    They lie `ahead` bytes behind those from an index on.
+
+    `count` is a constant. The addresses may lie outside the array: a prefetch never faults.
     """
 
 
@@ -46,7 +46,7 @@ def _ask_for(context, array, index, count, ahead):
         start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
-            builder.call(prefetch, [line, word(0), word(3), word(1)])  # to be read, and kept, as data
+            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Data, to be read and kept.
         return target.get_dummy_value()
 
     return types.none(array, index, count, ahead), generate

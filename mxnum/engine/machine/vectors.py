@@ -1,8 +1,10 @@
-"""Sixteen lanes at a time: a numba type on which functions of the dialect run as they do on one lane.
+"""Vectors of sixteen lanes, as a numba type.
 
-Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. Here a vector is
-loaded by ``load(array, many(index))``, and every operator (see `lanes`) makes one instruction for
-all of its lanes. A lane or an integer beside a vector stands for sixteen of them.
+Functions of the dialect run on vectors as they do on one lane.
+
+Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. So loops load a
+vector by ``load(array, many(index))``, and every operator (see `lanes`) becomes one instruction for
+all of its lanes. A lane or an integer beside a vector is repeated sixteen times.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ _VECTOR, _NUMBERS = ir.VectorType(_I32, LENGTH), ir.VectorType(ir.FloatType(), L
 
 
 def many(index: Any) -> Any:
-    """An index that stands for itself and the fifteen after it; compiled code alone knows it."""
+    """Return an index that stands for itself and the fifteen after it.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def available() -> bool:
-    """Whether loops are compiled."""
+    """Return True if loops are compiled."""
     return not numba.config.DISABLE_JIT
 
 
@@ -103,17 +108,23 @@ compile_directly(lanes.store, _store, lambda array, index, value: isinstance(ind
 
 
 def load_nibbles(array: Any, index: Any) -> Any:
-    """Sixteen codes of four bits, packed from that byte on; compiled code alone knows it."""
+    """Return sixteen codes of four bits, packed from a byte on.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def store_nibbles(array: Any, index: Any, vector: Any) -> None:
-    """The inverse."""
+    """Write sixteen codes of four bits, two in a byte. Only compiled code can call this."""
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def total_float32(vector: Any) -> Any:
-    """The sum of sixteen float32 bit patterns, added in some order; compiled code alone knows it."""
+    """Return the sum of sixteen float32 bit patterns in no fixed order.
+
+    Only compiled code can call this.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
@@ -155,7 +166,7 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = lanes.element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        pairs = builder.bitcast(codes, _PAIRS)  # the second code of a pair is in the upper half
+        pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper half.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()

@@ -1,4 +1,7 @@
-"""Threads made for one call: they inherit its floating-point environment, and the call raises their errors."""
+"""Threads made for one call.
+
+They inherit its floating-point environment, and the call raises their errors.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ def bounds(length: int, parts: int, step: int = 1) -> list[int]:
 
 
 def worth(work: int, least: int, threads: int | None) -> int:
-    """Return how many threads to use, at most `threads`, so that each has at least `least` units of `work`."""
+    """Return how many threads to use, at most `threads`.
+
+    Each has at least `least` units of `work`.
+    """
     if work < 2 * least:
         return 1
     return min(threads or usual_threads(), work // least)

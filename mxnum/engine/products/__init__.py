@@ -7,9 +7,9 @@ decodes operands.
   are summed over, and iterates over a batch.
 - `by_definition` computes sums by integers, in any floating-point environment. `terms` splits
   values into integers, `exact` is the accumulator, and `float32_by_integers` rounds and adds sums.
-- `by_floats` computes the same bits by hardware, in floats or in small integers. `exactness` decides
-  where these hold the sums, `panels` and `integers` pack operands, `register_tile` multiplies
-  panels, and `row_by_row` computes sums that do not suit tiles.
+- `by_floats` computes the same bits by hardware, in floats or in small integers. `exactness`
+  decides where these hold the sums, `panels` and `integers` pack operands, `register_tile`
+  multiplies panels, and `row_by_row` computes sums that do not suit tiles.
 - `fused_sums` computes products as matrix units add. `fused_operands` splits operands into
   integers, `fused_by_definition` is the compiled definition, and `fused_by_floats` computes the
   same bits with the tiles of `fused_tile` and `fused_group_tile`.

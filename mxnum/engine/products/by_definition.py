@@ -35,7 +35,10 @@ def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
 
 
 def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """Compute the exact sum of products and of the starting value for every pair of rows, rounded once."""
+    """Compute the exact sum of products and starting value of every pair of rows.
+
+    Each sum is rounded once.
+    """
     terms = Terms.of_values(a), Terms.of_values(b)
     unit = [np.full((len(x.classes), 1), E8M0.bias, np.uint8) for x in terms]
     _exact_sums(terms, unit, max(1, a.array.shape[-1]), False, out, threads)

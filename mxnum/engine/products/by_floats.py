@@ -164,7 +164,10 @@ def add_to_rows(x: Array, row: Array) -> None:
 
 
 def _in_place(operation: np.ufunc, x: Array, other: Array) -> None:
-    """Replace `x` by `operation(x, other)` with canonical NaN, a part that stays in the cache at a time."""
+    """Replace `x` by `operation(x, other)` with canonical NaN.
+
+    It works on a part that stays in the cache at a time.
+    """
     other = np.broadcast_to(other, x.shape)
     at_once = max(1, _CHUNK // (4 * max(1, x[:1].size)))
     with np.errstate(all="ignore"):

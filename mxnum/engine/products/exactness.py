@@ -151,7 +151,10 @@ def _ends(x: Operand, scales: Any) -> tuple[int, int]:
 
 
 def run_of(x: Operand) -> int:
-    """Return the length of blocks; that of a single block is a multiple of 4, as zeros are added."""
+    """Return the length of blocks.
+
+    That of a single block is a multiple of 4, as zeros are added.
+    """
     block, length = x.blocks[-1], x.array.shape[-1]
     return block if block <= length else -(-length // 4) * 4
 

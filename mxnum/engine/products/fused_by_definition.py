@@ -1,4 +1,4 @@
-"""Fused sums by integers: the compiled definition, independent of the floating-point environment."""
+"""Fused sums by integers: the compiled definition, for every float environment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def _arrays(x: Side, some: slice) -> list[Array]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return `multiply(*arrays of a, *arrays of b, numbers, marks, out)`, which computes marked pairs of rows."""
+    """Return the loop that computes marked pairs of rows.
+
+    It is `multiply(*arrays of a, *arrays of b, numbers, marks, out)`.
+    """
     parts, finish, add = make_parts(accumulator), make_finish(accumulator, rounding), make_add(accumulator)
     fma = make_fma_float32()
     MASK, INFINITY = (1 << accumulator.bits) - 1, accumulator.max_code + 1
@@ -124,7 +127,9 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
 
 @cache
 def factor_loop() -> Any:
-    """Return `scale(product, left, right)`, which multiplies float32 rows and columns by factors, in place.
+    """Return `scale(product, left, right)`, which multiplies by factors in place.
+
+    It multiplies float32 rows and columns.
 
     Each element becomes product * (left * right), and each product is rounded to nearest even. The
     arrays hold bit patterns: a matrix, a factor for each row, and a factor for each column.

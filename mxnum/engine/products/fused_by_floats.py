@@ -1,4 +1,7 @@
-"""Fused sums by float hardware: the bits of `fused_by_definition`, in the default floating-point environment."""
+"""Fused sums by float hardware.
+
+They have the bits of `fused_by_definition` in the default floating-point environment.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> 
 
 
 def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
-    """Return a boolean for each row: True if it holds an infinity or NaN, or a scale that is NaN."""
+    """Return for each row if it holds an infinity or NaN, or a scale that is NaN."""
     classes = table(x.format).classes >= INFINITY
     special: Array = np.any(classes[x.array], 1) if classes.any() else np.zeros(len(x.array), np.bool_)
     if x.scales is not None and scale is not None and scale.bits == 8:
@@ -114,7 +117,9 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
 def _term_panels(
     x: Operand, scale: ScaleFormat | None, width: int, unit: MatrixUnit, sums: int, threads: int | None
 ) -> list[Any]:
-    """Return panels of significands, exponents, exponents of the scales of sums, and factors of promotions.
+    """Return panels of significands and exponents, and two more arrays.
+
+    These are the exponents of the scales of sums, and the factors of promotions.
 
     None stands for exponents that are all 0, and for factors without promotions.
     """

@@ -1,4 +1,7 @@
-"""Matrix products as a matrix unit adds them, of every row of one operand with each of the other."""
+"""Matrix products as a matrix unit adds them.
+
+They are of every row of one operand with each row of the other.
+"""
 
 from __future__ import annotations
 

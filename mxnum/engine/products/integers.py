@@ -252,7 +252,10 @@ def _sum_blocks(panels, bias, starts):
 
 @intrinsic
 def _add_words(typing_context, panels, index, factor, starts, place):
-    """Add `factor` times the sums of the words from `index` on to the vector of `starts` from `place` on."""
+    """Add `factor` times sums of words to a vector of `starts`.
+
+    The words begin at `index`, the vector at `place`.
+    """
 
     def generate(context, builder, signature, arguments):
         def pointer(which, at):
@@ -306,7 +309,9 @@ def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
 
 
 def widened(builder: Any, total: Any, start: Any) -> Any:
-    """Return IR for the sums of 32 bits of a block, given what `dot` returns last for 8-bit integers.
+    """Return IR for the sums of 32 bits of a block.
+
+    It takes what `dot` returns last for 8-bit integers.
 
     `start` is the value from which the sums start.
     """

@@ -61,7 +61,7 @@ class Operand:
         return self.scales is not None and self.scales.dtype == np.float32
 
     def joined(self, multiple: int) -> Operand:
-        """Return this stack of matrices as one matrix, the rows of each padded with zeros to a multiple."""
+        """Return this stack as one matrix, its rows padded with zeros to a multiple."""
 
         def join(x: Array) -> Array:
             rest = -x.shape[1] % multiple
@@ -86,7 +86,10 @@ ToFloat32 = Callable[[Operand, int | None], Array]
 
 
 def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
-    """Return `out` and both operands with one axis for the whole batch, over which they broadcast."""
+    """Return `out` and both operands with one axis for the batch.
+
+    The operands broadcast over the whole batch.
+    """
     batch = out.shape[:-2]
 
     def joined(x: Array) -> Array:

@@ -145,7 +145,10 @@ class _Builder:
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return `initial` plus the sums of all cells, with one `add_product` for each cell and index."""
+        """Return `initial` plus the sums of all cells.
+
+        It calls `add_product` once for each cell and index.
+        """
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
             right, row = self.columns(self.at(b, k, self.shape.columns), self.word), self.at(a, k, self.shape.rows)

@@ -21,7 +21,10 @@ PRODUCTS_PER_THREAD = 1 << 18
 
 @compile_loop
 def in_sequence(a, b, out):
-    """Compute acc = fma(a, b, acc) in index order for two vectors, from the number in `out` on, and store it there."""
+    """Compute acc = fma(a, b, acc) in index order for two vectors.
+
+    It starts from the number in `out`, and stores the result there.
+    """
     total = out[0, 0]
     for k in range(a.size):
         total = _fma(a[k], b[k], total)

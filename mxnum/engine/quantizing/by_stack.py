@@ -14,8 +14,12 @@ import numpy as np
 
 from mxnum.engine.loops.random_bits import NO_DRAW
 from mxnum.engine.machine import float_environment
-from mxnum.engine.quantizing.float_scales import Conversion, Left, by_loops, by_packed_loops, greatest
-from mxnum.engine.quantizing.plan import Kind, Plan
+from mxnum.engine.quantizing import float_scales
+from mxnum.engine.quantizing.conversion import Left
+from mxnum.engine.quantizing.float_scales import greatest
+from mxnum.engine.quantizing.plan import Call, Kind, Plan
+from mxnum.engine.quantizing.transforms import operation
+from mxnum.engine.request import Sides
 from mxnum.engine.rounding import by_stack
 from mxnum.engine.rounding.by_stack import E2M1, Arithmetic, tensor_word
 from mxnum.formats import FLOATS, ElementFormat
@@ -26,7 +30,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 def may_run() -> bool:
-    """Return True if numba compiles, and float arithmetic follows the defaults of IEEE 754 on this thread."""
+    """Return True if numba compiles, in the default floating-point environment."""
     return float_environment.is_default()
 
 
@@ -46,13 +50,16 @@ def quantize(
     threads: int | None,
     otherwise: Callable[[], tuple[Array, Array]],
 ) -> tuple[Array, Array]:
-    """Return the codes and the scales of an array; `otherwise` makes them if loops leave a block."""
+    """Return the codes and the scales of an array.
+
+    `otherwise` makes them if loops leave a block.
+    """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
-        codes, (scales,) = plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))
+        codes, sides = plan.run(Call(x, threads=threads, tensor_scale=tensor_word(global_scale, largest)))
     except Left:
         return otherwise()
-    return codes, scales
+    return codes, sides.scales
 
 
 def fake_quantize(
@@ -72,7 +79,7 @@ def fake_quantize(
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
-        return plan.run(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
+        return plan.run(Call(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest)))[0]
     except Left:
         return otherwise()
 
@@ -87,11 +94,14 @@ def dequantize(
     threads: int | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """Return the float32 values of codes of one byte each; `otherwise` makes them if loops leave a block."""
+    """Return the float32 values of codes of one byte each.
+
+    `otherwise` makes them if loops leave a block.
+    """
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)
     try:
-        return plan.run(codes, sides=(scales,), threads=threads, tensor_scale=tensor)[0]
+        return plan.run(Call(codes, sides=Sides(scales), threads=threads, tensor_scale=tensor))[0]
     except Left:
         return otherwise()
 
@@ -100,20 +110,16 @@ def dequantize(
 def _quantizing(
     shape: tuple[int, ...], blocks: Blocks, source: ElementFormat, arithmetic: Arithmetic, values: bool, packed: bool
 ) -> Plan:
-    conversion = Conversion(
-        source, by_stack.quantizing(source, arithmetic, values), None, by_stack.make_scale(source, arithmetic), None, 0
-    )
+    find = by_stack.make_scale(source, arithmetic), None
+    conversion = float_scales.quantizing(source, by_stack.quantizing(source, arithmetic, values), None, find, -1)
     *rows, length = shape or (1,)
     codes: Kind = ((*rows, packed_length(length, E2M1.bits)) if packed else shape, _BYTE)
-    return Plan(
-        shape, blocks, by_loops(conversion), NO_DRAW, (shape, numpy_dtype(source)) if values else codes,
-        ((scales_shape(shape, blocks), _BYTE),), writes_sides=True, writes_packed=E2M1.bits if packed else 0,
-        fills_with_zeros=True, packed_operation=by_packed_loops(conversion) if packed else None,
-    )  # fmt: skip
+    kinds = (shape, numpy_dtype(source)) if values else codes, (scales_shape(shape, blocks), _BYTE)
+    quantize = operation(conversion, E2M1.bits, shape)
+    return Plan(shape, blocks, quantize, NO_DRAW, kinds, E2M1.bits if packed else 0)
 
 
 @lru_cache(maxsize=1024)
 def _dequantizing(shape: tuple[int, ...], blocks: Blocks, arithmetic: Arithmetic) -> Plan:
-    conversion = Conversion(None, by_stack.decoding(arithmetic), None, None, None, 0)
-    sides = ((scales_shape(shape, blocks), _BYTE),)
-    return Plan(shape, blocks, by_loops(conversion), NO_DRAW, (shape, np.dtype(np.float32)), sides)
+    decode = operation(float_scales.decoding(by_stack.decoding(arithmetic), None), E2M1.bits, shape)
+    return Plan(shape, blocks, decode, NO_DRAW, ((shape, np.dtype(np.float32)), (scales_shape(shape, blocks), _BYTE)))

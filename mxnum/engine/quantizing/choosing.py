@@ -1,4 +1,7 @@
-"""Four over six: choose one of two scales for each block, the one under which its elements have smaller errors."""
+"""Four over six: choose the better of two scales for each block.
+
+Under it, the elements of the block have smaller errors.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,10 @@ def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
 
 
 def _error(magnitudes: list[Fraction], factor: Fraction, element: ElementFormat, power: int) -> Fraction:
-    """Return the exact sum of the errors, to a power, of rounding magnitudes to nearest even under a factor."""
+    """Return the exact sum of the errors, to a power, of magnitudes under a factor.
+
+    They are rounded to nearest even.
+    """
     values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
     total = Fraction(0)
     for x in magnitudes:

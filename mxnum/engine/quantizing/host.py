@@ -1,4 +1,7 @@
-"""The operations on numpy arrays: each checks for numbers that raise an error, and runs the plan of the call."""
+"""The operations on numpy arrays.
+
+Each checks for numbers that raise an error, and runs the plan of the call.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.engine.loops.random_bits import NO_DRAW, Draw, draw_from_seed, draw_from_words
-from mxnum.engine.loops.rows import greatest_magnitude
+from mxnum.engine.loops.maxima import greatest_magnitude
+from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw, draw_from_seed, draw_from_words
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import float_scales
 from mxnum.engine.quantizing.conversion import Loops, from_codes
 from mxnum.engine.quantizing.float_scales import tensor_scale
-from mxnum.engine.quantizing.plan import Kind, Operation, Plan
+from mxnum.engine.quantizing.plan import Call, Plan
 from mxnum.engine.quantizing.transforms import (
     OFFSETS,
     POWERS_OF_TWO,
@@ -23,7 +26,7 @@ from mxnum.engine.quantizing.transforms import (
     at_scale_one,
     encoding,
 )
-from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
+from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, Sides, must_look
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.layout import packed_length
 from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, signed_bits
@@ -61,15 +64,9 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     plan = to_codes_plan(asked, request.packed, NO_DRAW if random is None else drawn(random))
-    codes: Array | None = None
-    sides: tuple[Array, ...] | None = None
-    if out is not None:
-        codes, scales, offsets = out
-        sides = (scales,) if offsets is None else (scales, offsets)
-    codes, made = plan.run(
-        request.x, codes, sides, request.scales, random, request.threads, request.tensor_scale, request.maxima
-    )
-    return codes, made[0], made[1] if len(made) > 1 else None
+    codes, sides = (None, None) if out is None else (out[0], Sides(*out[1:]))
+    codes, made = plan.run(_call(request, codes, sides))
+    return codes, made.scales, made.offsets
 
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
@@ -78,26 +75,32 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     plan = to_values_plan(asked, NO_DRAW if random is None else drawn(random))
-    return plan.run(
-        request.x, out, None, request.scales, random, request.threads, request.tensor_scale, request.maxima
-    )[0]
+    return plan.run(_call(request, out, None))[0]
+
+
+def _call(request: Request, out: Array | None, sides: Sides | None) -> Call:
+    return Call(
+        request.x, out, sides, request.scales, request.random, request.threads, request.tensor_scale, request.maxima
+    )
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function without arguments that quantizes the current numbers of an array, and fills and returns `out`.
+    """Return a function that quantizes the current numbers of an array.
+
+    It takes no arguments, and fills and returns `out`.
 
     The request must not have random bits, offsets or given scales.
     """
     asked, x = request.settings, request.x
     loops = to_values_plan(asked, NO_DRAW).direct
     is_direct = x.flags.c_contiguous and out.flags.c_contiguous and not np.may_share_memory(x, out)
-    if not (is_direct and isinstance(loops, Loops)) or asked.must_look:
+    if not (is_direct and isinstance(loops, Loops) and asked.by_powers_of_two) or asked.must_look:
         return partial(fake_quantize, request, out)
-    flat, marks = loops.flat(x, out, np.empty(asked.scales_shape, np.uint8)), loops.marks()
+    flat, marks = loops.flat(x, out, Sides(np.empty(asked.scales_shape, np.uint8))), loops.marks()
     run, threads = loops.run, request.threads
 
     def fake_quantize_again() -> Array:
-        run(flat, marks, 0, threads)
+        run(flat, marks, NO_WORDS, threads)
         return out
 
     return fake_quantize_again
@@ -108,9 +111,9 @@ def shared_scale(request: Request, out: Array | None = None) -> Array:
     asked = request.settings
     if asked.nonfinite.by_error:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
-    sides = None if out is None else (out,)
-    plan, tensor = to_codes_plan(asked, False, NO_DRAW), request.tensor_scale
-    return plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor, maxima=request.maxima)[1][0]
+    plan, sides = to_codes_plan(asked, False, NO_DRAW), None if out is None else Sides(out)
+    scales: Array = plan.run(_call(request, None, sides))[1].scales
+    return scales
 
 
 def encode(
@@ -128,22 +131,24 @@ def encode(
     """Return the codes of `target` for numbers without blocks, at scale 1."""
     check_finite(x, source, target, nonfinite)
     plan = encoding_plan(x.shape, source, target, (rounding, overflow), drawn(random))
-    return plan.run(x, out, None, None, random, threads)[0]
+    return plan.run(Call(x, out, random=random, threads=threads))[0]
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
-    """Return the values of an MX array, by default as a new array in the memory order of the codes."""
-    asked, scales, offsets = request.settings, request.scales, request.offsets
-    sides = (scales,) if offsets is None else (scales, offsets)
-    plan, tensor = from_codes_plan(asked), request.tensor_scale
-    return plan.run(request.stored, out, sides, None, None, request.threads, tensor)[0]
+    """Return the values of an MX array.
+
+    A new array has its axes in the memory order of the codes.
+    """
+    sides = Sides(request.scales, request.offsets)
+    call = Call(request.stored, out, sides, None, None, request.threads, request.tensor_scale)
+    return from_codes_plan(request.settings).run(call)[0]
 
 
 def decode(
     codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
 ) -> Array:
     """Return the values of element codes without blocks, at scale 1."""
-    return decoding_plan(codes.shape, element, target).run(codes, out, threads=threads)[0]
+    return decoding_plan(codes.shape, element, target).run(Call(codes, out, threads=threads))[0]
 
 
 def beside(value: Array, like: Array) -> Array:
@@ -167,7 +172,9 @@ def equal(a: Array, b: Array) -> bool:
 
 
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise an error for NaN or infinity if the policy forbids it, or for NaN if the element has no NaN code.
+    """Raise an error for NaN or infinity if the policy forbids it.
+
+    Also raises an error for NaN if the element has no NaN code.
 
     The message names the first index in C order.
     """
@@ -198,7 +205,10 @@ def drawn(random: RandomBits | None) -> Draw:
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
-    """Return the block transform for a scale format; only scales that are powers of two may have offsets."""
+    """Return the block transform for a scale format.
+
+    Only scales that are powers of two may have offsets.
+    """
     if not scale.power_of_two:
         return float_scales.transform(scale)
     return OFFSETS if has_offsets else POWERS_OF_TWO
@@ -206,43 +216,31 @@ def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
 
 @lru_cache(maxsize=4096)
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
-    """Return the plan that makes codes, one byte each or packed, and the scales and offsets of blocks."""
+    """Return the plan that makes codes, and the scales and offsets of blocks.
+
+    Codes have one byte each, or are packed.
+    """
     transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
-    shape = _packed_shape(asked.shape, bits) if packed else asked.shape
-    return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
+    out = _packed_shape(asked.shape, bits) if packed else asked.shape, _BYTE
+    kinds = out, *((asked.scales_shape, dtype) for dtype in transform.sides)
+    return Plan(asked.shape, asked.blocks, transform.apply(asked), draw, kinds, bits if packed else 0)
 
 
 @lru_cache(maxsize=4096)
 def to_values_plan(asked: Settings, draw: Draw) -> Plan:
     """Return the plan that quantizes and makes the values of the codes in the type of the input."""
     transform = transform_of(asked.format.scale, asked.offset_range is not None)
-    out = asked.shape, numpy_dtype(asked.source)
-    return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
-
-
-def _quantizing(
-    asked: Settings, transform: BlockTransform, operation: Operation, draw: Draw, out: Kind, packs: int = 0
-) -> Plan:
-    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
-    return Plan(
-        asked.shape, asked.blocks, operation, draw, out, sides,
-        writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
-        fills_with_zeros=not asked.format.scale.power_of_two,
-        packed_operation=transform.apply_packed(asked) if packs else None,
-    )  # fmt: skip
+    kinds = (asked.shape, numpy_dtype(asked.source)), *((asked.scales_shape, dtype) for dtype in transform.sides)
+    return Plan(asked.shape, asked.blocks, transform.apply_and_undo(asked), draw, kinds)
 
 
 @lru_cache(maxsize=4096)
 def from_codes_plan(asked: DecodingSettings) -> Plan:
     """Return the plan that makes the values of an MX array."""
-    transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
-    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
-    reads_packed = asked.element.bits if asked.packed else 0
-    by_bytes = transform.undo_packed(asked) if reads_packed else None
-    return Plan(
-        asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed,
-        packed_operation=by_bytes,
-    )  # fmt: skip
+    transform = transform_of(asked.scale, asked.has_offsets)
+    kinds = (asked.shape, numpy_dtype(asked.target)), *((asked.scales_shape, dtype) for dtype in transform.sides)
+    packed_bits = asked.element.bits if asked.packed else 0
+    return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kinds, packed_bits)
 
 
 @lru_cache(maxsize=4096)
@@ -250,15 +248,15 @@ def encoding_plan(
     shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
 ) -> Plan:
     """Return the plan that makes codes of numbers without blocks."""
-    out = shape, code_dtype(target.bits)
-    return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, out)
+    kinds = ((shape, code_dtype(target.bits)),)
+    return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, kinds)
 
 
 @lru_cache(maxsize=4096)
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
     """Return the plan that makes values of codes without blocks."""
     decode = at_scale_one(from_codes(element, target))
-    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, (shape, numpy_dtype(target)))
+    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, ((shape, numpy_dtype(target)),))
 
 
 def _packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
-"""Block transforms: how an MX array computes the scales and offsets of blocks, applies them, and undoes that.
+"""Block transforms: how an MX array computes and uses scales and offsets.
 
 A plan knows two things of a `BlockTransform`: its `sides`, which are the arrays with one item for
 each block, and its operations on contiguous parts. `PowersOfTwo` has scales that are powers of two.
-`Offsets` subtracts an offset from each block first, and then uses `PowersOfTwo`.
+`Offsets` subtracts an offset from each block first, and then uses `PowersOfTwo`. Scales that are
+floats have a module of their own, `float_scales`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from mxnum.definition.offset import difference_format
 from mxnum.engine.loops import offsets as loops
-from mxnum.engine.loops.random_bits import NO_DRAW, Draw
+from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw
 from mxnum.engine.machine import float_environment
 from mxnum.engine.quantizing.conversion import (
     Conversion,
@@ -27,8 +28,8 @@ from mxnum.engine.quantizing.conversion import (
     to_codes,
     to_values,
 )
-from mxnum.engine.quantizing.plan import Operation, PackedOperation, Run
-from mxnum.engine.request import DecodingSettings, Settings
+from mxnum.engine.quantizing.plan import Operation, Run
+from mxnum.engine.request import DecodingSettings, Settings, Sides
 from mxnum.engine.rounding import paths
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.formats import E8M0
@@ -46,167 +47,144 @@ class BlockTransform(Protocol):
     def sides(self) -> tuple[np.dtype[Any], ...]:
         """The dtypes of the arrays with one item for each block."""
 
-    @property
-    def needs_room(self) -> bool:
-        """True if the operations allocate another array as large as a part, so that parts must be small."""
-
     def apply(self, asked: Settings) -> Operation:
         """Return the operation that computes the sides of each block and makes codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides and makes the values of codes in the type of the input."""
+        """Return the operation that computes the sides and the values of codes.
+
+        These have the type of the input.
+        """
 
     def undo(self, asked: DecodingSettings) -> Operation:
         """Return the operation that makes values from codes and sides."""
 
-    def apply_packed(self, asked: Settings) -> PackedOperation | None:
-        """Return `apply` for codes that loops write packed, along the walks that allow it; None if no walk does."""
 
-    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
-        """Return `undo` for codes that loops read packed, along the walks that allow it; None if no walk does."""
+def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Operation:
+    """Return the operation of a conversion on arrays of a shape, for codes of so many bits.
 
+    Its loops read or write packed codes if each row and each block begins at a byte.
+    """
+    length, is_float = shape[-1] if shape else 1, conversion.has_float_scales
+    has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
 
-def _by(conversion: Conversion) -> Operation:
     def along(walk: Walk, draw: Draw) -> Run:
         return loops_along(conversion, walk, draw)
 
-    return along
+    def packed(walk: Walk, draw: Draw) -> Run | None:
+        begin_at_bytes = has_whole_rows and walk.run * bits % 8 == 0
+        has_loops = begin_at_bytes and conversion.packs(walk, bits)
+        return loops_along(conversion, replace(walk, bits=bits), draw) if has_loops else None
+
+    quantizes = conversion.source is not None
+    return Operation(along, packed, quantizes=quantizes, fills_with_zeros=quantizes and is_float)
 
 
-class ByBytes:
-    """A base for transforms whose loops need one byte for each code, before packing or after unpacking."""
+class PowersOfTwo:
+    """A transform with the scale 2**(code - 127) for each block.
 
-    def apply_packed(self, asked: Settings) -> PackedOperation | None:
-        """Return None: there are no loops for packed codes."""
-        return None
-
-    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
-        """Return None: there are no loops for packed codes."""
-        return None
-
-
-class PowersOfTwo(ByBytes):
-    """A transform with the scale 2**(code - 127) for each block, which one loop computes and applies."""
+    One loop computes and applies it.
+    """
 
     sides = (np.dtype(np.uint8),)
-    needs_room = False
 
     def apply(self, asked: Settings) -> Operation:
-        return _by(to_codes(modes_of(asked)))
+        return operation(to_codes(modes_of(asked)), asked.element.bits, asked.shape)
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        return _by(to_values(modes_of(asked)))
+        return operation(to_values(modes_of(asked)), asked.element.bits, asked.shape)
 
     def undo(self, asked: DecodingSettings) -> Operation:
-        return _by(from_codes(asked.element, asked.target))
-
-    def apply_packed(self, asked: Settings) -> PackedOperation:
-        return _packed(self.apply(asked), asked.element.bits, asked.shape)
-
-    def undo_packed(self, asked: DecodingSettings) -> PackedOperation:
-        return _packed(self.undo(asked), asked.element.bits, asked.shape)
+        return operation(from_codes(asked.element, asked.target), asked.element.bits, asked.shape)
 
 
-def _packed(operation: Operation, bits: int, shape: tuple[int, ...]) -> PackedOperation:
-    """Return the operation on packed codes along rows.
+class Offsets:
+    """A transform that subtracts a float16 offset from each block.
 
-    It is None unless each row and each block begins at a byte.
+    It scales the differences by a power of two.
     """
-    length = shape[-1] if shape else 1
-    has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
-
-    def along(walk: Walk, draw: Draw) -> Run | None:
-        begin_at_bytes = walk.along_rows and has_whole_rows and walk.run * bits % 8 == 0
-        return operation(replace(walk, bits=bits), draw) if begin_at_bytes else None
-
-    return along
-
-
-class Offsets(ByBytes):
-    """A transform that subtracts a float16 offset from each block, and scales the differences by a power of two."""
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
-    needs_room = True
 
     def apply(self, asked: Settings) -> Operation:
         source, left = asked.source, difference_format(asked.source)
         in_halves = not asked.scales_given and takes_half(asked.offset_range)
-        quantize = _by(to_codes(modes_of(asked)._replace(source=left, scales_given=asked.scales_given or in_halves)))
+        modes = modes_of(asked)._replace(source=left, scales_given=asked.scales_given or in_halves)
+        quantize = to_codes(modes)
 
         def along(walk: Walk, draw: Draw) -> Run:
-            of_differences, bands = quantize(walk, draw), walk.in_bands
-            subtracts_fast = paths.OFFSETS.covers(source)
+            of_differences, bands = loops_along(quantize, walk, draw), walk.in_bands
+            share, subtracts_fast = (bands.shape, bands.whole), paths.OFFSETS.covers(source)
 
-            def apply(x: Array, codes: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-                (scales, offsets), room, numbers = (
-                    _flat(sides),
-                    np.empty(x.size, numpy_dtype(left)),
-                    signed_bits(x.ravel()),
-                )
+            def apply(x: Array, codes: Array, sides: Sides, words: Array, threads: int | None) -> None:
+                (scales, offsets), numbers = _flat(sides), signed_bits(x.ravel())
+                differences = np.empty(x.size, numpy_dtype(left))
                 ends = np.empty((2, scales.size), loops.ordered_type(source))
-                loops.find_offsets(source)(numbers, offsets, bands.shape, bands.whole, *ends)
+                loops.find_offsets(source)((numbers, offsets, *ends), share)
                 by_floats = subtracts_fast and float_environment.is_default()
                 subtract = loops.subtract_offsets(source, by_floats)
-                subtract(numbers, signed_bits(room), offsets, offsets, bands.shape, bands.whole)
+                subtract((numbers, signed_bits(differences), offsets, offsets), share)
                 if in_halves:
                     loops.half_range_scales(source, asked.element, asked.power_rule)(*ends, scales)
-                of_differences(room, codes, (scales,), words, threads)
+                of_differences(differences, codes, Sides(scales), words, threads)
                 offsets[scales == E8M0.nan_code] = 0
 
             return apply
 
-        return along
+        return Operation(along, quantizes=True, needs_scratch=True)
 
     def apply_and_undo(self, asked: Settings) -> Operation:
         apply = self.apply(asked)
         undo = self.undo(DecodingSettings(asked.element, asked.blocks, asked.shape, False, True, asked.source))
 
         def along(walk: Walk, draw: Draw) -> Run:
-            first, then = apply(walk, draw), undo(walk, NO_DRAW)
+            first, then = apply.along(walk, draw), undo.along(walk, NO_DRAW)
 
-            def apply_and_undo(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+            def apply_and_undo(x: Array, out: Array, sides: Sides, words: Array, threads: int | None) -> None:
                 codes = np.empty(x.size, np.uint8)
                 first(x, codes, sides, words, threads)
-                then(codes, out, sides, 0, threads)
+                then(codes, out, sides, NO_WORDS, threads)
 
             return apply_and_undo
 
-        return along
+        return replace(apply, along=along)
 
     def undo(self, asked: DecodingSettings) -> Operation:
         element, target = asked.element, asked.target
-        from_codes_alone = _by(from_codes(element, target))
 
         def along(walk: Walk, draw: Draw) -> Run:
-            to_values, bands = from_codes_alone(walk, draw), walk.in_bands
+            to_values, bands = loops_along(from_codes(element, target), walk, draw), walk.in_bands
+            share = bands.shape, bands.whole
             adds_fast = target.name == "float32" and paths.OFFSETS.covers(target, element)
 
-            def undo(codes: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+            def undo(codes: Array, out: Array, sides: Sides, words: Array, threads: int | None) -> None:
                 (scales, offsets), values = _flat(sides), stored_bits(out.ravel())
                 may_add = adds_fast and float_environment.is_default()
                 if may_add and loops.may_add(scales, offsets, element):
-                    to_values(codes, out, (scales,), words, threads)
-                    loops.add_offsets()(values, values, scales, offsets, bands.shape, bands.whole)
+                    to_values(codes, out, Sides(scales), words, threads)
+                    loops.add_offsets()((values, values, scales, offsets), share)
                 else:
                     decode = loops.decode_with_offsets(element, target)
-                    decode(codes.ravel(), values, scales, offsets, bands.shape, bands.whole)
+                    decode((codes.ravel(), values, scales, offsets), share)
 
             return undo
 
-        return along
+        return Operation(along)
 
 
 POWERS_OF_TWO, OFFSETS = PowersOfTwo(), Offsets()
 
 
-def _flat(sides: tuple[Array, ...]) -> tuple[Array, Array]:
+def _flat(sides: Sides) -> tuple[Array, Array]:
     """Return the flat scales and the bits of the flat offsets."""
-    scales, offsets = sides
-    return scales.ravel(), offsets.ravel().view(np.uint16)
+    return sides.scales.ravel(), sides.offsets.ravel().view(np.uint16)
 
 
 def takes_half(offset_range: OffsetRange | None) -> bool:
-    """Return True if a scale depends on the ends of its block's range, not on the largest difference."""
+    """Return True if a scale depends on the ends of its block's range.
+
+    Other scales depend on the largest difference.
+    """
     match offset_range:
         case OffsetRange.HALF:
             return True
@@ -224,14 +202,14 @@ def at_scale_one(conversion: Conversion) -> Operation:
         assert flat is not None
         run, count = loops_along(conversion, flat, draw), -(-walk.elements // _RUN_OF_ELEMENTS)
 
-        def convert(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+        def convert(x: Array, out: Array, sides: Sides, words: Array, threads: int | None) -> None:
             scales = np.empty(count, np.uint8)
             scales.fill(E8M0.bias)
-            run(x, out, (scales,), words, threads)
+            run(x, out, Sides(scales), words, threads)
 
         return convert
 
-    return along
+    return Operation(along)
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,6 @@
-"""Rounding for every scale and every finite number, by products that bring them into the domain of `float_additions`.
+"""Rounding for every scale and every finite number.
+
+Products bring them into the domain of `float_additions`.
 
 These functions multiply a number by the power of two that takes the scale of its block to 1, and
 round it there. A second product takes a value back to the scale. A nonzero first product below
@@ -38,7 +40,10 @@ _GREATEST = (127 + 100) << 23
 
 @dialect
 def bring(x: Any, scale: Any) -> Any:
-    """Return x / 2**(scale - 127) for a finite float32 bit pattern, clamped to limits that change no code."""
+    """Return x / 2**(scale - 127) for a finite float32 bit pattern.
+
+    The result is clamped to limits that change no code.
+    """
     magnitude = x & 0x7FFFFFFF
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
@@ -53,7 +58,10 @@ def bring(x: Any, scale: Any) -> Any:
 
 @dialect
 def return_to(value: Any, scale: Any) -> Any:
-    """Return value * 2**(scale - 127), rounded once, for the float32 bit pattern of an element's value."""
+    """Return value * 2**(scale - 127), rounded once.
+
+    The value of an element is a float32 bit pattern.
+    """
     magnitude, is_low = value & 0x7FFFFFFF, scale < _LOW
     product = multiply_float32(magnitude, select(is_low, scale + _RAISED, scale) << 23)
     is_small = product < _ONE
@@ -63,7 +71,10 @@ def return_to(value: Any, scale: Any) -> Any:
 
 @cache
 def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return the function of `float_additions.make_code`, extended to every finite x and every scale but NaN."""
+    """Return the function of `float_additions.make_code`, extended.
+
+    It is right for every finite x and every scale but NaN.
+    """
     code = make_code(rounding, by_parity)
 
     @dialect
@@ -75,7 +86,10 @@ def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any
 
 @cache
 def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return the function of `float_additions.make_value`, extended to every finite x and every scale but NaN."""
+    """Return the function of `float_additions.make_value`, extended.
+
+    It is right for every finite x and every scale but NaN.
+    """
     value = make_value(rounding, by_parity)
 
     @dialect

@@ -43,7 +43,10 @@ _LEAST_WIDE = (FLOATS["float64"].bias - FLOATS["float32"].bias + 1) << FLOATS["f
 
 @dialect
 def to_odd(x: Any) -> Any:
-    """Return the float32 bit pattern of a float64 number, rounded to odd."""
+    """Return the float32 bit pattern of a float64 number, rounded toward zero.
+
+    Numbers below the normal ones become zero.
+    """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     narrowed = (magnitude >> _DISCARDED) - _REBIAS
     narrowed = narrowed | select((x & _REST) == 0, 0, 1)
@@ -53,7 +56,10 @@ def to_odd(x: Any) -> Any:
 
 @dialect
 def leading_part(x: Any) -> Any:
-    """Return the float32 bit pattern of a float64 number, rounded toward zero; zero below the normal numbers."""
+    """Return the float32 bit pattern of a float64 number, rounded toward zero.
+
+    Numbers below the normal ones become zero.
+    """
     narrowed = ((x & 0x7FFFFFFFFFFFFFFF) >> _DISCARDED) - _REBIAS
     narrowed = select(narrowed < _LEAST, 0, narrowed)
     return low_word(select(narrowed > _LARGEST, _LARGEST, narrowed) | ((x >> 32) & -0x80000000))
@@ -112,7 +118,9 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
-    """Return `convert(value)`, which converts the float32 bit pattern of a result of `value_of_code` to `target`.
+    """Return `convert(value)`, which converts a value to `target`.
+
+    The value is the float32 bit pattern of a result of `value_of_code`.
 
     bfloat16 and float64 hold every such value. A conversion to float16 rounds to nearest even.
     """

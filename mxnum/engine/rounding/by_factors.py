@@ -63,6 +63,10 @@ _IN_VECTORS = "float32", "bfloat16"
 _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
 
 
+#: Functions of (factor, number), each with its number. Their results fill rows of tables.
+Entries = tuple[tuple[Callable[..., Any], int], ...]
+
+
 def _bits(number: float) -> int:
     return int(np.float64(number).view(np.int64))
 
@@ -118,7 +122,10 @@ def make_number(source: ElementFormat) -> Callable[..., Any]:
 def make_scale(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, aim: int | None = None
 ) -> Callable[..., Any]:
-    """Return the function of `definition.float_scale.make_float_scale`, in which an addition rounds the quotient."""
+    """Return the function of `definition.float_scale.make_float_scale`, with floats.
+
+    An addition rounds the quotient.
+    """
     number, goal = number_of(scale), _bits(element.max if aim is None else element.value(aim))
     MANTISSA, MAX, EMIN = number.mantissa_bits, number.max_code, _BIAS + number.emin
     number_of_x, ROUNDS_UP = make_number(source), rule.rounds_up
@@ -160,6 +167,115 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     return made
 
 
+def _thresholds(element: ElementFormat, rounding: Rounding, is_wide: bool) -> Entries:
+    """Return the entries of the seven thresholds of an element of four bits."""
+    how, places = (_first_from(is_wide), _NEVER_WIDE if is_wide else _NEVER), _places(element, rounding)
+    return tuple((_make_threshold(*how, inclusive), _bits(place)) for place, inclusive in places)
+
+
+def _values(element: ElementFormat, target: ElementFormat) -> Entries:
+    """Return the entries of the values of codes 1 to 7, in a float type."""
+    value = _make_value(make_narrow(target))
+    return tuple((value, _bits(element.value(code))) for code in range(1, 8))
+
+
+@cache
+def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
+    """Return `threshold(factor, place)`, the least magnitude beyond place * factor.
+
+    If `inclusive`, it may also be the product itself.
+    """
+    INCLUSIVE, NEVER = inclusive, never
+
+    @dialect
+    def threshold(factor, place):
+        return select(factor == 0, NEVER, first_from(multiply_float64(factor, place), INCLUSIVE))
+
+    return threshold
+
+
+@cache
+def _make_value(narrow: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `value(factor, number)`, which rounds their product to a float type."""
+
+    @dialect
+    def value(factor, number):
+        return narrow(multiply_float64(factor, number))
+
+    return value
+
+
+@cache
+def _store_rows(row: int, entries: Entries) -> Callable[..., Any]:
+    """Return `store_rows(factor, tables, b, room)`, which stores an entry in each row.
+
+    The rows begin at `row`.
+    """
+    (of_factor, NUMBER), *others = entries
+    store_others: Any = _store_rows(row + 1, tuple(others)) if others else None
+    IS_LAST = store_others is None
+
+    @dialect
+    def store_rows(factor, tables, b, room):
+        store(tables, row * room + b, of_factor(factor, NUMBER))
+        if not IS_LAST:
+            store_others(factor, tables, b, room)
+
+    return store_rows
+
+
+@cache
+def rows_at(row: int, count: int) -> Callable[..., Any]:
+    """Return `at(tables, b, room)`, which returns the constants of a block.
+
+    They are in `count` rows of the tables, from `row` on.
+    """
+    others: Any = rows_at(row + 1, count - 1) if count > 1 else None
+    IS_LAST = count == 1
+
+    @dialect
+    def at(tables, b, room):
+        if IS_LAST:
+            return (load(tables, row * room + b),)
+        return (load(tables, row * room + b),) + others(tables, b, room)
+
+    return at
+
+
+@cache
+def _value_above(row: int) -> Callable[..., Any]:
+    """Return `value(magnitude, c)`, which selects a value by the thresholds up to `row`.
+
+    It is the value of the last threshold that is not above the magnitude.
+    """
+    value_of_others: Any = None if row == 0 else _value_above(row - 1)
+    IS_FIRST = row == 0
+
+    @dialect
+    def value(magnitude, c):
+        below = 0 if IS_FIRST else value_of_others(magnitude, c)
+        return select(magnitude < c[row], below, c[row + 7])
+
+    return value
+
+
+@cache
+def make_value_by_code(first: int) -> Callable[..., Any]:
+    """Return `value(code, c)`, which selects the magnitude of a code of four bits.
+
+    It is 0 or one of seven constants, from `first` on.
+    """
+
+    @dialect
+    def value(code, c):
+        odd, second = (code & 1) == 0, (code & 2) == 0
+        low = select(second, select(odd, 0, c[first]), select(odd, c[first + 1], c[first + 2]))
+        high = select(second, select(odd, c[first + 3], c[first + 4]), select(odd, c[first + 5], c[first + 6]))
+        return select((code & 4) == 0, low, high)
+
+    return value
+
+
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
@@ -175,58 +291,28 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation for any element of four bits: a product for each threshold and each value."""
+    """Return the formulation for any element of four bits.
+
+    It has a product for each threshold and each value.
+    """
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
-    p1, p2, p3, p4, p5, p6, p7 = (_bits(place) for place, _ in _places(element, rounding))
-    f1, f2, f3, f4, f5, f6, f7 = (from_on for _, from_on in _places(element, rounding))
-    v1, v2, v3, v4, v5, v6, v7 = (_bits(element.value(code)) for code in range(1, 8))
-    NEVER, SIGN_DOWN = (_NEVER_WIDE, 63) if IS_WIDE else (_NEVER, 31)
-    MAGNITUDE = _NEVER_WIDE if IS_WIDE else _NEVER
+    SIGN_DOWN, MAGNITUDE = (63, _NEVER_WIDE) if IS_WIDE else (31, _NEVER)
     SIGN_UP = 0 if target is None else target.bits - 1
     KEEPS_ZERO_SIGN = not element.integer
-    factor_of, widen = _make_factor(scale), as_float32.make_widen(source)
-    narrow: Any = None if target is None else make_narrow(target)
-    first_from = _first_from(IS_WIDE)
+    factor_of, widen, value_above = _make_factor(scale), as_float32.make_widen(source), _value_above(6)
+    store_thresholds = _store_rows(0, _thresholds(element, rounding, IS_WIDE))
+    store_values = _store_rows(7, _values(element, target or FLOATS["float32"]))
 
     @dialect
     def prepare(code, tensor, tables, b, room):
         factor = factor_of(code, tensor)
-        is_zero = factor == 0
-        store(tables, b, select(is_zero, NEVER, first_from(multiply_float64(factor, p1), f1)))
-        store(tables, room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p2), f2)))
-        store(tables, 2 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p3), f3)))
-        store(tables, 3 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p4), f4)))
-        store(tables, 4 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p5), f5)))
-        store(tables, 5 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p6), f6)))
-        store(tables, 6 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p7), f7)))
+        store_thresholds(factor, tables, b, room)
         return factor < _HUGE
 
     @dialect
     def prepare_values(code, tensor, tables, b, room):
         if MAKES_VALUES:
-            factor = factor_of(code, tensor)
-            store(tables, 7 * room + b, narrow(multiply_float64(factor, v1)))
-            store(tables, 8 * room + b, narrow(multiply_float64(factor, v2)))
-            store(tables, 9 * room + b, narrow(multiply_float64(factor, v3)))
-            store(tables, 10 * room + b, narrow(multiply_float64(factor, v4)))
-            store(tables, 11 * room + b, narrow(multiply_float64(factor, v5)))
-            store(tables, 12 * room + b, narrow(multiply_float64(factor, v6)))
-            store(tables, 13 * room + b, narrow(multiply_float64(factor, v7)))
-
-    @dialect
-    def places_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-        )  # fmt: skip
-
-    @dialect
-    def places_and_values_at(tables, b, room):
-        return places_at(tables, b, room) + (
-            load(tables, 7 * room + b), load(tables, 8 * room + b), load(tables, 9 * room + b),
-            load(tables, 10 * room + b), load(tables, 11 * room + b), load(tables, 12 * room + b),
-            load(tables, 13 * room + b),
-        )  # fmt: skip
+            store_values(factor_of(code, tensor), tables, b, room)
 
     @dialect
     def to_code(x, c, random):
@@ -246,21 +332,13 @@ def by_seven_places(
     def to_value(x, c, random):
         x = x if IS_WIDE else widen(x)
         magnitude = x & MAGNITUDE
-        value = select(magnitude < c[0], 0, c[7])
-        value = select(magnitude < c[1], value, c[8])
-        value = select(magnitude < c[2], value, c[9])
-        value = select(magnitude < c[3], value, c[10])
-        value = select(magnitude < c[4], value, c[11])
-        value = select(magnitude < c[5], value, c[12])
-        value = select(magnitude < c[6], value, c[13])
-        sign = (x >> SIGN_DOWN) << SIGN_UP
+        value, sign = value_above(magnitude, c), (x >> SIGN_DOWN) << SIGN_UP
         if KEEPS_ZERO_SIGN:
             return value | sign
         return select(magnitude < c[0], 0, value | sign)
 
-    at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
-    count, more = (14, prepare_values) if MAKES_VALUES else (7, None)
-    return Formulation(prepare, at, make, count, IS_WIDE, IS_WIDE, source.name in _IN_VECTORS, more)
+    make, count, more = (to_value, 14, prepare_values) if MAKES_VALUES else (to_code, 7, None)
+    return Formulation(prepare, rows_at(0, count), make, count, IS_WIDE, IS_WIDE, source.name in _IN_VECTORS, more)
 
 
 @cache
@@ -274,7 +352,8 @@ def by_doublings(
     or values may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
-    (p1, f1), (p2, f2), (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[:4])
+    (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
+    store_first = _store_rows(0, _thresholds(element, rounding, False)[:2])
     UNIT_VALUE, MORE = (_bits(element.value(code)) for code in (2, 3))
     BITS = 32 if target is None else target.bits
     DOWN, SIGN_UP, DOUBLE_VALUE = 32 - BITS, BITS - 1, _DOUBLE >> (32 - BITS)
@@ -286,8 +365,7 @@ def by_doublings(
         factor = factor_of(code, tensor)
         is_zero = factor == 0
         fourth = first_from(multiply_float64(factor, p4), f4)
-        store(tables, b, select(is_zero, _NEVER, first_from(multiply_float64(factor, p1), f1)))
-        store(tables, room + b, select(is_zero, _NEVER, first_from(multiply_float64(factor, p2), f2)))
+        store_first(factor, tables, b, room)
         store(tables, 2 * room + b, first_from(multiply_float64(factor, p3), f3))
         store(tables, 3 * room + b, select(is_zero, _NEVER, fourth))
         store(tables, 4 * room + b, fourth + _DOUBLE)
@@ -301,16 +379,6 @@ def by_doublings(
             store(tables, 5 * room + b, unit)
             store(tables, 6 * room + b, narrow(multiply_float64(factor, MORE)))
             store(tables, 7 * room + b, unit - DOUBLE_VALUE)
-
-    @dialect
-    def places_at(tables, b, room):
-        first = load(tables, b), load(tables, room + b), load(tables, 2 * room + b)
-        return first + (load(tables, 3 * room + b), load(tables, 4 * room + b))
-
-    @dialect
-    def places_and_values_at(tables, b, room):
-        values = load(tables, 5 * room + b), load(tables, 6 * room + b), load(tables, 7 * room + b)
-        return places_at(tables, b, room) + values
 
     @dialect
     def compared(magnitude, c):
@@ -335,8 +403,8 @@ def by_doublings(
         value = select(low, select(lower, select(lowest, 0, c[7]), value), value)
         return value | ((x >> 31) << SIGN_UP)
 
-    at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
-    count, more = (8, prepare_values) if MAKES_VALUES else (5, None)
+    make, count, more = (to_value, 8, prepare_values) if MAKES_VALUES else (to_code, 5, None)
+    at = rows_at(0, count)
     return Formulation(prepare, at, make, count, is_wide=False, in_wide_words=False, in_vectors=True, prepare_more=more)
 
 
@@ -369,21 +437,20 @@ def by_quotients(
         return factor < _HUGE
 
     @dialect
-    def at(tables, b, room):
-        return load(tables, b), load(tables, room + b)
-
-    @dialect
     def element_of(x, c, random):
         quotient = to_odd_by_conversion(divide_float64(number_of_x(x), c[0]))
         quotient = select(quotient > _GREATEST, _GREATEST, quotient)
         signed = quotient | low_word(0 - ((wide(x) >> SIGN_DOWN) & 1) << 31)
         return value_of(to_code(signed, UNIT, low_word(0), constants), c[1])
 
-    return Formulation(prepare, at, element_of, 2, is_wide=True, in_wide_words=True)
+    return Formulation(prepare, rows_at(0, 2), element_of, 2, is_wide=True, in_wide_words=True)
 
 
 def reaches(element: ElementFormat) -> bool:
-    """Return True if `float_additions` is proved to round to an element and to decode its codes at scale 1."""
+    """Return True if `float_additions` is proved for an element at scale 1.
+
+    The proofs are about rounding to the element and about decoding its codes.
+    """
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
     least, greatest, _ = float_additions.domain(element, Rounding.RNE)
@@ -414,46 +481,28 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
     def value(code, c, random):
         return value_of(low_word(code), c[0])
 
-    return Formulation(prepare, _factor_at, value, 1, is_wide=True, in_wide_words=True)
+    return Formulation(prepare, rows_at(0, 1), value, 1, is_wide=True, in_wide_words=True)
 
 
 def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
-    """Return the formulation that decodes codes of four bits: it makes seven values per block and selects one."""
-    v1, v2, v3, v4, v5, v6, v7 = (_bits(element.value(code)) for code in range(1, 8))
-    factor_of = _make_factor(scale)
+    """Return the formulation that decodes codes of four bits.
+
+    It makes seven values per block and selects one.
+    """
+    factor_of, store_values = _make_factor(scale), _store_rows(0, _values(element, FLOATS["float32"]))
+    value_of = make_value_by_code(0)
 
     @dialect
     def prepare(code, tensor, tables, b, room):
         factor = factor_of(code, tensor)
-        store(tables, b, float64_to_float32(multiply_float64(factor, v1)))
-        store(tables, room + b, float64_to_float32(multiply_float64(factor, v2)))
-        store(tables, 2 * room + b, float64_to_float32(multiply_float64(factor, v3)))
-        store(tables, 3 * room + b, float64_to_float32(multiply_float64(factor, v4)))
-        store(tables, 4 * room + b, float64_to_float32(multiply_float64(factor, v5)))
-        store(tables, 5 * room + b, float64_to_float32(multiply_float64(factor, v6)))
-        store(tables, 6 * room + b, float64_to_float32(multiply_float64(factor, v7)))
+        store_values(factor, tables, b, room)
         return factor < _HUGE
 
     @dialect
-    def at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-        )  # fmt: skip
-
-    @dialect
     def value(code, c, random):
-        odd, second = (code & 1) == 0, (code & 2) == 0
-        low = select(second, select(odd, 0, c[0]), select(odd, c[1], c[2]))
-        high = select(second, select(odd, c[3], c[4]), select(odd, c[5], c[6]))
-        return select((code & 4) == 0, low, high) | ((code >> 3) << 31)
+        return value_of(code, c) | ((code >> 3) << 31)
 
-    return Formulation(prepare, at, value, 7, is_wide=False, in_wide_words=False, in_vectors=True)
-
-
-@dialect
-def _factor_at(tables, b, room):
-    return (load(tables, b),)
+    return Formulation(prepare, rows_at(0, 7), value, 7, is_wide=False, in_wide_words=False, in_vectors=True)
 
 
 @cache
@@ -475,7 +524,9 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 
 @cache
 def _first_from(is_wide: bool) -> Callable[..., Any]:
-    """Return `first(threshold, inclusive)`, which returns the least magnitude at or above a float64 threshold.
+    """Return `first(threshold, inclusive)` for a float64 threshold.
+
+    Its result is the least magnitude at or above the threshold.
 
     If not `inclusive`, the magnitude is above the threshold. Magnitudes are bit patterns of
     float32, or of float64 if `is_wide`.
@@ -496,7 +547,9 @@ def _first_from(is_wide: bool) -> Callable[..., Any]:
 
 @cache
 def make_narrow(target: ElementFormat) -> Callable[..., Any]:
-    """Return `narrow(number)`, which rounds a nonnegative float64 number once, to nearest even, to `target`.
+    """Return `narrow(number)`, which rounds a nonnegative float64 number to `target`.
+
+    It rounds once, to nearest even.
 
     It takes and returns bit patterns.
     """

@@ -45,7 +45,10 @@ _value_of: Callable[..., Any] = _decoding.element
 
 
 class Arithmetic(Protocol):
-    """The float32 operations of a stack; `mxnum.definition.stack_arithmetic.Stack` implements this protocol."""
+    """The float32 operations of a stack.
+
+    `mxnum.definition.stack_arithmetic.Stack` implements this protocol.
+    """
 
     @property
     def block_scale(self) -> Callable[..., Any]: ...
@@ -65,7 +68,10 @@ class Arithmetic(Protocol):
 
 
 def tensor_word(global_scale: Any, largest: Any) -> Any:
-    """Return one 64-bit word with the global scale in its low half and the largest magnitude in its high half."""
+    """Return one 64-bit word for the two numbers of a tensor.
+
+    Its low half is the global scale, its high half the largest magnitude.
+    """
     return np.array([global_scale, largest], np.float32).view(np.int64).reshape(())
 
 
@@ -109,7 +115,10 @@ def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., A
 
 @cache
 def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
-    """Return a function that rounds a nonnegative float32 number to a float type of at most 32 bits."""
+    """Return a function that rounds a nonnegative float32 number to `source`.
+
+    This float type has at most 32 bits.
+    """
 
     @dialect
     def to_float32(x):
@@ -129,7 +138,10 @@ def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
-    """Return the formulation that makes codes of floats; if `makes_values`, the float32 values of these codes."""
+    """Return the formulation that makes codes of floats.
+
+    If `makes_values`, it makes the float32 values of these codes.
+    """
     factor_of, widen, read = arithmetic.factor, as_float32.make_widen(source), decoding(arithmetic)
     prepare_values: Any = read.prepare
     DIVIDES, KEEPS, VALUES = arithmetic.divides, arithmetic.keeps_negative_zero, makes_values
@@ -152,18 +164,6 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
         return _encoded(scaled, _OF_ELEMENT)
 
     @dialect
-    def factor_at(tables, b, room):
-        return (load(tables, 7 * room + b),)
-
-    @dialect
-    def values_and_factor_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-            load(tables, 7 * room + b),
-        )  # fmt: skip
-
-    @dialect
     def to_code(x, c, random):
         return code_of(x, c[0])
 
@@ -171,14 +171,18 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
     def to_value(x, c, random):
         return _value_of(code_of(x, c[7]), c, random)
 
-    at, element = (values_and_factor_at, to_value) if makes_values else (factor_at, to_code)
+    # The factor is behind seven values, which are read only where they are used.
+    at, element = (by_factors.rows_at(0, 8), to_value) if makes_values else (by_factors.rows_at(7, 1), to_code)
     in_vectors = source.name in ("float32", "bfloat16")
     return Formulation(prepare, at, element, 8, is_wide=False, in_wide_words=False, in_vectors=in_vectors)
 
 
 @cache
 def decoding(arithmetic: Arithmetic) -> Formulation:
-    """Return the formulation that decodes codes to float32: it computes the seven magnitudes once per block."""
+    """Return the formulation that decodes codes to float32.
+
+    It computes the seven magnitudes once per block.
+    """
     decoded = arithmetic.decoded
 
     @dialect

@@ -1,4 +1,6 @@
-"""Rounding with float32 additions: the fast formulation of every conversion from float32 to an element.
+"""Rounding with float32 additions.
+
+This is the fast formulation of every conversion from float32 to an element.
 
 Add to |x| a power of two whose last bit is worth the element's quantum: the hardware rounds the sum
 to that quantum, to nearest even. Subtracting the power of two leaves the rounded value. One more
@@ -48,7 +50,10 @@ _TO_ONE = 0 - FLOATS["float16"].emin
 
 
 class Constants(NamedTuple):
-    """The numbers that describe an element, a rounding, an overflow and a scale rule to the functions below."""
+    """The numbers that describe an element, a rounding, an overflow and a scale rule.
+
+    The functions below receive them.
+    """
 
     mantissa: int
     #: Fraction bits of float32 minus those of the element.
@@ -155,7 +160,9 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
 
 @dialect
 def fast_scale(amax: Any, e: Constants) -> Any:
-    """Return the E8M0 code of a block from the float32 bits of its largest magnitude, which is zero or normal.
+    """Return the E8M0 code of a block from the bits of its largest magnitude.
+
+    This magnitude is a float32 number that is zero or normal.
 
     For a subnormal magnitude the result is a code below every domain.
     """
@@ -166,7 +173,9 @@ def fast_scale(amax: Any, e: Constants) -> Any:
 
 @cache
 def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `fast_code(x, scale, random, constants)`, which rounds x / 2**(scale - 127) once to an element code.
+    """Return `fast_code(x, scale, random, constants)`, which rounds to an element code.
+
+    It rounds x / 2**(scale - 127) once.
 
     x is a float32 bit pattern. `by_parity` is for elements without mantissa bits: see
     `breaks_ties_by_parity`.
@@ -190,7 +199,9 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
 @cache
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `fast_value(x, scale, random, constants)`, which returns the value of the code of `make_code`.
+    """Return `fast_value(x, scale, random, constants)`, which rounds to a value.
+
+    It is the value of the code that the function of `make_code` returns.
 
     The value is a float32 bit pattern and includes the scale. The function makes no code, so there
     is nothing to decode.
@@ -226,7 +237,10 @@ def breaks_ties_by_parity(element: ElementFormat) -> bool:
 
 
 def decoding_domain(element: ElementFormat) -> tuple[int, int]:
-    """Return the least and the greatest scale at which values are zero or normal float32 numbers."""
+    """Return the least and the greatest scale at which no value is subnormal or too large.
+
+    Values are then zero or normal float32 numbers.
+    """
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
     return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
@@ -234,7 +248,9 @@ def decoding_domain(element: ElementFormat) -> tuple[int, int]:
 
 @dialect
 def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
-    """Return the float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
+    """Return the float32 bit pattern of element value * 2**(scale - 127).
+
+    The scale must be in `decoding_domain`.
 
     Shifts move the fields of a normal value to those of float32. For a subnormal value, the
     fraction is put behind a leading one, which an exact subtraction takes away. Nothing is rounded,
@@ -254,7 +270,9 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
 
 def product_domain(element: ElementFormat) -> tuple[int, int]:
-    """Return the least and the greatest scale at which the function of `make_value_by_product` is right.
+    """Return the scales, least and greatest, of the function of `make_value_by_product`.
+
+    It is right at these and between them.
 
     At these scales both factors of its product are normal, too.
     """
@@ -264,7 +282,9 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 
 @cache
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return a function of (code, scale, constants) that equals `value_of_code` for scales in `product_domain`.
+    """Return a function of (code, scale, constants) that equals `value_of_code`.
+
+    This holds for scales in `product_domain`.
 
     It multiplies the value of the code at scale 1 by a power of two. An integer is the difference
     of two numbers whose last bit is worth 1. For other elements it moves the fields of the code,
@@ -303,7 +323,9 @@ def _magic_of(magnitude, scale, e):
 
 @cache
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds the magnitude to the quantum.
+    """Return the function that rounds a magnitude to the quantum.
+
+    It is `round_to_quantum(x, magnitude, magic, steps, random)`.
 
     It returns the bits of magic plus the rounded magnitude. The last bit of that sum is worth the
     quantum, so a step to the next multiple adds 1 to its bits. `steps` is the code at which the

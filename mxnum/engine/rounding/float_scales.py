@@ -80,7 +80,10 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Return a formulation whose constants are the exponent, the significand and the kind of the factor."""
+    """Return a formulation whose constants describe the factor.
+
+    They are its exponent, its significand and its kind.
+    """
     factor = make_factor(scale)
 
     @dialect

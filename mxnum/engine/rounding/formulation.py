@@ -1,4 +1,6 @@
-"""The functions that loops compute for each element of an array: fast formulations and the definition.
+"""The functions that loops compute for each element of an array.
+
+They are fast formulations and the definition.
 
 One fast formulation serves all elements; the definition has one function per conversion.
 """
@@ -17,7 +19,8 @@ from mxnum.definition.word import dialect, word_bits
 from mxnum.engine.rounding import any_scale, as_float32, float_additions, paths
 from mxnum.engine.rounding.any_scale import value_of_code_anywhere
 from mxnum.engine.rounding.as_float32 import leading_part, rest
-from mxnum.engine.rounding.per_element import Definition, Fast, Limits
+from mxnum.engine.rounding.float_additions import Domain
+from mxnum.engine.rounding.per_element import Definition, Fast
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -40,12 +43,12 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
     return with_constants
 
 
-def _limits(least: int, greatest: int, greatest_x: int) -> Limits:
+def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
     """Return limits between these scales, clipped to the scale codes that are not NaN."""
-    return Limits(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
+    return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
-def _numbers(limits: Limits, constants: float_additions.Constants) -> Array:
+def _numbers(limits: Domain, constants: float_additions.Constants) -> Array:
     return np.array([*limits, *constants], np.int32)
 
 
@@ -58,7 +61,10 @@ def fast_quantizing(
     rule: ScaleRule,
     target: ElementFormat | None,
 ) -> Fast | None:
-    """Return the fast formulation from floats to codes, or to their values in `target`; None if `paths` has none."""
+    """Return the fast formulation from floats to codes, or to their values in `target`.
+
+    Returns None if `paths` has none.
+    """
     can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
         return None
@@ -84,7 +90,10 @@ def fast_quantizing(
 
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
-    """Return the fast formulation from codes to their values under the scale; None if `paths` has none."""
+    """Return the fast formulation from codes to their values under the scale.
+
+    Returns None if `paths` has none.
+    """
     if not paths.DECODING.covers(target, element):
         return None
     function, constants, domain = (
@@ -109,7 +118,10 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN; None if `paths` has none."""
+    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN.
+
+    Returns None if `paths` has none.
+    """
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
         return None
@@ -167,7 +179,10 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the definition's conversion from codes to their values under the scale; it ignores random bits."""
+    """Return the definition's conversion from codes to their values under the scale.
+
+    It ignores random bits.
+    """
     decode = make_decode(element, target)
 
     @dialect
@@ -181,38 +196,19 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
     """Return the definition's conversion from the largest magnitude of a block to its scale code.
 
-    It ignores the scale code that the array holds already.
+    Its function is `(amax, bias, first_bumped)`; the last two are its numbers.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
-    return Definition(_scaling(source, width), word_bits(source, element) == 32, numbers)
+    return Definition(_scale_of(source, width), word_bits(source, element) == 32, numbers)
 
 
-@cache
-def _scaling(source: ElementFormat, width: int) -> Callable[..., Any]:
-    scale_of = make_scale_of(source, width)
-
-    @dialect
-    def find_scale(amax, scale, bias, first_bumped):
-        return scale_of(amax, bias, first_bumped)
-
-    return find_scale
-
-
-@cache
-def keeping_scales(source: ElementFormat) -> Definition:
-    """Return a conversion that keeps the scale code of a block, for scales that the caller gives."""
-    return Definition(_keep_scale, source.bits <= 32, np.zeros(2, np.int64))
-
-
-@dialect
-def _keep_scale(amax, scale, bias, first_bumped):
-    return scale
+_scale_of = cache(make_scale_of)
 
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of `make_code` or `make_value` extended to inputs of the float type `source`."""
+    """Return a function of `make_code` or `make_value`, extended to inputs in `source`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -229,7 +225,10 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
-    """Return a function of `_rounding`, whose results are codes or values, extended to make values in `target`."""
+    """Return a function of `_rounding`, extended to make values in `target`.
+
+    The results of that function are codes or values.
+    """
     convert, decode = as_float32.make_convert_value(target), _decoding(target)
 
     @dialect

@@ -1,4 +1,7 @@
-"""Subtraction and addition of the offsets of blocks in float32. Theorems say that both equal the definition."""
+"""Subtraction and addition of the offsets of blocks in float32.
+
+Theorems say that both equal the definition.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,9 @@ def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def fast_sum(value, offset):
-    """Return the float32 bit pattern of value + offset for a finite offset; keep NaN and infinity unchanged."""
+    """Return the float32 bit pattern of value + offset for a finite offset.
+
+    NaN and infinity stay unchanged.
+    """
     magnitude = value & 0x7FFFFFFF
     return select(magnitude < 0x7F800000, add_float32(value, offset), value)

@@ -27,7 +27,10 @@ RULES = (
 
 @dataclass(frozen=True)
 class FastPath:
-    """One fast formulation. Loops use it inside the domain that its module states, and the definition elsewhere."""
+    """One fast formulation.
+
+    Loops use it inside the domain that its module states, and the definition elsewhere.
+    """
 
     name: str
     #: Float types of the input of a quantization, or of the result of a decoding.
@@ -195,5 +198,8 @@ PATHS = (
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding, rule: ScaleRule) -> bool:
-    """Return True if `float_additions` may compute scales and codes, after `as_float32` converts the input."""
+    """Return True if `float_additions` may compute scales and codes.
+
+    `as_float32` converts the input first.
+    """
     return any(path.covers(source, element, rounding=rounding, rule=rule) for path in (ROUNDING, WIDENED, NARROWED))

@@ -1,4 +1,6 @@
-"""The types that tell a loop how to convert each element: a function, and the numbers that select one conversion.
+"""The types that tell a loop how to convert each element.
+
+They hold a function, and the numbers that select one conversion.
 
 `formulation` makes them.
 """
@@ -13,24 +15,19 @@ import numpy as np
 
 from mxnum.definition.word import dialect
 from mxnum.engine.machine.lanes import lane, wide
-from mxnum.engine.rounding.float_additions import Constants
+from mxnum.engine.rounding.float_additions import Constants, Domain
 from mxnum.memory.dtypes import Array
 
 
-class Limits(NamedTuple):
-    """The scale codes and the float32 bit patterns of |x| for which a fast formulation is right, bounds included."""
-
-    least_scale: int
-    greatest_scale: int
-    greatest_x: int
-
-
 class Fast(NamedTuple):
-    """A fast formulation: a function that serves all elements, and the numbers that select one element."""
+    """A fast formulation, which serves all elements.
+
+    It has a function, and the numbers that select one element.
+    """
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The `Limits`, then the `Constants`, as a loop takes them.
+    #: The `Domain`, then the `Constants`, as a loop takes them.
     numbers: Array
     #: The function with its constants compiled in, for the most common conversions: at least a
     #: fifth faster.
@@ -38,12 +35,14 @@ class Fast(NamedTuple):
 
 
 #: The numbers of a function that ignores limits and constants.
-NO_NUMBERS = np.zeros(len(Limits._fields) + len(Constants._fields), np.int32)
+NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One conversion, `function(x, scale, random, constants)`, by the definition, for every x and every scale.
+    """One conversion by the definition, for every x and every scale.
+
+    It is `function(x, scale, random, constants)`.
 
     The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite
     x and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
@@ -57,14 +56,17 @@ class Definition:
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """The function that turns a scale or random bits into a word of the type of the loaded x."""
+        """The function that turns a scale or random bits into a word.
+
+        The word has the type of the loaded x.
+        """
         return lane if self.in_lanes else wide
 
 
 @dialect
 def numbers_given(numbers):
-    """Return the limits and constants that an array of `Fast.numbers` holds."""
-    limits = Limits(int(numbers[0]), int(numbers[1]), int(numbers[2]))
+    """Return the domain and the constants that an array of `Fast.numbers` holds."""
+    limits = Domain(int(numbers[0]), int(numbers[1]), int(numbers[2]))
     n = numbers
     return limits, Constants(
         int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),

@@ -1,4 +1,6 @@
-"""Stochastic rounding of elements of four bits under scales that are floats, by one product of integers.
+"""Stochastic rounding of elements of four bits under scales that are floats.
+
+It takes one product of integers.
 
 |x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a
 power of two and v a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward
@@ -21,7 +23,7 @@ from typing import Any
 from mxnum.definition.pack import SR_BITS
 from mxnum.definition.random import multiply_32x32
 from mxnum.definition.word import dialect, select
-from mxnum.engine.machine.lanes import load, store
+from mxnum.engine.machine.lanes import store
 from mxnum.engine.rounding import as_float32, by_factors
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
@@ -45,7 +47,7 @@ def by_products(
     prepare_places, code_toward_zero = places.prepare, codes.element
     factor_of, widen = by_factors._make_factor(scale), as_float32.make_widen(source)
     goes_up, COUNT = make_goes_up(element), places.constants
-    LEADING = 1 << (_DIGITS - 1)
+    LEADING, value_of = 1 << (_DIGITS - 1), by_factors.make_value_by_code(7)
     SIGN, MAX, SIGN_UP = 1 << element.mantissa_bits + element.exponent_bits, element.max_code, source.bits - 1
 
     @dialect
@@ -58,46 +60,24 @@ def by_products(
         return prepare_places(code, tensor, tables, b, room) & has_digits
 
     @dialect
-    def places_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-            load(tables, 7 * room + b), load(tables, 8 * room + b),
-        )  # fmt: skip
-
-    @dialect
-    def places_and_values_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-            load(tables, 14 * room + b), load(tables, 15 * room + b),
-            load(tables, 7 * room + b), load(tables, 8 * room + b), load(tables, 9 * room + b),
-            load(tables, 10 * room + b), load(tables, 11 * room + b), load(tables, 12 * room + b),
-            load(tables, 13 * room + b),
-        )  # fmt: skip
-
-    @dialect
     def to_code(x, c, random):
         below = code_toward_zero(x, c, 0)
         magnitude = below & (SIGN - 1)
-        up = goes_up(widen(x) & 0x7FFFFFFF, magnitude, c[7], c[8], random)
+        up = goes_up(widen(x) & 0x7FFFFFFF, magnitude, c[COUNT], c[COUNT + 1], random)
         return below + select(magnitude == MAX, 0, up)
 
     @dialect
     def to_value(x, c, random):
         code = to_code(x, c, random)
-        odd, second = (code & 1) == 0, (code & 2) == 0
-        low = select(second, select(odd, 0, c[9]), select(odd, c[10], c[11]))
-        high = select(second, select(odd, c[12], c[13]), select(odd, c[14], c[15]))
-        return select((code & 4) == 0, low, high) | (code >> 3 << SIGN_UP)
+        return value_of(code, c) | (code >> 3 << SIGN_UP)
 
-    at, make = (places_at, to_code) if target is None else (places_and_values_at, to_value)
+    at, make = by_factors.rows_at(0, COUNT + 2), to_code if target is None else to_value
     return places._replace(prepare=prepare, at=at, element=make, constants=COUNT + 2)
 
 
 @cache
 def make_goes_up(element: ElementFormat) -> Any:
-    """Return `goes_up(x, code, significand, exponent, random)`, which returns 1 if |x| rounds up, else 0.
+    """Return `goes_up(x, code, significand, exponent, random)`: 1 if |x| rounds up, else 0.
 
     x holds the float32 bits of |x|, `code` the code of |x| rounded toward zero. The significand and
     the exponent are those of the factor.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnum.definition.word import dialect
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
@@ -68,12 +68,15 @@ class Walk:
 
     @cached_property
     def in_bands(self) -> Walk:
-        """This walk with fixed panels, for loops that process bands of rows for any blocks."""
+        """The same walk with fixed panels, for loops that process bands of rows."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """This walk for loops that redo marked groups, which see a group of blocks as a panel."""
+        """The same walk for loops that redo marked groups.
+
+        They see a group of blocks as a panel.
+        """
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
@@ -158,18 +161,62 @@ def rows_of(band, shape):
     return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
 
 
-@dialect
-def panel_of(band, column, shape):
-    """Return the number of the panel that begins at `column`, and its width.
+class Panel(NamedTuple):
+    """A panel of a band, as loops process them."""
 
-    A short block at the end of a row is a panel by itself.
-    """
+    #: The number of its mark.
+    number: int
+    #: The first row of its band, and the row after the last.
+    first_row: int
+    last_row: int
+    #: Its first column, and how many it has.
+    column: int
+    width: int
+    #: The number of its first block among all blocks, and how many it has.
+    place: int
+    blocks: int
+
+
+class Panels(NamedTuple):
+    """The panels of a share. What they have in common is computed once."""
+
+    total: int
+    #: The panels of a band that belong to the share, and all of them.
+    in_share: int
+    in_band: int
+    #: The blocks of a band, and the columns of its whole blocks.
+    blocks: int
+    full: int
+
+
+@dialect
+def panels(share):
+    """Return the panels of a share, which is (shape, bounds)."""
+    shape, bounds = share
     _, columns, _, run, panel = shape
+    first, last, begin, end = bounds
     full = columns // run * run
-    per_band = (full + panel - 1) // panel + (1 if full < columns else 0)
-    if column >= full:
-        return band * per_band + per_band - 1, columns - full
-    return band * per_band + column // panel, min(panel, full - column)
+    of_share = min(end, full) - begin
+    in_share = (of_share + panel - 1) // panel + (1 if of_share < end - begin else 0)
+    in_band = (full + panel - 1) // panel + (1 if full < columns else 0)
+    return Panels((last - first) * in_share, in_share, in_band, (columns + run - 1) // run, full)
+
+
+@dialect
+def panel_at(i, share, all_panels):
+    """Return panel i of a share. A short block at the end of a row is a panel by itself."""
+    shape, bounds = share
+    _, columns, _, run, panel = shape
+    first, _, begin, _ = bounds
+    _, in_share, in_band, blocks, full = all_panels
+    of_bands = i // in_share
+    band, column = first + of_bands, min(begin + (i - of_bands * in_share) * panel, full)
+    is_short = column >= full
+    number = band * in_band + (in_band - 1 if is_short else column // panel)
+    width = columns - full if is_short else min(panel, full - column)
+    first_row, last_row = rows_of(band, shape)
+    place = band * blocks + column // run
+    return Panel(number, first_row, last_row, column, width, place, (width + run - 1) // run)
 
 
 @lru_cache(maxsize=4096)
@@ -198,17 +245,17 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
     """Return `run(threads, arrays, *rest)`, which runs a loop over all of a walk.
 
-    `run` calls `loop(*arrays, shape, bounds, *rest)` once per thread, and returns the sum of the
+    `run` calls `loop(arrays, (shape, bounds), *rest)` once per thread, and returns the sum of the
     results.
     """
-    shape, whole, is_for_one = walk.shape, walk.whole, walk.is_for_one
+    shape, whole, is_for_one = walk.shape, (walk.shape, walk.whole), walk.is_for_one
 
     def run(threads: int | None, arrays: tuple[Array, ...], *rest: Any) -> int:
         if is_for_one or threads == 1:
-            return loop(*arrays, shape, whole, *rest) or 0
+            return loop(arrays, whole, *rest) or 0
 
         def work(share: Bounds) -> int:
-            return loop(*arrays, shape, share, *rest) or 0
+            return loop(arrays, (shape, share), *rest) or 0
 
         return sum(run_in_threads(work, walk.shares(threads)))
 

@@ -75,8 +75,10 @@ class Part(NamedTuple):
     #: The elements that the loop reads, and the array that it writes.
     x: Array
     out: Array
-    #: Arrays with an item for each block: scales, offsets, and `Arrays.beside`.
+    #: Arrays with an item for each block: scales and offsets.
     sides: tuple[Array, ...]
+    #: The tensor scale of each block; None if there is none.
+    tensor_scale: Array | None
     #: The C-order index of the first element; None if the elements of the part are not consecutive.
     first: int | None
     #: Random words of the elements. None if there are none, or if `first` determines them.
@@ -95,8 +97,8 @@ class Arrays:
     sides: tuple[Array, ...]
     #: Random words, one for each element.
     words: Readable | None = None
-    #: Another array that is read, shaped as `sides` are.
-    beside: Array | None = None
+    #: The tensor scale of each block.
+    tensor_scale: Array | None = None
     #: True if a part of consecutive elements needs no words, but only the index of its first
     #: element.
     first_will_do: bool = False
@@ -142,8 +144,8 @@ class Arrays:
                 words = contiguous(words) if by_walk else as_rows(words, self.blocks)
             sides = [side[blocks_where] for side in self.sides]
             flat = tuple(contiguous(side) for side in sides)
-            beside = () if self.beside is None else (contiguous(self.beside[blocks_where]),)
-            work(Part(walk, read, out, (*flat, *beside), first, words))
+            tensor = None if self.tensor_scale is None else contiguous(self.tensor_scale[blocks_where])
+            work(Part(walk, read, out, flat, tensor, first, words))
             if is_aside:
                 copy(out if by_walk else from_rows(out, target.shape, self.blocks), target)
             self.out.put(where, target)

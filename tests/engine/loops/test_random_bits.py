@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 
 from mxnum.definition.random import make_align_random, philox4x32
 from mxnum.engine.loops.random_bits import (
     NO_DRAW,
+    SPARE,
     draw_from_seed,
     draw_from_words,
     draw_words,
+    make_philox_bits,
+    words_of_key,
 )
-from mxnum.engine.machine.jit import register
-from mxnum.engine.machine.lanes import wide
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.kernels import call_kernel
+
+
+def fill_by(fill, words, buffer, offset, unused, where):
+    call_kernel(fill, words, buffer, offset, unused, unused, where)
+
+
+LOOP = compile_loop(fill_by)
 
 
 def drawn(draw, words, index, count):
     """Return the random bits that a loop draws."""
-    prepare, random_at = draw.prepare, draw.at
-
-    def loop(words, index, count, out):
-        buffer = np.empty(count + 8, np.int32)
-        place = prepare(words, buffer, index, count)
-        for i in range(count):
-            out[i] = wide(random_at(words, buffer, place + i))
-
-    register(loop)
-    out = np.empty(count, np.int64)
-    numba.njit(loop)(words, index, count, out)
-    return out.tolist()
+    buffer, offset = np.empty(count + SPARE, np.int32), np.zeros(1, np.int64)
+    LOOP(draw.address(), words, buffer, offset, buffer[:0], (index, count, 0, 0, 0, 0, 0, 0))
+    return buffer[int(offset[0]) :][:count].tolist()
 
 
 @pytest.mark.parametrize("first", [0, 5, (1 << 34) - 3])
@@ -44,7 +44,7 @@ def test_words_from_a_seed(sr_bits, index, count, first):
         counter = i >> 2
         words = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
         want.append(align(words[i & 3]))
-    assert drawn(draw_from_seed(sr_bits), (*key, first), index, count) == want
+    assert drawn(draw_from_seed(sr_bits), words_of_key(key, first), index, count) == want
 
 
 @pytest.mark.parametrize("first", [0, (1 << 34) - 8, (1 << 34) + 5, 1 << 40])
@@ -53,7 +53,7 @@ def test_words_from_a_seed_without_a_compiler(first):
     # around, so the test above does not show it.
     key, count = (0x89ABCDEF, 0x01234567, 0xFFFFFFFF, 3), 21
     buffer = np.empty(count + 8, np.int32)
-    place = draw_from_seed(30).prepare((*key, first), buffer, 0, count)
+    place = make_philox_bits(30)(key, buffer, first, count)
     want = [
         philox4x32((i >> 2) & 0xFFFFFFFF, i >> 34, *key[2:], *key[:2])[i & 3] & 0x3FFFFFFF
         for i in range(first, first + count)
@@ -67,14 +67,14 @@ def test_words_from_an_array():
 
 
 def test_nothing():
-    assert drawn(NO_DRAW, 0, 4, 3) == [0, 0, 0]
+    assert NO_DRAW.address() == 0
 
 
 @pytest.mark.parametrize("length", [1, 7, 5000])
 def test_rows_of_words(length):
-    key, firsts = (5, 6, 7, 8, 0), np.array([0, 3, 1 << 33], np.int64)
+    key, firsts = (5, 6, 7, 8), np.array([0, 3, 1 << 33], np.int64)
     words = np.zeros(3 * length, np.uint32)
     draw_words(9)(key, firsts, words)
     for row, first in enumerate(firsts):
-        want = drawn(draw_from_seed(9), (*key[:4], int(first)), 0, length)
+        want = drawn(draw_from_seed(9), words_of_key(key, int(first)), 0, length)
         assert words[row * length : (row + 1) * length].tolist() == want

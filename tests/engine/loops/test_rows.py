@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.loops import rows
-from mxnum.engine.traversal.block_walk import Walk, panel_of
+from mxnum.engine.loops import maxima, rows
+from mxnum.engine.traversal.block_walk import Walk, panel_at, panels
 from mxnum.formats import FLOATS
 
 
@@ -23,17 +23,15 @@ def test_groups_cover_a_row(length, run):
             at += blocks
     assert sum(width for _, width in seen) == 2 * length
     assert numbers == set(range(walk.groups))
-    again, panels = walk.redone, []
-    for row in (0, 1):
-        column = 0
-        while column < length:
-            panels.append(panel_of(row, column, again.shape))
-            column += panels[-1][1]
-    assert panels == seen, "what redoes groups takes the same ones"
+    again = walk.redone
+    share = again.shape, again.whole
+    all_panels = panels(share)
+    redone = [panel_at(i, share, all_panels) for i in range(all_panels.total)]
+    assert [(panel.number, panel.width) for panel in redone] == seen, "what redoes groups takes the same ones"
     assert again.groups == walk.groups
 
 
 def test_greatest_magnitude():
     x = np.array([1.0, -np.inf, 0.5])
-    assert rows.greatest_magnitude(FLOATS["float64"])(x.view(np.int64)) == 0x7FF << 52
-    assert rows.greatest_magnitude(FLOATS["float16"])(x.astype(np.float16).view(np.int16)) == 0x7C00
+    assert maxima.greatest_magnitude(FLOATS["float64"])(x.view(np.int64)) == 0x7FF << 52
+    assert maxima.greatest_magnitude(FLOATS["float16"])(x.astype(np.float16).view(np.int16)) == 0x7C00

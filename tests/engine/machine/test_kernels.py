@@ -1,4 +1,4 @@
-"""Kernels: what loops call by its address."""
+"""Kernels, which loops call by their address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from numba.core.errors import TypingError
 
 from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, LoopOfKernel, call_kernel, others_apart
+from mxnum.engine.machine.kernels import Kernel, call_kernel, others_apart
 from mxnum.engine.machine.lanes import integer, load, store
 
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
@@ -17,7 +17,7 @@ needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="comp
 def adding(more):
     def kernel(x, out, scales, drawn, numbers, where):
         others_apart()
-        first, count, scale, bits, _, last, _ = where
+        first, count, scale, bits, _, last, _, _ = where
         for i in range(first, first + count):
             total = integer(load(x, i)) * integer(load(scales, scale)) + integer(load(drawn, bits)) + numbers[1]
             store(out, i, total + last + more)
@@ -27,9 +27,13 @@ def adding(more):
 
 def halves(kernel, x, out, scales, drawn, numbers):
     middle = x.size // 2
-    call_kernel(kernel, x, out, scales, drawn, numbers, (0, middle, 0, 1, 0, 1000, 0))
-    call_kernel(kernel, x, out, scales, drawn, numbers, (middle, x.size - middle, 1, 0, 0, 2000, 0))
+    call_kernel(kernel, x, out, scales, drawn, numbers, (0, middle, 0, 1, 0, 1000, 0, 0))
+    call_kernel(kernel, x, out, scales, drawn, numbers, (middle, x.size - middle, 1, 0, 0, 2000, 0, 0))
     return middle
+
+
+def run(loop, kernel, x, out, *others):
+    return loop(kernel.for_types(x.dtype, out.dtype), x, out, *others)
 
 
 def arrays(x=np.int16, out=np.int32):
@@ -42,20 +46,20 @@ def test_a_kernel_writes_where_a_loop_says():
     for more in (0, 7):
         for types in ((np.int16, np.int32), (np.uint8, np.int64)):
             given = arrays(*types)
-            assert LoopOfKernel(loop, adding(more))(*given) == 2
+            assert run(loop, adding(more), *given) == 2
             first, second = 75 + 105 + 1000 + more, 73 + 105 + 2000 + more
             assert given[1].tolist() == [first, first + 3, second + 10, second + 15, second + 20]
 
 
 @needs_compiler
 def test_one_loop_is_compiled_for_many_kernels():
-    loop = compile_loop(lambda kernel, x, out, s, d, n: call_kernel(kernel, x, out, s, d, n, (0, 5, 0, 0, 0, 0, 0)))
+    loop = compile_loop(lambda kernel, x, out, s, d, n: call_kernel(kernel, x, out, s, d, n, (0, 5, 0, 0, 0, 0, 0, 0)))
     kernels = [adding(more) for more in (1, 2)]
     assert len({kernel.for_types(np.int16, np.int32) for kernel in kernels}) == 2
     results = set()
     for kernel in kernels:
         given = arrays()
-        LoopOfKernel(loop, kernel)(*given)
+        run(loop, kernel, *given)
         results.add(tuple(given[1].tolist()))
     assert len(results) == 2
     assert len(loop.overloads) == 1
@@ -75,7 +79,7 @@ def test_a_kernel_for_other_types_is_not_called():
 def test_read_only_arrays():
     x, *others = arrays()
     x.flags.writeable = False
-    assert LoopOfKernel(compile_loop(halves), adding(0))(x, *others) == 2
+    assert run(compile_loop(halves), adding(0), x, *others) == 2
     assert others[0].any()
 
 
@@ -83,5 +87,5 @@ def test_read_only_arrays():
 @pytest.mark.parametrize("change", [lambda x: x[::2], lambda x: 3])
 def test_what_has_no_address_is_refused(change):
     x, *others = arrays()
-    with pytest.raises(TypingError, match="five flat arrays and seven integers"):
+    with pytest.raises(TypingError, match="five flat arrays and eight integers"):
         compile_loop(lambda kernel, *given: halves(kernel, *given))(0, change(x), *others)

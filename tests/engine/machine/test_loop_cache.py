@@ -18,7 +18,8 @@ from numba.core.caching import CompileResultCacheImpl
 
 import mxnum as mx
 from mxnum.engine.loops import rows
-from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_seed
+from mxnum.engine.loops.maxima import of_blocks
+from mxnum.engine.loops.random_bits import draw_from_seed
 from mxnum.engine.machine import loop_cache
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.rounding.formulation import fast_quantizing
@@ -31,13 +32,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, mxnum as mx
 q = mx.encode(np.full(64, 1.2, np.float32), "e2m1", rounding="sr", seed=3)
-from mxnum.engine.loops import random_bits, rows
-from mxnum.engine.rounding import formulation
-from mxnum.formats import ELEMENTS, FLOATS
-modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
-fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
-loop = rows.quantize(fast.function, FLOATS["float32"], True, random_bits.draw_from_seed(30), 0, 8)
-print(sum(loop.loop.stats.cache_hits.values()), q.tobytes().hex())
+from mxnum.engine.loops import random_bits
+fill = random_bits.draw_from_seed(30).fill._compiled
+print(sum(fill.stats.cache_hits.values()), q.tobytes().hex())
 """
 
 
@@ -65,7 +62,7 @@ def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its
         return int(hits), codes
 
     fresh, cached = run(), run()
-    assert list(package.glob("engine/loops/__pycache__/rows.*.pyc"))
+    assert list(package.glob("engine/loops/__pycache__/random_bits.*.pyc"))
     assert (fresh[0], cached[0]) == (0, 1)
     assert fresh[1] == cached[1]
     philox = package / "definition" / "random.py"
@@ -200,24 +197,27 @@ def test_arguments_have_the_types_that_numba_says():
     frozen = np.zeros(3, np.uint8)
     frozen.flags.writeable = False
     arrays = [np.zeros((2, 3), np.int64), np.zeros((2, 3), np.float32).T, np.zeros((4, 4))[::2, ::2], frozen]
-    for value in [*arrays, 1, 1.5, True, None, (1, 2), np.int8(1), {}]:
+    for value in [*arrays, tuple(arrays), ((1, arrays[0]), 2), 1, 1.5, True, None, (1, 2), (), np.int8(1), {}]:
         assert loop.typeof_pyval(value) == type(loop).typeof_pyval(loop, value)
 
 
-def quantizing(element="e4m3", rounding=mx.Rounding.RNE, draw=NO_DRAW, run=32):
+def quantizing(element="e4m3", rounding=mx.Rounding.RNE, run=32, draws=False):
     """Return a new loop with all that it closes over."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
-    loop = rows.quantize.__wrapped__(fast.special or fast.function, source, False, draw, run, inlined=True).loop
+    elements = rows._quantizing_kernel.__wrapped__(fast.special or fast.function, draws, run, True)
+    within = of_blocks.__wrapped__(source, run).function, elements.function
+    loop = rows._quantize.__wrapped__(source, 8, within)
     return getattr(loop, "py_func", loop)
 
 
 def test_descriptions_are_equal_where_closures_are():
     assert loop_cache.description(quantizing()) == loop_cache.description(quantizing())
     assert repr(loop_cache.description(quantizing())) == repr(loop_cache.description(quantizing()))
-    others = [quantizing("e5m2"), quantizing(rounding=mx.Rounding.RTZ), quantizing(draw=draw_from_seed(30))]
+    others = [quantizing("e5m2"), quantizing(rounding=mx.Rounding.RTZ), quantizing(draws=True)]
     others += [quantizing(run=run) for run in (0, 16)]
-    described = [repr(loop_cache.description(f)) for f in (quantizing(), *others, quantizing(draw=draw_from_seed(8)))]
+    fills = [draw_from_seed.__wrapped__(bits).fill.function for bits in (30, 8)]
+    described = [repr(loop_cache.description(f)) for f in (quantizing(), *others, *fills)]
     assert len(set(described)) == len(described)
 
 

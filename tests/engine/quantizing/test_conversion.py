@@ -7,9 +7,10 @@ import pytest
 
 import mxnum as mx
 from mxnum.engine.loops import columns, rows
-from mxnum.engine.loops.random_bits import NO_DRAW
+from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS
 from mxnum.engine.quantizing import conversion
 from mxnum.engine.quantizing.conversion import Modes
+from mxnum.engine.request import Sides
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
@@ -31,7 +32,7 @@ def modes(name, **changes):
 
 
 def loop(kind, walk):
-    return kind.fast_loop(kind.fast, walk, NO_DRAW)
+    return kind.fast(walk, NO_DRAW)
 
 
 def test_a_conversion_is_one_object():
@@ -68,15 +69,15 @@ def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
     The marks are clear again afterwards.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
-    scales = np.zeros(walk.elements, np.uint8)
+    sides = Sides(np.zeros(walk.elements, np.uint8))
     kind = conversion.Loops(conversion.to_codes(modes("e4m3")), walk, NO_DRAW)
     usual = np.zeros(x.size, np.uint8)
-    kind(x, usual, (scales,), 0, 1)
+    kind(x, usual, sides, NO_WORDS, 1)
     for value in (np.nan, np.float32(1e-44)):
         changed = x.copy()
         changed[place] = value
         codes, left = np.full(x.size, 0xAA, np.uint8), kind.marks()
-        kind.run(kind.flat(changed, codes, scales), left, 0, 1)
+        kind.run(kind.flat(changed, codes, sides), left, NO_WORDS, 1)
         assert not left.any()
         differ = np.flatnonzero(codes != usual)
         assert differ.size

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.loops.random_bits import NO_DRAW
+from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS
 from mxnum.engine.machine import float_environment
 from mxnum.engine.quantizing import transforms
-from mxnum.engine.request import RandomBits, Request
+from mxnum.engine.request import RandomBits, Request, Sides
 from mxnum.engine.traversal import parts
 from mxnum.engine.traversal.block_walk import walk_of
 from mxnum.formats import FLOATS
@@ -140,14 +140,14 @@ def test_a_transform_undoes_what_it_applies(transform):
     x = inputs("float32")
     asked = settings(x, axis=0)
     walk = walk_of(x.shape, asked.blocks)
-    used, both = (tuple(np.zeros(asked.scales_shape, dtype) for dtype in transform.sides) for _ in range(2))
+    used, both = (Sides(*(np.zeros(asked.scales_shape, dtype) for dtype in transform.sides)) for _ in range(2))
     codes, values, again = np.zeros(x.shape, np.uint8), np.zeros_like(x), np.zeros_like(x)
-    transform.apply(asked)(walk, NO_DRAW)(x, codes, used, 0, 1)
-    transform.apply_and_undo(asked)(walk, NO_DRAW)(x, values, both, 0, 1)
+    transform.apply(asked).along(walk, NO_DRAW)(x, codes, used, NO_WORDS, 1)
+    transform.apply_and_undo(asked).along(walk, NO_DRAW)(x, values, both, NO_WORDS, 1)
     decoding = mx.engine.request.decoding_settings(
-        asked.element, asked.blocks, asked.shape, False, len(used) > 1, FLOATS["float32"]
+        asked.element, asked.blocks, asked.shape, False, used.offsets is not None, FLOATS["float32"]
     )
-    transform.undo(decoding)(walk, NO_DRAW)(codes, again, used, 0, 1)
+    transform.undo(decoding).along(walk, NO_DRAW)(codes, again, used, NO_WORDS, 1)
     same("values", values, again)
-    for one, other in zip(used, both, strict=True):
+    for one, other in zip(used.of_blocks, both.of_blocks, strict=True):
         same("sides", one, other)
