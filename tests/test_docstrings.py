@@ -58,7 +58,7 @@ VERBS = (
     "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",
     "Do", "Draw", "Encode", "End", "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Ignore", "Import",
     "Judge", "Keep", "Label", "Let", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Move", "Multiply",
-    "Patch", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce", "Register", "Remove", "Replace",
+    "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce", "Register", "Remove", "Replace",
     "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Stop", "Store", "Subtract", "Sum", "Summarize",
     "Train", "Truncate", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
