@@ -211,7 +211,7 @@ def gamma_bias(
         before its scale is chosen.
 
     The result takes the shared scale into account exactly, also for clusters that straddle binades.
-    Let r be the root mean square of zeta. In all random trials against enclosures, `bias` and
+    Let r be the root mean square of zeta. In all random trials against enclosures, ``bias`` and
     `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
     r + 2e-16). `GammaBias.enclosure` gives a proved interval. If a cluster reaches zero (within 10
     standard deviations), the bias of modes that move small numbers away from zero is infinite, and

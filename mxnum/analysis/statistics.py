@@ -159,7 +159,7 @@ class Statistics:
 
     @property
     def gain(self) -> Any:
-        """sum(x_q x) / sum(x x): the factor by which quantization scales x on average.
+        """The factor sum(x_q x) / sum(x x), by which quantization scales x on average.
 
         The gain is 1 if there is no multiplicative bias.
         """

@@ -95,6 +95,7 @@ def dot(
       tensor scales, which is rounded to float32.
     - `sequential`: the operands in float32; for each element in order one fused multiply-add, which
       rounds once.
+
     Sums start from c, rounded to float32; in an exact sum c is one more term. If `out_dtype` is not
     float32, the float32 result is rounded once more.
     """
