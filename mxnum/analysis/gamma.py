@@ -210,6 +210,8 @@ def gamma_bias(
         With scales that are floats: the factor by which the largest number of a block is multiplied
         before its scale is chosen.
 
+    Notes
+    -----
     The result takes the shared scale into account exactly, also for clusters that straddle binades.
     Let r be the root mean square of zeta. In all random trials against enclosures, ``bias`` and
     `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
