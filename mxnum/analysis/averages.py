@@ -52,7 +52,7 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of ``bias`` that comes from f beyond the largest element, E[(max/f - 1); f > max]. The
+    #: The part of `bias` that comes from f beyond the largest element, E[(max/f - 1); f > max]. The
     #: other part comes from rounding.
     overflow_bias: Any
 

@@ -71,7 +71,7 @@ class ProductStack:
 class DifferencePart:
     """One part of the difference of two stacks' products, over all finite results.
 
-    `rms` and `expected` are relative to the root mean square of the exact results. ``bias`` is the
+    `rms` and `expected` are relative to the root mean square of the exact results. `bias` is the
     mean of the part in the direction of the result, relative to the mean magnitude: below 0 if the
     second stack's results are nearer zero.
     """

@@ -74,7 +74,7 @@ class Shrinking:
 
     #: E[Q - A] / E[A], the relative change of the target's component; below zero it shrinks.
     bias: float
-    #: The part of ``bias`` that comes from components beyond the largest element of their block. The
+    #: The part of `bias` that comes from components beyond the largest element of their block. The
     #: other part comes from rounding.
     overflow_bias: float
     #: The share of the tokens whose component is beyond the largest element.
