@@ -466,13 +466,20 @@ def get(name: str | MXFormat) -> MXFormat:
         return name
     if _is_written_out(name):
         return _written_out(name)
-    if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name).lower()):
-        _written_out(f"{name}:")  # raises if the notation that the next error suggests is itself invalid
+    if str(name) not in _FORMATS and _is_element(str(name)):
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
         )
     return _FORMATS[meant("format", name, names())]
+
+
+def _is_element(name: str) -> bool:
+    """Return True if `name` is that of an element that formats can have."""
+    try:
+        return re.fullmatch(r"(e\d+m|int)\d+", name.lower()) is not None and bool(_written_out(f"{name}:"))
+    except ValueError:
+        return False
 
 
 def of_element(name: str) -> MXFormat:

@@ -39,4 +39,4 @@ def test_errors_of_a_file_keep_their_names(run, tmp_path):
 
 def test_options_that_were_typed(run):
     told = run("vectors", "encode", "--block-size", 32, status=2)
-    assert told == "Error: Option --block-size must be left out for 'encode'; it is for quantize, scale or dot.\n"
+    assert told == "Error: Option --block-size must be left out for 'encode'; it is for quantize, scale, dot or mma.\n"
