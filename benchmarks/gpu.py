@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,10 @@ from typing import Any
 from benchmarks import cuda
 
 _SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+
+
+#: Seconds that a step has to write its checkpoints once it is interrupted.
+PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,13 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(2)  # an interruption, so that checkpoints are written
-            status = None if process.wait() in (130, -2) else process.returncode
+            process.send_signal(signal.SIGINT)  # so that checkpoints are written
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:  # the process ignores interruptions
+                process.kill()
+                process.wait()
+            status = None
     print((out / f"{step.name}.log").read_text()[-2000:], flush=True)
     return {"status": status, "seconds": round(time.monotonic() - started, 1), "command": " ".join(words[1:])}
 

@@ -12,7 +12,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from mxnum.lab.claims import CLAIMS
 
 PAGE = "lab/claims"
-_ID = re.compile(r"(?<![\w.])([IMB]\d{1,2}[abc]?)(?![\w.]\w)")
+_ID = re.compile(r"(?<![\w.])([IMDB]\d{1,2}[abc]?)(?![\w.]\w)")
 #: Text within these nodes stays as it is.
 _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)
 

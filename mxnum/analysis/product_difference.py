@@ -247,7 +247,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if accumulate == Accumulate.EXACT:  # operands that only units take are decoded
+    if not isinstance(accumulate, MatrixUnit):  # operands that only units take are decoded
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 

@@ -107,7 +107,6 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
     return factor
 
 
-@cache
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
     """Return `tensor_scale(amax)`, which finds the tensor scale of an array, as float32 bits.
 

@@ -202,7 +202,7 @@ def test_a_number_of_cases_that_is_known_stands_in_the_header():
     ("before", "after", "message"),
     [
         (b"# cases: four\n", b"", "must have a number in its line '# cases:', not 'four'"),
-        (b"# cases: stated below\n", b"# cases: 1\n40000000 4\n", "Line 7 must be a comment: it follows"),
+        (b"# cases: stated below\n", b"# cases: 1\n40000000 4\n", "Line 7 must be a comment, since it follows"),
         (b"# cases: 1\n", b"# cases: 1\n", "Line 6 must be a case or a comment"),
     ],
 )

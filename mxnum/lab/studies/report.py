@@ -368,7 +368,7 @@ def conclusions(table: dict[str, Any]) -> list[str]:
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
         counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
         if test.p is None:
-            lines.append(f"{name}: no pair of runs differs by the horizon ({counts}).")
+            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
         elif test.corrected_p is not None and test.corrected_p < 0.01:
             when = "sooner" if test.comes_sooner else "later"
             lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")

@@ -11,7 +11,7 @@ import pytest
 
 import mxnum as mx
 from benchmarks import cuda as question
-from benchmarks import cuda_bits
+from benchmarks import cuda_bits, cuda_speed
 from benchmarks.questions import Session
 from benchmarks.record import Answer, Measurement
 from tests.engine.cuda.conftest import SIMULATED
@@ -84,8 +84,9 @@ def test_the_tests_are_run_and_their_last_line_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_speed_is_measured_and_the_device_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(question, "CALLS", 1)
-    found = list(question._speed(QUICK))
+    monkeypatch.setattr(cuda_speed, "CALLS", 1)
+    (_, device), *found = cuda_speed.measure(QUICK)
+    assert device.text
     assert len(found) == 16
     assert all(measurement.median for _, measurement in found[:-1])
     assert found[-1][1].median or found[-1][1].skipped

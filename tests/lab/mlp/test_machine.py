@@ -77,7 +77,7 @@ def test_checkpoints(tmp_path, by_torch):
     [Operand(error="grid", step=0.25), Operand("mxfp4_e2m1", error="clamp"), Operand("mxfp4_e2m1", matched=True)],
 )
 def test_torch_refuses_errors_that_it_does_not_round(operand, by_torch):
-    with pytest.raises(ValueError, match="Argument 'gamma' must be one that mxnum"):
+    with pytest.raises(ValueError, match="Argument 'gamma' must be an operand that mxnum"):
         Training(BASE.but(gamma=operand), (1,), by_torch)
 
 

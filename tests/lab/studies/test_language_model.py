@@ -237,7 +237,7 @@ def test_the_study_of_logits_can_be_read():
     for name in shipped:
         assert read_shipped(name, "language_model").name == name
     with pytest.raises(
-        ValueError, match=r"Argument 'config' must be a TOML file or one of drift, .*, not 'receipts'\.$"
+        ValueError, match=r"Argument 'config' must be a TOML file or one of accumulators, .*, not 'receipts'\.$"
     ):
         read_shipped("receipts", "language_model")
     study = read_shipped("logits", "language_model")

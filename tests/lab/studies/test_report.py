@@ -162,7 +162,7 @@ def test_tables_of_several_machines_become_one(tmp_path):
     shutil.rmtree(tmp_path / "there")
     for task in sweep.tasks_for(other, (3,), tmp_path / "there"):
         task.run()
-    with pytest.raises(ValueError, match="does not have the configuration of arm 'low'"):
+    with pytest.raises(ValueError, match="has another configuration of arm 'low'"):
         report.write(other, tmp_path / "there", results, add=True)
 
 
