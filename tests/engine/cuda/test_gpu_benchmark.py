@@ -91,7 +91,7 @@ def test_speed_is_measured_and_the_device_named(monkeypatch: pytest.MonkeyPatch)
     assert all(measurement.median for _, measurement in found[:-1])
     assert found[-1][1].median or found[-1][1].skipped
     assert not any(measurement.failed for _, measurement in found)
-    assert next(measurement.row for _, measurement in question._device(QUICK)) == "name"
+    assert next(measurement.row for _, measurement in question.device_of(QUICK)) == "name"
     earlier = {("device", "name", "device"): Measurement("name", "device", text="another GPU")}
-    with pytest.raises(RuntimeError, match="ran on another device, another GPU: leave out --resume"):
-        next(question._device(replace(QUICK, earlier=earlier)))
+    with pytest.raises(RuntimeError, match="was on another device, another GPU: leave out --resume"):
+        next(question.device_of(replace(QUICK, earlier=earlier)))
