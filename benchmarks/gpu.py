@@ -23,8 +23,6 @@ from typing import Any
 from benchmarks import cuda
 
 _SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-
-
 #: Seconds that a step has to write its checkpoints once it is interrupted.
 PATIENCE = 60
 
@@ -56,7 +54,7 @@ STEPS = (
     Step(
         "units", 2, "Ask the matrix instructions of the GPU for the cases that identify how they add.",
         ("mxnum", "unit", "probe", "--device", "cuda", "-o", "OUT/units"),
-        ("probe", "--help"),
+        ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
     Step(
         "speed", 3, "Time each kernel in multiples of the device's copy, at 2^26 and 2^28 numbers.",

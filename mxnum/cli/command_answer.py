@@ -38,10 +38,9 @@ def answer(
     with ExitStack() as stack:
         is_stream = cases is None or str(cases) == "-"
         stream = Arriving(sys.stdin.buffer) if is_stream else stack.enter_context(cases.open("rb"))  # type: ignore[union-attr]
-        name = "" if is_stream else str(cases)
         advance = stack.enter_context(progress("Answering", None))
         if output is None:
-            answer_vectors(stream, sys.stdout.buffer, advance=advance, name=name)
+            answer_vectors(stream, sys.stdout.buffer, advance=advance)
             return
         with written_whole(output) as partial, partial.open("wb") as file:
-            answer_vectors(stream, file, advance=advance, name=name)
+            answer_vectors(stream, file, advance=advance)

@@ -47,8 +47,7 @@ def verify(
         stream = sys.stdin.buffer if answers is None or str(answers) == "-" else stack.enter_context(answers.open("rb"))
         cases = None if vectors is None else stack.enter_context(vectors.open("rb"))
         advance = stack.enter_context(progress("Checking", None))
-        names = ("" if path is None or str(path) == "-" else str(path) for path in (answers, vectors))
-        report = judged(stream, cases, accept=accepted, keep=first, advance=advance, names=(next(names), next(names)))
+        report = judged(stream, cases, accept=accepted, keep=first, advance=advance)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -204,11 +204,13 @@ class Arriving:
 class Reader:
     """Reads the header and the cases of a stream, and ignores comments (other ``#`` lines).
 
-    `name` is the name of the file, if it has one, for error messages.
+    Error messages name the file of the stream, if it has one.
     """
 
-    def __init__(self, stream: BinaryIO | Arriving, name: str = "") -> None:
-        self._stream, self._name = iter(stream), name
+    def __init__(self, stream: BinaryIO | Arriving) -> None:
+        name = getattr(stream, "name", "")  # a number for a pipe, "<stdin>" for the standard input
+        self._stream = iter(stream)
+        self._name = "" if isinstance(name, int) or str(name).startswith("<") else str(name)
         self._pipe = stream if isinstance(stream, Arriving) else None
         self.header: dict[str, str] = {}
         self.line = 0
@@ -341,17 +343,14 @@ def write_vectors(
     return total
 
 
-def answer_vectors(
-    cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advance = lambda done: None, name: str = ""
-) -> int:
+def answer_vectors(cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
     """Write the cases of a stream with their right answers, and return the number of cases.
 
     The stream holds a header and inputs, as `verify` reads them. The output states the number of
     cases in its header if the header of the input does, and otherwise in its last line. Each batch
-    of answers is flushed, because a simulation may wait for it. `name` is the name of the file for
-    error messages.
+    of answers is flushed, because a simulation may wait for it.
     """
-    reader = Reader(cases, name)
+    reader = Reader(cases)
     task, total = task_of(reader.header), 0
     stated = reader.header.get("cases", BELOW)
     out.write(header_lines(task, cases=stated, answers="yes"))
@@ -381,17 +380,15 @@ def verify(
     task: Task | None = None,
     keep: int = 5,
     advance: Advance = lambda done: None,
-    names: tuple[str, str] = ("", ""),
 ) -> Report:
     """Judge a stream of answers and return the report.
 
     Without `vectors`, the answers must repeat the header of the vectors, and each line holds the
     fields of a case and its answer. With `vectors`, each line holds the answer alone. The right
-    answers are always computed from the inputs, not read. `accept` is as in `check`. `names` has
-    the names of the two files, for error messages.
+    answers are always computed from the inputs, not read. `accept` is as in `check`.
     """
-    reader = Reader(answers, names[0])
-    given = None if vectors is None else Reader(vectors, names[1])
+    reader = Reader(answers)
+    given = None if vectors is None else Reader(vectors)
     header = (given or reader).header
     for key in header.keys() & reader.header.keys() & set(ASKED):
         if header[key] != reader.header[key]:
