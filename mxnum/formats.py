@@ -493,7 +493,7 @@ def _written_out(text: str) -> MXFormat:
     try:
         return _parsed(text)
     except ValueError as problem:  # name the text that the caller wrote, not an argument of a constructor
-        raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ")) from None
+        raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ", 1)) from None
 
 
 def _parsed(text: str) -> MXFormat:
