@@ -38,7 +38,7 @@ def write(parts: Sequence[Part], target: Path) -> None:
 
 
 def text(parts: Sequence[Part], folder: Path) -> str:
-    """Return the text of the page, with links that fit a page in that folder."""
+    """Return the text of the page, with links relative to `folder`."""
     if not parts:
         return HEAD + EMPTY
     sections = [HEAD]

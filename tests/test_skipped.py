@@ -1,4 +1,4 @@
-"""Tests that one environment runs exactly the tests that another environment skips."""
+"""Check that one environment runs exactly the tests that another environment skips."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Circuit:
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
-    #: What is believed of the implementation, in sentences.
+    #: The assumptions about the implementation, in sentences.
     notes: tuple[str, ...] = ()
     #: True if names of inputs say nothing, so that their order counts.
     by_order: bool = False

@@ -51,7 +51,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
         )
 
     notes = (
-        "The code is the PTX; what ptxas and the device make of it is believed.",
+        "The proof is about the PTX. It assumes that ptxas and the device execute the PTX correctly.",
         "The thread is any that stores; which elements it loads and stores is not asked.",
         *(["Different pointers point to different arrays."] if len(thread.loaded | thread.stored) > 1 else []),
     )

@@ -58,7 +58,7 @@ def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> C
             raise UnsupportedCode(f"Cannot read {function!r} in {file.name}: {problem}.") from problem
         return Answer({"return": machine.result}, premises=machine.numbers.definitions)
 
-    notes = ("The code is the PTX; what ptxas and the device make of it is believed.",)
+    notes = ("The proof is about the PTX. It assumes that ptxas and the device execute the PTX correctly.",)
     return Circuit(f"{function} in {file.name}", inputs, {"return": result}, run, notes, by_order=True)
 
 

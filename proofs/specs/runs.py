@@ -51,8 +51,8 @@ class Random:
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
     """Return the largest pattern up to a point in each gap of the table, and if it is the point.
 
-    The results have a row for each scale. `points` is "start", "middle", "end", or "random" for the
-    point from which on a random word rounds up.
+    The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
+    "end", or "random". "random" is the point from which `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {

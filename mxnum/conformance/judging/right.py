@@ -119,7 +119,7 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return |x| over the scale of its row, in float64.
 
-    A quotient is above, equal to or below an element value just as the exact quotient is.
+    Each returned quotient compares with every element value as the exact quotient does.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

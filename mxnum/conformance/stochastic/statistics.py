@@ -223,7 +223,7 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
     """Return the smallest correlation at one distance that `pairs` pairs detect.
 
-    They detect a correlation of this size with probability `power`.
+    `pairs` pairs detect a correlation of this size with probability `power`.
     """
     low, high = 0.0, 1.0
     while high - low > 0.001:

@@ -82,7 +82,7 @@ def _power_scales(definition: Definition) -> Kernel:
 def _find_scales(source: ElementFormat) -> Any:
     """Return the loop that finds the scales of marked panels.
 
-    It is `loop((kernel, NaN code, numbers), arrays, share, marks)`.
+    The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
     It marks panels as FINITE unless one of their blocks holds a NaN or an infinity under a number
     as its scale.

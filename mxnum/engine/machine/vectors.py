@@ -2,9 +2,9 @@
 
 Functions of the dialect run on vectors as they do on one lane.
 
-Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. So loops load a
-vector by ``load(array, many(index))``, and every operator (see `lanes`) becomes one instruction for
-all of its lanes. A lane or an integer beside a vector is repeated sixteen times.
+Compilers unroll loops of 16 steps before they look for vectors, so they emit scalar code. So loops
+load a vector by ``load(array, many(index))``, and every operator (see `lanes`) becomes one
+instruction for all of its lanes. A lane or an integer beside a vector is repeated sixteen times.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
 _EXACT = {"float32": 24, "float64": 53}
-#: Low bits of an element, in units, that are split off if float64 cannot hold a sum.
+#: The number of low bits of an element that are split off if float64 cannot hold a sum.
 SPLIT = 16
 
 

@@ -87,7 +87,7 @@ def _call(request: Request, out: Array | None, sides: Sides | None) -> Call:
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     """Return a function that quantizes the current numbers of an array.
 
-    It takes no arguments, and fills and returns `out`.
+    The function takes no arguments. It fills `out` and returns it.
 
     The request must not have random bits, offsets or given scales.
     """

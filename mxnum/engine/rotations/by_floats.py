@@ -64,7 +64,7 @@ def transform(source: ElementFormat) -> Any:
             sign = signs[j]
             for k in range(lanes):
                 if lost[k] == 0:
-                    # Adding 0 makes +0 of -0: an exact sum of zero is +0.
+                    # Adding 0 turns -0 into +0, because an exact sum of zero is +0.
                     narrow(out, starts[k] + j * step, (values[j * lanes + k] * sign + 0.0) * factor)
 
     def loop(x, out, step, signs, signs_after, factor, bounds, lanes, marks):

@@ -60,7 +60,10 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """An interval of p in which A rounds to `level` c/N (None: stochastically, without bias)."""
+    """An interval of p in which A rounds to `level` times c/N.
+
+    If `level` is None, A rounds stochastically, without bias.
+    """
 
     lower: Fraction
     upper: Fraction
