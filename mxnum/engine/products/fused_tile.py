@@ -43,7 +43,7 @@ class _Tile(_Builder):
         self.cells = [(i, 0) for i in range(ROWS)]
 
     def panel(self, kind: Any, value: Any, which: Any, word: Any = None) -> Any:
-        """Return a pointer to one panel of a contiguous array, with the element type of the array."""
+        """Return a typed pointer to one panel of a contiguous array."""
         return super().panel(kind, value, which, self.context.get_value_type(kind.dtype))
 
     def all(self, word: Any, number: Any) -> Any:
