@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from mxnum.definition.pack import SR_BITS
+from mxnum.definition.pack import SR_BITS, limits
 from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import (
     add_float32,
@@ -104,8 +104,7 @@ def constants(
     over: Any = element.nan_code if element.infinity_code is None else element.infinity_code
     over_value: Any = FLOAT32.max_code + 1 if element.specials == "ieee" else FLOAT32.nan_code
     stays = overflow == Overflow.SATURATE or over is None
-    stays_above = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTN)
-    stays_below = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTP)
+    stays_above, stays_below = (stays or gives_max for gives_max in limits(rounding))
     return Constants(
         mantissa=mantissa,
         discarded=discarded,
