@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ def measure(session: Session) -> Cells:
     edge, small = (256, 64) if session.quick else (1024, 192)
     yield from _matrices(edge, ("block", "sequential", "blas"), session)
     yield from _matrices(small, ("exact",), session)
+    yield from _units(edge, session)
     yield from _shapes(session)
     yield from _vectors(1 << (16 if session.quick else 20), session)
     yield from _layer(edge, session)
@@ -97,6 +99,41 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
         np.matmul(fa, fb, out)
 
     yield from session.compare(table, sgemm, Case("np.copyto of both instead", "total", copy))
+
+
+#: Units with the type or format of their operands, and the goal of each at 1024 × 1024 × 1024.
+UNITS = (
+    ("hopper_fp8", "float8_e4m3fn", 15.0),
+    ("hopper_fp8", "float8_e5m2", 15.0),
+    ("hopper_fp8_promoted", "float8_e4m3fn", 15.0),
+    ("hopper_float16", "float16", 15.0),
+    ("hopper_bfloat16", "bfloat16", 15.0),
+    ("blackwell_mxfp8", "mxfp8_e4m3", 15.0),
+    ("blackwell_mxfp8", "mxfp6_e3m2", 15.0),
+    ("blackwell_mxfp8", "mxfp4_e2m1", 15.0),
+    ("blackwell_nvfp4", "nvfp4", 3.0),
+    ("blackwell_nvfp4", "mxfp4_e2m1", 3.0),
+)
+
+
+def _units(edge: int, session: Session) -> Cells:
+    import ml_dtypes
+
+    rng = np.random.default_rng(session.seed)
+    a, b = (rng.standard_normal((edge, edge), dtype=np.float32) for _ in range(2))
+    sgemm = partial(np.matmul, a, b, np.empty_like(a))
+    table = Table(f"units_{edge}", f"matmul as matrix units add, {edge} × {edge} × {edge}", "× float32 BLAS")
+    for unit, kind, goal in UNITS[::3] if session.quick else UNITS:
+        if kind.startswith(("mx", "nv")):
+            operands: Any = mx.quantize(a, kind), mx.quantize(b, kind, axis=0)
+        else:
+            dtype = np.dtype("float16") if kind == "float16" else np.dtype(getattr(ml_dtypes, kind))
+            operands = a.astype(dtype), b.astype(dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mx.units.EvidenceWarning)
+            run, limit = partial(mx.matmul, *operands, accumulate=unit), goal if edge == 1024 else None
+            case = Case(f"{unit}, {kind}", "total", run, limit=limit)
+            yield from session.compare(table, sgemm, case)
 
 
 #: Shapes of the operands: lengths that do not fill tiles, few rows, long sums, batches.
