@@ -1,4 +1,4 @@
-"""Cases for pytest-benchmark, with which developers time the functions that they change.
+"""Time functions with pytest-benchmark, for developers who change them.
 
 ``python -m pytest benchmarks`` runs these cases; plain ``pytest`` does not. Compare the times of
 two states of the sources on one machine (``--benchmark-autosave``, ``--benchmark-compare``). No
