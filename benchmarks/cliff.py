@@ -218,7 +218,7 @@ def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]
 
 
 def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield rows with other blocks and strides."""
+    """Yield rows with uncommon blocks and strides."""
     columns = x.shape[1]
     for size in dict.fromkeys((1, 8, 16, 17, 64, 128, columns)):
         yield "block_size the row" if size == columns else f"block_size {size}", x, {"block_size": size}
@@ -241,7 +241,7 @@ def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield rows with other types of the input."""
+    """Yield rows with inputs that are not float32."""
     for name, y in _in_every_type(x).items():
         yield name, y, {}
         yield f"{name}, rtz", y, {"rounding": "rtz"}

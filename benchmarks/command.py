@@ -159,7 +159,7 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 
 
 def _take_earlier(result: Result, path: Path) -> None:
-    """Take over the answers of an earlier run if sources, machine and settings are the same.
+    """Keep the answers of an earlier run if sources, machine and settings are the same.
 
     If the earlier run did not finish a question, its measured cells are kept.
     """

@@ -53,7 +53,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "units", 2, "Ask the matrix instructions of the GPU for the cases that identify how they add.",
+        "units", 2, "Run the cases that identify how the matrix instructions of the GPU add.",
         ("mxnum", "unit", "probe", "--device", "cuda", "-o", "OUT/units"),
         ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
@@ -63,7 +63,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "pairs", 14, "Train pairs of FP32 and E4M3 at the paper's size, several at once.",
+        "pairs", 14, "Train pairs of runs, FP32 and E4M3, at the size of a paper's network, several at once.",
         ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
          "--machine", "cuda", "--out", "OUT/paper-pairs"),
         ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("gpu"), help="the results (default: gpu)")
     parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="one step")
-    parser.add_argument("--minutes", type=float, default=15, help="end after these minutes (default: 15)")
+    parser.add_argument("--minutes", type=float, default=15, help="end after this many minutes (default: 15)")
     parser.add_argument("--list", action="store_true", help="print the steps, and run nothing")
     parser.add_argument("--rehearse", action="store_true", help="small sizes, in the simulator and on the CPU")
     options = parser.parse_args(arguments)

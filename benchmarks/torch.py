@@ -67,7 +67,7 @@ def measure(session: Session) -> Cells:
         mxt.emulate(model, "mxfp8_e4m3", filter=lambda name, module: False)
         yield from session.compare(table, baseline, Case(row, "left alone", _step(model, x), limit=1.05))
         theirs = _microxcaling(torch, x) if name == "linear" else None
-        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "it has no modules for this model"
+        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "microxcaling has no modules for this model"
         for cell in session.compare(table, baseline, Case(row, "microxcaling", theirs, skipped=skipped)):
             yield cell
             added = cell[1].median
