@@ -30,8 +30,9 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
 #: The goals for arrays in the second-level cache come from counting instructions. A block of 32
-#: takes 36 vector instructions, two per cycle, while a copy moves the same 256 bytes in about 9
-#: cycles: 2.0 times. The fixed cost of a call takes as long as copying 64K elements: 1.2 times.
+#: takes 36 vector instructions, two per cycle; a copy moves the same 256 bytes in about 9 cycles.
+#: So the loop takes 2.0 times as long as the copy. The fixed cost of a call adds 1.2 times the time
+#: of copying 64K elements.
 GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 

@@ -143,8 +143,8 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
     """Yield a function `start(function)`, which runs a function in another process.
 
-    `start` returns a function that waits for the result. In the simulator the function runs in this
-    process.
+    `start` returns a function that waits for the result. In the simulator the function runs in the
+    calling process.
     """
     from numba.cuda.core import config
 

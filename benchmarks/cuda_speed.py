@@ -25,7 +25,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: The bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: From this number of elements on, kernels take more of the time than Python.
+#: In calls on `LARGE` or more elements, kernels take more of the time than Python.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.

@@ -160,7 +160,7 @@ class _State:
 
 
 def serve(checkout: str) -> None:
-    """Answer questions in the process of a version.
+    """Answer the questions of `_State.ask`, in the process that runs one version.
 
     A question either prepares a row of the table, and the answer is the row's columns, or times
     calls of one column.

@@ -15,7 +15,7 @@ STYLES = (
 )  # fmt: skip
 
 
-#: A table with more rows than this gets a smaller plot.
+#: A table with more than `MANY` rows gets a smaller plot.
 MANY = 40
 
 

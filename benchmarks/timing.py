@@ -17,10 +17,11 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: The shortest time that is measured, in ns. A measurement makes enough calls to take this long,
-#: because a shorter time would mostly be the time of the clock and of the call.
+#: The shortest time that is measured, in ns. A measurement repeats short calls until `SHORTEST_NS`
+#: have passed, because a shorter time would mostly be the time of the clock and of the call.
 SHORTEST_NS = 1_000_000
-#: The baseline is timed for a quarter of the function's time, but at most for this long.
+#: The baseline is timed for a quarter of the function's time, but at most for
+#: `LONGEST_BASELINE_NS`.
 LONGEST_BASELINE_NS = 50_000_000
 
 
