@@ -1,8 +1,8 @@
-"""Measure how long `mxnum.prove` takes for emitted models: ``python -m benchmarks.prove``.
+"""Measure how long `mxnum.prove` takes to prove emitted models: ``python -m benchmarks.prove``.
 
-The table is Markdown, with seconds of processor time on one core: reading, solving and, in C,
-nothing of the compiler's, which is another process. `--formats` names formats, `--language` is
-systemverilog or c.
+The command prints a Markdown table with seconds of processor time on one core, for reading and
+solving. The time of a C compiler, which is another process, is not included. `--formats` names
+formats, and `--language` is systemverilog or c.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def cells(language: str, name: str) -> Iterator[str]:
-    """Yield the seconds for each question about a format, or the verdict if it is not proved."""
+    """Yield the seconds of each proof for a format, or the verdict if the proof failed."""
     for mode in Rounding:
         yield measured(language, name, "encode", rounding=str(mode))
     yield measured(language, name, "decode")
@@ -55,7 +55,7 @@ def measured(language: str, name: str, operation: str, **settings: Any) -> str:
 
 
 def modules(is_stochastic: bool) -> str:
-    """Return modules around the functions of an emitted package."""
+    """Return Verilog modules that call the functions of an emitted package."""
     port, argument = (", input [29:0] random", ", m::align_random({2'b0, random})") if is_stochastic else ("", "")
     return f"""
     module m_encode (input [31:0] x, input [7:0] scale{port}, output [31:0] code);
