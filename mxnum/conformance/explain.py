@@ -172,7 +172,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An element value next to the number: its code (None beyond the largest value) and magnitude."""
+    """A value next to the number: its code (None beyond the largest value) and value."""
 
     code: int | None
     value: Fraction

@@ -54,7 +54,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """Counts of the answers that follow a choice, and of answers that could follow it but do not."""
+    """Counts of answers that follow a choice, and of answers that could follow it but do not."""
 
     followed: int = 0
     kept: int = 0
