@@ -18,7 +18,7 @@ EXTENSION = "extension"
 
 
 def pattern(name: str, bits: int) -> z3.BitVecRef:
-    """Return a symbol for any bit pattern of that width."""
+    """Return a symbol for any pattern of `bits` bits."""
     return z3.BitVec(name, bits)
 
 

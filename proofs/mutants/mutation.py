@@ -1,9 +1,10 @@
 """Make mutants of the definition, and judge them.
 
-A mutant is a changed text of a module of `mxnum.definition`. The text is executed in a namespace of
-its own, so that its factories make real function objects. A solver searches for an input on which
-mutant and original differ; the exact reference then confirms that the original is right there and
-the mutant wrong. If there is no such input, two solvers prove that both are the same function.
+A mutant is a changed text of a module of `mxnum.definition`. The changed text is executed in a
+namespace of its own, so that its factories make real function objects. A solver searches for an
+input on which mutant and original differ; the exact reference then confirms that the original is
+right for this input and the mutant wrong. If mutant and original differ on no input, two solvers
+prove that they are the same function.
 """
 
 from __future__ import annotations

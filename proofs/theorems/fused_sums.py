@@ -1,7 +1,7 @@
 """Fused sums of matrix units: parts of codes, alignment, small sums, and rounding.
 
-The statements are about exact integers of 128 bits and the literal tables. They use neither the
-normalization nor the rounding of the definition.
+The statements are about exact integers of 128 bits and the literal tables. The statements use
+neither the normalization nor the rounding of the definition.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
 
 
 def check_align(point: int) -> Outcome:
-    """Prove that terms with `point` fraction bits are aligned rightly, for all F at once."""
+    """Prove that terms with `point` fraction bits are aligned rightly to any number of bits."""
     significand, exponent, largest, kept = (z3.BitVec(n, WORD) for n in ("significand", "exponent", "largest", "kept"))
     sign = z3.BitVec("sign", WORD)
     zero = z3.BitVecVal(0, WORD)

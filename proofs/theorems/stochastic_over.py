@@ -1,9 +1,9 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition divides to 31 more digits than an element has. Its long division is proved right
-digit by digit (`proofs.machines.long_division`). The fast formulation compares |x| with a product
-of factor and random bits. Each of its steps is proved exact on symbolic words of 64 bits, and on
-symbolic words of 32 bits that wrap around.
+The definition divides to 31 more digits than an element has. The definition's long division is
+proved right digit by digit (`proofs.machines.long_division`). The fast formulation compares |x|
+with a product of factor and random bits. Each step of the fast formulation is proved exact on
+symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
 """
 
 from __future__ import annotations
