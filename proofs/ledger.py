@@ -210,7 +210,10 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Return theorems without a recorded proof of their current text and code by installed tools."""
+    """Return theorems without a record of a proof of their current text and code.
+
+    A proof counts only if the tools that made it are installed.
+    """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
 

@@ -77,7 +77,7 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Return theorems of each family, the quickest first, until each part of a name occurs.
+    """Return theorems of each family, the quickest first, until each part of its names occurs.
 
     Each run of the tests thus proves theorems about every element, rounding and source of a family
     again. A family whose quickest theorem takes long is left out. The ledger has the proofs of all

@@ -77,7 +77,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of tools that, with its source, determine a loop's machine code."""
+    """Return the versions of tools that, with a loop's source, determine its machine code."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

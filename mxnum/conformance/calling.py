@@ -41,8 +41,8 @@ PAIRS = "float4_e2m1fn_x2"
 #: Names of parameters with which a function receives the tensor's largest magnitude and its
 #: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
-#: The largest distance from the right scale code at which `parts_of` tries other scale codes. It
-#: tries codes of 8-bit scales only, since wider scales have too many codes.
+#: The largest distance from the right scale code at which `parts_of` tries other scale codes.
+#: `parts_of` tries codes of 8-bit scales only, since wider scales have too many codes.
 _REACH = 16
 
 
@@ -193,7 +193,7 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 
 
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
-    """Return codes of elements as integers, from integers, the element's own type, or packed rows.
+    """Return codes of elements as integers; accept also the element's own type and packed rows.
 
     Integers of any size are accepted. Rows of one code have the same shape packed and unpacked;
     such rows are read as packed if `packs` is True, because other answers of the callable were
@@ -314,7 +314,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes with these values at a scale; `NO_CODE` for a value without a code."""
+    """Return the codes that give values at a scale; `NO_CODE` for a value without a code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)

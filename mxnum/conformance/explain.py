@@ -172,7 +172,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A value next to the number: its code (None beyond the largest value) and value."""
+    """A neighbouring value of a number: its code (None beyond the largest value) and the value."""
 
     code: int | None
     value: Fraction
@@ -495,7 +495,7 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
     """Return the steps that quantize a block, checked against the reference.
 
-    Without `tensor`, the block is a whole tensor.
+    Without `tensor`, the block counts as a whole tensor.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:

@@ -175,7 +175,8 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 def _scale_codes(task: Task) -> list[int]:
     """Return scale codes, the codes nearest to that of scale 1 first.
 
-    Of scales with more than 8 bits, only powers of two and the ends of the range are returned."""
+    Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
+    """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
     step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits

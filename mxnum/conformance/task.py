@@ -120,7 +120,7 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2, of which `start` cases were made before."""
+        """Return `size` cases of level 2; `start` cases of level 2 were made before."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:

@@ -98,7 +98,8 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
     """Return the kinds of formats of at most `MOST_BITS` bits.
 
     If `specials_met` is True, codes above the largest occur, and only kinds that have such codes
-    are returned."""
+    are returned.
+    """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
         return ("float", *integers)

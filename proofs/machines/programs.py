@@ -1,6 +1,6 @@
 """Random programs in the dialect, to test the executors of compiled code.
 
-The results of the compiled code are the expected results.
+The executors must reproduce the results of the compiled code.
 """
 
 from __future__ import annotations

@@ -316,7 +316,7 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return what overflow="ieee" gives beyond the largest value.
+    """Return the result of overflow="ieee" beyond the largest value.
 
     The result is infinity, or NaN if the element has no infinity, or None if it has neither.
     """

@@ -1,6 +1,6 @@
 """Products that bring any number under any scale into the domain of the fast formulations.
 
-The theorems say that these products change no code and no value.
+The theorems say that the products change no code and no value.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 def _goals() -> dict[int, tuple[Any, int]]:
     """Return a dictionary of elements by the significand of their largest number.
 
-    Each entry has an element and the exponent of its largest number."""
+    Each entry has an element and the exponent of its largest number.
+    """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
     )

@@ -115,7 +115,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
     """Return a function that computes a tensor scale, and two lists that record its calls.
 
     The function takes a significand and the code that packing shall return. The lists have the
-    arguments of the divisions, and those of the packings.
+    arguments of the divisions and the arguments of the packings.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

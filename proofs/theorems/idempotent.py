@@ -44,15 +44,16 @@ INFINITY = "infinity"
 #: of a block can be rounded up so far that the scale doubles. With a doubled scale, small elements
 #: have fewer digits.
 RULES = ("floor", "ceil", "even", "rceil")
-#: The pairs (element, rule) in the fast tier: an element with NaN, and one without.
+#: The pairs (source, element) in the fast tier: an element with NaN, and an element without NaN.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes by which A may be rounded to T: all, or for `even` in e4m3 to nearest.
 
-    `even` in e4m3 needs this limit, since the last code of the top binade is NaN there. An infinity
-    is added for all rules but `ceil`, under which the theorem does not hold for an infinity.
+    The rule `even` in e4m3 is limited to these modes, since the last code of e4m3's top binade is
+    NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for an
+    infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

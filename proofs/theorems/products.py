@@ -98,7 +98,7 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return what is wrong with the plans for float scales, or "" if nothing is wrong.
+    """Return in words the first problem of the plans for float scales, or "" if there is none.
 
     One operand or both may have float scales.
     """

@@ -1,7 +1,7 @@
 """Stochastic rounding equals exact integer arithmetic, without a floating-point theory.
 
 |x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
-smallest step. Digits below 2**-30 of the smallest step are dropped. These digits cannot change
+smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
 floor(delta * 2**30), as every gap is a multiple of the step.
 """
 

@@ -227,12 +227,14 @@ def _tried(task: Task) -> dict[str, Arranged]:
         return lambda codes: from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
 
     named = orders(task.block, task.element.bits)
-    found = {name.replace("the right", "they are for the"): _reordered(codes=in_rows(change)) for name, change in named}
+    found = {
+        name.replace("the right", "the values are for the"): _reordered(codes=in_rows(change)) for name, change in named
+    }
     return found | {
-        "they are for the scale of the previous block": _reordered(scales=_previous),
-        "they are for the scales read as if they were written column by column": _reordered(scales=_by_columns),
-        "they are for the scales read as swizzled": _reordered(scales=_unswizzled),
-        "they are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
+        "the values are for the scale of the previous block": _reordered(scales=_previous),
+        "the values are for the scales read as written column by column": _reordered(scales=_by_columns),
+        "the values are for the scales read as swizzled": _reordered(scales=_unswizzled),
+        "the values are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
     }
 
 

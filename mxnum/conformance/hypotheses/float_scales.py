@@ -38,7 +38,7 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.takes_codes  # with codes, source is the type of the results
+        takes = task.source.name in stack.takes or task.takes_codes  # if inputs are codes, source is the result's type
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 

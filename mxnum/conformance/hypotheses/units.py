@@ -128,9 +128,9 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
     for said, changes in roundings:
         yield f"{said} where {unit.name!r} {does}", changes
     if unit.addend == "term":
-        yield f"adds the addend after the sum where {unit.name!r} has it as a term", {"addend": "after"}
+        yield f"adds the addend after the sum where {unit.name!r} adds it as a term of the sum", {"addend": "after"}
     else:
-        yield f"has the addend as a term where {unit.name!r} adds it after the sum", {"addend": "term"}
+        yield f"adds the addend as a term of the sum where {unit.name!r} adds it after the sum", {"addend": "term"}
     lengths = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n != unit.terms and n <= unit.k[-1]]
     for terms in lengths:
         yield f"adds {terms} products at once where {unit.name!r} adds {unit.terms}", {"terms": terms}

@@ -64,7 +64,7 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
     """Return how often each wrong code was answered in place of each right code.
 
-    Codes are right at the answered scale.
+    The right code is that at the scale which was answered.
 
     NaNs are left out if the element has no code for them.
     """

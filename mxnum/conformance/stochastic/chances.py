@@ -211,7 +211,7 @@ class Shares:
         return found
 
     def fits(self, p: Array, levels: Levels) -> bool:
-        """Return True if nothing contradicts these probabilities."""
+        """Return True if no test contradicts the probabilities p."""
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:

@@ -206,7 +206,7 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away a quarter of the time: count the pairs in which both go away.
+    """Count the pairs in which both draws go away from zero; each does a quarter of the time.
 
     The pairs are disjoint, and therefore independent.
     """
