@@ -322,7 +322,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as if they were written column by column"),
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as written column by column"),
         (lambda s: unswizzle_scales(s.ravel(), s.shape), "for the scales read as swizzled"),
     ],
 )
