@@ -1,7 +1,8 @@
 """A symbolic element format, of which only the mantissa bits and the kind are known.
 
-Exponent bits, bias and the meaning of the last codes are symbolic words. So a theorem about the
-symbolic format holds for every format of at most eight bits with the same number of mantissa bits.
+Exponent bits, bias and the meaning of the last codes are symbolic words. A theorem about the
+symbolic format therefore holds for every format of at most eight bits with the same number of
+mantissa bits.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
 A real number is represented exactly, as a float of a sort wide enough for every operation to be
-exact; adding to the exponent field multiplies the number by a power of two. The value of an element
-of any format is
+exact; adding to the exponent field multiplies the number by a power of two. This formula gives the
+value of an element of any format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-before the overflow rule applies. The solver's `fp.roundToIntegral` rounds. This module defines only
-what the theory lacks: parity of e3m0 codes, rounding to odd, and stochastic rounding. This module
-shares no code with `mxnum`.
+The solver's `fp.roundToIntegral` rounds. This module defines only what the theory lacks: parity of
+e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code with `mxnum`.
 """
 
 from __future__ import annotations

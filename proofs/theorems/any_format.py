@@ -1,7 +1,7 @@
 """The fast formulations equal the definition for every element of at most eight bits.
 
-These theorems also cover elements that are in no standard. Bits, bias and largest code are symbolic
-(`proofs.machines.any_element`).
+The theorems of this module also cover elements that are in no standard. Bits, bias and largest code
+are symbolic (`proofs.machines.any_element`).
 """
 
 from __future__ import annotations

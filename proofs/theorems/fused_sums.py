@@ -70,7 +70,7 @@ def check_parts(name: str) -> Outcome:
 
 
 def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
-    """Return a code's sign and parts by the tables; it means significand * 2**(exponent - m)."""
+    """Return sign and parts of a code by the tables; codes mean significand * 2**(exponent - m)."""
     if name in tables.FLOATS:
         float_type = tables.FLOATS[name]
         half, mantissa, emin = 1 << (float_type.bits - 1), float_type.precision - 1, float_type.emin

@@ -51,9 +51,9 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes by which A may be rounded to T: all, or for `even` in e4m3 to nearest.
 
-    The rule `even` in e4m3 is limited to these modes, since the last code of e4m3's top binade is
-    NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for an
-    infinity.
+    The rule `even` in e4m3 is limited to modes to nearest, since the last code of e4m3's top binade
+    is NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for
+    an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

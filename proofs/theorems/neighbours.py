@@ -1,7 +1,8 @@
 """Rounding, stated without a rounding operator: which real numbers have a given code.
 
-These theorems do not use `proofs.specs.conversions.rounded`. The theorems compare the exact x /
-2**scale with values of the literal tables, and with the exact midpoints between these values.
+The theorems of this module do not use `proofs.specs.conversions.rounded`. The theorems compare the
+exact x / 2**scale with values of the literal tables, and with the exact midpoints between these
+values.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Answered:
     tensor: Columns = field(default_factory=dict)
 
 
-#: A function that reads an answered array in another order. It returns cases and answers, or None
+#: A function that reads an answered array in another order and returns cases and answers, or None
 #: if the array has no such order.
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
 #: A function that puts the elements of an array in another order, or returns None if the array has

@@ -166,7 +166,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    Such thresholds give the right answers for numbers `step` ulps farther from zero.
+    Thresholds `step` ulps too low give the right answers for numbers `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:

@@ -29,7 +29,7 @@ _SOURCES = "float32", "bfloat16", "float16"
 
 
 def applicable_stacks(task: Task) -> Iterator[Stack]:
-    """Yield the stacks that compute what a task asks for."""
+    """Yield the stacks that can do a task."""
     fmt = task.format
     if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
         return

@@ -47,7 +47,7 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of other answers that the hypotheses predict to be wrong, but not as they are.
+    #: Number of other answers that contradict the hypotheses, which predict another, wrong answer.
     contradicted: int = 0
 
     @property

@@ -277,8 +277,8 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
         return found
     p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
     for r in BITS if sr_bits is None else (sr_bits,):
-        # A word of 0 never rounds away. Without it, words round away more often than 2**r equally
-        # likely words.
+        # A word of 0 never rounds away. Without the word 0, words round away more often than 2**r
+        # equally likely words.
         if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
             found.append(f"random words of {r} bits, none of which is 0")
     return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]

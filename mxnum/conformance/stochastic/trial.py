@@ -77,7 +77,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
         if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
-        add_problem(report, "Scales", f"These are the scales of scale rule {errors.joined(rules)}.")
+        add_problem(report, "Scales", f"The scales are those of scale rule {errors.joined(rules)}.")
 
 
 def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> None:

@@ -90,7 +90,7 @@ def drawn_scales(x, seed):
 
 
 WRONG = {
-    "scales rounded up": (blocks(rounds_up=True), {"Scales": "These are the scales of scale rule rceil"}),
+    "scales rounded up": (blocks(rounds_up=True), {"Scales": "The scales are those of scale rule rceil"}),
     "another tensor scale": (blocks(of_tensor=lambda largest: largest / 448), {"Scales": "blocks, e.g. "}),
     "scales that are drawn": (drawn_scales, {"Scales": "The same block gets different scales"}),
     "one word for a block": (

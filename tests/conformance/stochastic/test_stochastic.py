@@ -227,7 +227,7 @@ WRONG_BLOCKS = {
     "scales that are drawn": (kernels.draws_scales, {"Scales": "The same block gets different scales"}),
     "another scale rule": (
         kernels.of_ceil,
-        {"Scales": "These are the scales of scale rule ceil, even, rceil, half_up or "},
+        {"Scales": "The scales are those of scale rule ceil, even, rceil, half_up or "},
     ),
     "the library's rne": (
         lambda x, seed: (lambda q: (q.codes, q.scales))(mx.quantize(x, "mxfp4_e2m1")),
