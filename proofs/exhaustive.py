@@ -46,7 +46,7 @@ _AT_BREAKPOINTS = (
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
 #: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, show that
-#: fast loops give the same results as these loops.
+#: fast loops give the same results as the loops of `engine.loops.marked`.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."

@@ -53,7 +53,7 @@ def check_arrays(
 ) -> Report:
     """Compare a callable with the right answers on whole arrays, and return the report.
 
-    The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
+    The arrays have two axes. Rows hold several blocks, a short last block, a single element,
     or one element less or more than a block; some arrays hold millions of elements. The arrays are
     contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
     function raises an error for it, or returns a wrong shape or type; the report quotes the error.

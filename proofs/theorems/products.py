@@ -9,7 +9,7 @@ and largest magnitude of a block.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
 has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The 16-bit
-operands and sums of these instructions are checked, too.
+operands and sums of integer instructions are checked, too.
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ def check_compared() -> Outcome:
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
     """Prove `PRODUCT` from the products of one factor's two halves with the other factor.
 
-    The products of the halves have 48 bits. Their sum, with the product of the upper half shifted,
-    is the whole product.
+    The products of the halves have 48 bits, and the sum of both, with the upper product shifted, is
+    the whole product.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()

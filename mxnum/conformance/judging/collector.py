@@ -242,7 +242,7 @@ class Collector:
     def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
         """Count the cases of a batch whose answers have unknown bits; all of them are wrong.
 
-        `written` maps the rows of these cases to the texts of their answers.
+        `written` maps the row of each answer with unknown bits to the text of the answer.
         """
         rows = np.array(list(written), np.int64)
         some = select(inputs, rows)
