@@ -384,7 +384,7 @@ def rounded_in(rounding: Rounding, negative: bool) -> bool:
 
 
 def _code(e: ElementFormat, place: int, x: float) -> int:
-    """Return the code of the grid value at that index, with the sign of x."""
+    """Return the code of the grid value at index `place`, with the sign of x."""
     if e.integer:
         return (-place) % (1 << e.bits) if math.copysign(1, x) < 0 else place
     return place + ((1 << (e.bits - 1)) if math.copysign(1, x) < 0 else 0)

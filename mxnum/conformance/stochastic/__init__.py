@@ -35,11 +35,11 @@ def check_stochastic(
 ) -> StochasticReport:
     """Judge a callable that rounds with its own random bits, and return the report.
 
-    Each number may only become one of its two neighbouring codes, the code farther from zero with
-    the exact probability. The codes of zero, of values of the element and of saturated numbers must
-    not change from call to call. Scales must be right and not random. The same seed must give the
-    same bits, and different seeds must give different bits. The draws of elements must be
-    independent, in one call and in successive calls. If one of these conditions fails, raise
+    Each number may only become one of its two neighbouring codes, and must become the code farther
+    from zero with the exact probability. The codes of zero, of values of the element and of
+    saturated numbers must not change from call to call. Scales must be right and not random. The
+    same seed must give the same bits, and different seeds must give different bits. The draws of
+    elements must be independent, in one call and in successive calls. A violated condition raises
     `ConformanceError`.
 
     Parameters
