@@ -1,7 +1,7 @@
 """Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
-A function object needs no compilation. It is the object that the theorems are about. It runs on
-words in which, by the safety theorems, all its intermediate results fit.
+A function object needs no compilation, and theorems are about function objects. By the safety
+theorems, the words on which a function object runs hold all intermediate results.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba compares only the age of the file that has the loop. Without a folder of its own, a check
-    would use a loop that was compiled before a change in another module, such as the generator of
-    random words.
+    numba's cache checks only the age of the file that has the loop. Without a folder of its own, a
+    check would use a loop that was compiled before a change in another module, such as the
+    generator of random words.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]
@@ -51,7 +51,7 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: The bits of the tensor scale that formats without one have.
+#: The bits of 1, the tensor scale of formats that have no tensor scales.
 ONE = np.ones(1, np.float32).view(np.uint32)
 #: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]
@@ -116,7 +116,7 @@ def python_of(loop: Any) -> Callable[..., Any]:
 
 
 def run_rows(loop: MarkedLoop, patterns: Array, scales: Array, out: Array, words: Any) -> None:
-    """Run a loop over rows of patterns, each of them one marked block."""
+    """Run a loop over rows of patterns; each row is one marked block."""
     count, length = patterns.shape
     share = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
     loop((patterns.reshape(-1), out.reshape(-1), scales, ONE), share, words)

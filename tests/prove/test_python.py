@@ -31,7 +31,7 @@ def test_few_random_bits():
     settings = {"source": "float16", "rounding": "sr"}
     assert prove(encode, "encode", "mxfp4_e2m1", sr_bits=2, **settings)
     refuted = prove(encode, "encode", "mxfp4_e2m1", sr_bits=3, **settings)
-    assert "sr: the first 3 bits of it, plus R" in str(refuted)
+    assert "sr adds R to the first 3 fraction bits" in str(refuted)
 
 
 def test_a_function_that_overflows_64_bits_is_refuted():
