@@ -15,8 +15,8 @@ from time import process_time
 from typing import Any
 
 from mxnum import Rounding, formats
+from mxnum.conformance import prove
 from mxnum.emit import reference_model
-from mxnum.prove import prove
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
 RULE = "rceil"

@@ -61,7 +61,7 @@ def prove(
     `mxnum prove encode pipeline.sv --latency 3 --port data=x --port enable=1`.
     """
     from mxnum.cli.console import print_json
-    from mxnum.prove import prove as prove_it
+    from mxnum.conformance import prove as prove_it
 
     outcome = prove_it(
         files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,

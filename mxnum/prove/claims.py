@@ -88,7 +88,7 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The claim in one line, as arguments of `mxnum.prove.prove` are written."""
+        """The claim in one line, as arguments of `mxnum.conformance.prove` are written."""
         said = [f"{self.operation} of {self.format.name}"]
         if self.operation in ("encode", "quantize", "scale"):
             said.append(f"from {self.source.name}")

@@ -10,7 +10,7 @@ from mxnum.prove.claims import Claim
 
 
 @dataclass(frozen=True)
-class Part:
+class ProofPart:
     """A question that was put to a solver: "codes", or a class of inputs."""
 
     name: str
@@ -36,12 +36,12 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome of `prove`."""
+    """The outcome of `mxnum.conformance.prove`."""
 
     claim: Claim = field(repr=False)
     implementation: str
     verdict: Literal["proved", "refuted", "open"]
-    parts: tuple[Part, ...]
+    parts: tuple[ProofPart, ...]
     assumptions: tuple[str, ...]
     counterexample: Counterexample | None = None
 

@@ -12,8 +12,9 @@ import subprocess
 import pytest
 import z3
 
+from mxnum.conformance import prove
 from mxnum.emit import reference_model
-from mxnum.prove import c, clang_ir, prove
+from mxnum.prove import c, clang_ir
 from mxnum.prove.solvers import solve
 
 needs_clang = pytest.mark.skipif(

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.prove import modules
 from mxnum import formats
+from mxnum.conformance import prove
 from mxnum.emit import reference_model
 from mxnum.modes import Rounding, ScaleRule
-from mxnum.prove import prove
 from tests.prove.hardware import needs_yosys
 from tests.prove.test_c import needs_clang
 
@@ -117,7 +117,8 @@ def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
 @needs_yosys
 def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
     """A clock that runs out between two parts leaves the second open."""
-    from mxnum.prove import proving, solvers
+    from mxnum.conformance import proving
+    from mxnum.prove import solvers
 
     asked = []
 

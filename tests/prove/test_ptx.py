@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.prove import prove
+from mxnum.conformance import prove
 
 #: Decodes E2M1, the subnormal numbers on a branch of their own.
 DECODE = """

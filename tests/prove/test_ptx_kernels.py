@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.prove import prove
+from mxnum.conformance import prove
 
 #: Triton 3.9 for compute capability 8.0, of this kernel, without comments:
 #:

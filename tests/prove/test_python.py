@@ -6,11 +6,11 @@ import numba
 import numpy as np
 import pytest
 
+from mxnum.conformance import prove
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.definition.word import select
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.prove import prove
 
 TABLE = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 

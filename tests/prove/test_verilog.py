@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mxnum as mx
-from mxnum.prove import prove
+from mxnum.conformance import prove
 from tests.prove.hardware import ENCODER, PIPELINE, needs_yosys, write
 
 pytestmark = needs_yosys

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from mxnum.conformance import prove
 from mxnum.definition.convert import make_decode
 from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from mxnum.prove import prove
 
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 

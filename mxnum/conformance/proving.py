@@ -10,7 +10,7 @@ from typing import Any
 
 from mxnum import errors
 from mxnum.prove.claims import Claim, make_claim
-from mxnum.prove.verdict import Counterexample, Part, Proof
+from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
 #: The share of the time limit for the question as a whole, before it is asked in parts.
 WHOLE = 0.5
@@ -92,7 +92,7 @@ class _Prover:
 
         self.claim, self.circuit, self.binding = claim, circuit, binding
         self.deadline = time.perf_counter() + seconds
-        self.parts: list[Part] = []
+        self.parts: list[ProofPart] = []
         self.symbols = {each.name: z3.BitVec(each.name, each.width) for each in binding.taken(claim)}
         self.answer = circuit.run(circuits.given(circuit, binding, self.symbols))
         self.found: dict[str, Any] = {}
@@ -200,7 +200,7 @@ class _Prover:
         given = self.premises if premises is None else premises
         answer = solve([*given, z3.Not(goal)], list(self.symbols.values()), seconds)
         verdict: Any = {"sat": "refuted", "unsat": "proved", "unknown": "open"}[answer.verdict]
-        self.parts.append(Part(name, verdict, answer.solver, answer.seconds))
+        self.parts.append(ProofPart(name, verdict, answer.solver, answer.seconds))
         return verdict, answer.values
 
     def simplest(self, goal: Any, values: dict[str, int]) -> dict[str, int]:
@@ -243,7 +243,7 @@ class _Prover:
 
     def counterexample(self, values: Mapping[str, int]) -> Counterexample:
         """Return the counterexample with the answers for these inputs."""
-        from mxnum.prove.words import described
+        from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
         found = self.answers(values)

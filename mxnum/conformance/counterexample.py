@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from mxnum.conformance.explain import explain_element
+from mxnum.conformance.operations import OPERATIONS
+from mxnum.conformance.task import Task
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.prove.claims import Claim, Quantity
 from mxnum.prove.verdict import Counterexample
@@ -45,10 +48,6 @@ def _one(number: ElementFormat | None, bits: int, width: int) -> str:
 
 def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
     """Return the sentence with which `mxnum explain` explains the right answer."""
-    from mxnum.conformance.explain import explain_element
-    from mxnum.conformance.operations import OPERATIONS
-    from mxnum.conformance.task import Task
-
     encode = OPERATIONS["encode"]
     task = Task(encode, claim.format, claim.source, claim.rounding, overflow=claim.overflow, sr_bits=claim.sr_bits)
     return explain_element(task, inputs["x"], inputs.get("scale", 127), inputs.get("random", 0)).sentence()
