@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "output", "formats", "modes", "units", "layout", "reference", "memory", "definition", "engine",
-        "array", "analysis", "interop", "conformance", "emit", "plots", "selftest", "lab",
+        "array", "analysis", "interop", "prove", "conformance", "emit", "plots", "selftest", "lab",
     },
     "__main__": {"cli"},
 }  # fmt: skip

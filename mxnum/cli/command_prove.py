@@ -39,7 +39,8 @@ def prove(
     scale_rule: options.ScaleRule = "floor",
     sr_bits: options.SrBits = 30,
     terms: Annotated[int, typer.Option(min=1, max=4, help="Products of a dot product.")] = 4,
-    block: options.BlockSize = None,
+    nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
+    block_size: options.BlockSize = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,14 +62,15 @@ def prove(
     `mxnum prove encode pipeline.sv --latency 3 --port data=x --port enable=1`.
     """
     from mxnum.cli.console import print_json
+    from mxnum.cli.naming import asked
     from mxnum.conformance import prove as prove_it
+    from mxnum.prove.claims import DECIDES
 
     outcome = prove_it(
         files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,
         include=include or (),
-        parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()}, source=source,
-        rounding=rounding, overflow=overflow, scale_rule=scale_rule if operation in ("scale", "quantize") else None,
-        sr_bits=sr_bits, terms=terms, block=block, assume=assume or (), accept=accept or (), seconds=seconds,
+        parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()},
+        assume=assume or (), accept=accept or (), seconds=seconds, **asked(context, DECIDES),
     )  # fmt: skip
     if as_json:
         print_json(outcome.as_dict())

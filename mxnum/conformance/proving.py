@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.prove.claims import Claim, make_claim
+from mxnum.prove.claims import DECIDES, OPERATIONS, Claim, make_claim
 from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
 #: The share of the time limit for the question as a whole, before it is asked in parts.
@@ -60,7 +60,7 @@ def prove(
         The time limit of the solver.
     settings
         ``source`` (the number's type; decode's result), ``rounding``, ``overflow``, ``scale_rule``,
-        ``sr_bits``, ``terms`` (dot), ``block`` (quantize), ``assume`` (restrictions of the inputs)
+        ``nonfinite`` (quantize), ``sr_bits``, ``terms`` (dot), ``block`` (quantize), ``assume`` (restrictions of the inputs)
         and ``accept`` (other right answers).
 
     Returns
@@ -74,6 +74,10 @@ def prove(
     from mxnum.prove.readers import read
 
     errors.require(seconds > 0, "seconds", "positive", seconds)
+    for name in settings:
+        if operation not in DECIDES.get(name, tuple(OPERATIONS)) and operation in OPERATIONS:
+            accepted = errors.joined(DECIDES[name])
+            raise ValueError(f"Argument {name!r} must be left out for {operation!r}; it is for {accepted}.")
     claim = make_claim(operation, format, **settings)
     ports = dict(ports or {})
     circuit = read(implementation, claim, function, ports, parameters, latency, [Path(each) for each in include])

@@ -61,7 +61,7 @@ def read_numba(dispatcher: Any) -> Circuit:
     try:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
     except UnsupportedCode as problem:
-        raise UnsupportedCode(f"Cannot read {name!r}: {problem}") from problem
+        raise UnsupportedCode(f"Cannot read {name!r}: {problem}.") from problem
     taken = parsed.parameters[2:]  # after the addresses of the result and of an exception
     if len(taken) != len(parameters):
         raise UnsupportedCode(f"Cannot read {name!r}: its arguments must be numbers, not arrays or tuples.")

@@ -27,6 +27,7 @@ def test_proved_and_refuted(run, tmp_path):
         (["encode", "none.sv", "--parameter", "N=x"], "Option --parameter must be like WIDTH=8, not 'N=x'"),
         (["scale", "none.sv", "-f", "nvfp4"], "are tested (mxnum verify), not proved"),
         (["encode", "none.sv", "-f", "nvfp4"], "or name an element ('e2m1'), not 'nvfp4'"),
+        (["decode", "none.sv", "--rounding", "rtz"], "Option --rounding must be left out for 'decode'; it is for enc"),
         (["dot", "none.sv", "-f", "mxfp8_e4m3"], "elements of at most 6 bits for 'dot'"),
     ],
 )
