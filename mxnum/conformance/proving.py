@@ -60,8 +60,8 @@ def prove(
         The time limit of the solver.
     settings
         ``source`` (the number's type; decode's result), ``rounding``, ``overflow``, ``scale_rule``,
-        ``nonfinite`` (quantize), ``sr_bits``, ``terms`` (dot), ``block`` (quantize), ``assume`` (restrictions of the inputs)
-        and ``accept`` (other right answers).
+        ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot), ``assume``
+        (restrictions of the inputs) and ``accept`` (other right answers).
 
     Returns
     -------
