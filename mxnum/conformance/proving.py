@@ -145,7 +145,7 @@ class _Prover:
                 verdict, values = self.asked(name, z3.Implies(condition, goal), left)
                 if verdict == "refuted":
                     break
-        return self.counterexample(self.simplest(goal, values)) if verdict == "refuted" else None
+        return self.counterexample(goal, self.simplest(goal, values)) if verdict == "refuted" else None
 
     def proved_by_products(self) -> bool:
         """Return True if each product is proved, and then the sum of any numbers in their place."""
@@ -190,7 +190,7 @@ class _Prover:
             share = WHOLE if i == 0 else 1 / (len(questions) - i)
             verdict, values = self.asked(name, goal, share * max(0.0, self.deadline - time.perf_counter()))
             if verdict == "refuted":
-                return self.counterexample(self.simplest(goal, values))
+                return self.counterexample(goal, self.simplest(goal, values))
         return None
 
     def asked(
@@ -245,28 +245,25 @@ class _Prover:
         step = 1 << (number.exponent_bits - 3)
         return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
 
-    def counterexample(self, values: Mapping[str, int]) -> Counterexample:
-        """Return the counterexample with the answers for these inputs."""
+    def counterexample(self, goal: Any, values: Mapping[str, int]) -> Counterexample:
+        """Return the counterexample with answers for these inputs that are not the goal."""
         from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
-        found = self.answers(values)
+        found = self.answers(goal, values)
         return described(self.claim, values, right, found)
 
-    def answers(self, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return what the implementation answers; None where it is undefined or may be anything."""
+    def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
+        """Return answers that the implementation may give and that are wrong; None if undefined."""
         import z3
 
         from mxnum.prove.solvers import solve
 
-        fixed = [symbol == values[name] for name, symbol in self.symbols.items()]
-        found: dict[str, int | None] = {}
-        for name, value in self.found.items():
-            probe = z3.BitVec(f"answer {name}".replace(" ", "_"), value.size())
-            answer = solve([*self.answer.premises, *fixed, probe == value], [probe], 60)
-            found[name] = answer.values.get(str(probe)) if answer.verdict == "sat" else None
-        defined = solve([*self.answer.premises, *fixed, *self.promises], [], 60)
-        return found if defined.verdict == "sat" else dict.fromkeys(found)
+        fixed = [*self.answer.premises, *(symbol == values[name] for name, symbol in self.symbols.items())]
+        probes = {name: z3.BitVec(f"answer_{name}", value.size()) for name, value in self.found.items()}
+        equal = [probes[name] == value for name, value in self.found.items()]
+        answer = solve([*fixed, *self.promises, z3.Not(goal), *equal], list(probes.values()), 60)
+        return {name: answer.values.get(str(probe)) for name, probe in probes.items()}
 
 
 def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:

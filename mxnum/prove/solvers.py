@@ -88,12 +88,34 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
     return str(_run_bitwuzla(question, timeout)[0])
 
 
+def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
+    """Return a question without z3's two conditions that a product fits, which only z3 knows.
+
+    They come together, so that both become the condition that the product in twice the bits is the
+    same.
+    """
+    kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
+    if "bvsmul_no" not in question.sexpr():
+        return question
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        waiting += term.children()
+        if term.decl().kind() in kinds:
+            a, b = term.children()
+            x, y, product = (z3.SignExt(a.size(), each) for each in (a, b, a * b))
+            pairs.append((term, x * y == product))
+    return z3.substitute(question, *pairs)
+
+
 def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:
     """Return bitwuzla's answer, and the parser that holds the solver."""
     import bitwuzla
 
     solver = z3.Solver()
-    solver.add(question.as_expr())
+    solver.add(_without_product_conditions(question.as_expr()))
     lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
     # z3 has names of its own for nonzero divisors.
