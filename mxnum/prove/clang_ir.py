@@ -216,6 +216,8 @@ class _Machine(ir._Machine):
             self.pointers[found[1]] = self.pointer(found[2])
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
+        elif re.fullmatch(r"store ptr .*, !numba_exception_output !\d+", line):
+            return  # The function then returns a status that is not 0.
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
             if found[3]:
                 raise UnsupportedCode(f"{found[2]}{found[3]}")

@@ -95,8 +95,6 @@ def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     same.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
-    if "bvsmul_no" not in question.sexpr():
-        return question
     while waiting:
         term = waiting.pop()
         if term.get_id() in seen:
@@ -110,13 +108,21 @@ def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     return z3.substitute(question, *pairs)
 
 
+def _written(question: z3.BoolRef) -> str:
+    solver = z3.Solver()
+    solver.add(question)
+    text: str = solver.to_smt2()
+    return text
+
+
 def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:
     """Return bitwuzla's answer, and the parser that holds the solver."""
     import bitwuzla
 
-    solver = z3.Solver()
-    solver.add(_without_product_conditions(question.as_expr()))
-    lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
+    written = _written(question.as_expr())
+    if "bvsmul_no" in written:
+        written = _written(_without_product_conditions(question.as_expr()))
+    lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
     # z3 has names of its own for nonzero divisors.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
