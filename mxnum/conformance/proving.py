@@ -180,11 +180,11 @@ class _Prover:
         element = element_of(self.claim)
         right = definition(replace(self.claim, inputs=self.claim.inputs[:1], outputs=(scale,)), self.symbols)
         questions = [("the scale", self.found["scale"] == right)]
+        questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         numbers = {each.name: each.parts(self.symbols[each.name]) for each in self.claim.inputs}
         for i, code in enumerate(codes.parts(self.found["codes"])):
             given = {name: parts[i] for name, parts in numbers.items()} | {"scale": self.found["scale"]}
             questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
-        questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         for i, (name, goal) in enumerate(questions):
             # The scale depends on all numbers, so that it takes longer than an element.
             share = WHOLE if i == 0 else 1 / (len(questions) - i)

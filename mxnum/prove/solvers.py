@@ -27,14 +27,15 @@ class Answer(NamedTuple):
 def solve(assertions: Sequence[z3.BoolRef], symbols: Sequence[z3.BitVecRef], seconds: float) -> Answer:
     """Look for values that satisfy all assertions, with bitwuzla if it is installed."""
     started = time.perf_counter()
+    solver = "z3" if importlib.util.find_spec("bitwuzla") is None else "bitwuzla"
+    if seconds <= 0:
+        return Answer("unknown", solver, 0.0, {})
     goal = z3.Goal()
     goal.add(*assertions)
     # These tactics eliminate no symbol, so that the model of the result has values for all of them.
     (question,) = z3.Then("simplify", "fpa2bv", "simplify")(goal)
-    if importlib.util.find_spec("bitwuzla") is None:
-        solver, (verdict, values) = "z3", _model_of_z3(question, symbols, seconds)
-    else:
-        solver, (verdict, values) = "bitwuzla", _model_of_bitwuzla(question, symbols, seconds)
+    model_of = _model_of_z3 if solver == "z3" else _model_of_bitwuzla
+    verdict, values = model_of(question, symbols, seconds)
     return Answer(verdict, solver, time.perf_counter() - started, values)
 
 
