@@ -14,7 +14,8 @@ def prove(
     context: typer.Context,
     operation: Annotated[str, typer.Argument(help="encode, decode, scale, quantize or dot.")],
     files: Annotated[
-        list[Path], typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR (.ll) or PTX.", metavar="FILES")
+        list[Path],
+        typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR, PTX or Python.", metavar="FILES"),
     ],
     format: options.Format = "mxfp8_e4m3",
     function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,

@@ -37,8 +37,8 @@ def prove(
     ----------
     implementation
         A file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
-        ``.cpp``, ...), LLVM IR (``.ll``) or PTX (``.ptx``); or a Python function, compiled by numba
-        or in the dialect of `mxnum.definition.word`.
+        ``.cpp``, ...), LLVM IR (``.ll``), PTX (``.ptx``) or Python (``.py``, which is run); or a
+        Python function, compiled by numba or in the dialect of `mxnum.definition.word`.
     operation
         ``"encode"``, ``"decode"``, ``"scale"``, ``"quantize"`` or ``"dot"``.
     format

@@ -18,6 +18,13 @@ def test_proved_and_refuted(run, tmp_path):
     assert "mxnum explain bits:" in told
 
 
+def test_a_function_of_a_python_file(run, tmp_path):
+    (tmp_path / "mine.py").write_text("def scale(amax):\n    return amax >> 23\n")
+    call = ("prove", "scale", tmp_path / "mine.py", "-f", "e2m1", "--function")
+    assert run(*call, "scale", status=1).startswith("Refuted")
+    assert "Option --function must be the name of a function of mine.py, not 'x'" in run(*call, "x", status=2)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
