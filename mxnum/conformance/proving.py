@@ -196,7 +196,7 @@ class _Prover:
     def asked(
         self, name: str, goal: Any, seconds: float, premises: Sequence[Any] | None = None
     ) -> tuple[str, dict[str, int]]:
-        """Put one question to a solver and record the answer."""
+        """Ask a solver one question and record the answer."""
         import z3
 
         from mxnum.prove.solvers import solve
