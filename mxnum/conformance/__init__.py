@@ -8,7 +8,9 @@ commands ``mxnum vectors``, ``mxnum verify`` and ``mxnum answer`` do the same on
 `CHOICES` names the differences from the right answers that the standard permits; ``accept=`` takes
 the choices that an implementation documents. `identify` finds out how a matrix unit adds.
 
-`mxnum.prove.prove` checks an implementation for all inputs with a solver.
+`prove` checks an implementation for all inputs with a solver (``mxnum prove``). `prove` reads
+Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba and Python functions in the
+dialect of `mxnum.definition.word`.
 """
 
 from mxnum.conformance.arrays import check_arrays
@@ -16,13 +18,18 @@ from mxnum.conformance.check import check
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.judging.report import ConformanceError, Report, StochasticReport
 from mxnum.conformance.operations import make_task
+from mxnum.conformance.proving import prove
 from mxnum.conformance.stochastic import check_stochastic
 from mxnum.conformance.vectors import answer_vectors, verify, write_vectors
+from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 from mxnum.units.identify import identify
 
 __all__ = [
     "CHOICES",
     "ConformanceError",
+    "Counterexample",
+    "Proof",
+    "ProofPart",
     "Report",
     "StochasticReport",
     "answer_vectors",
@@ -31,6 +38,7 @@ __all__ = [
     "check_stochastic",
     "identify",
     "make_task",
+    "prove",
     "verify",
     "write_vectors",
 ]
