@@ -81,12 +81,13 @@ def _group_tile(typing_context, a, b, scale_a, scale_b, exponent_a, exponent_b, 
 
 
 @compile_loop
-def multiply(a, b, scale_a, scale_b, exponent_a, exponent_b, numbers, out, first):
+def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    Panels are arrays (panels, length, rows or lanes), of elements and of the scales of groups.
-    `numbers` is as in `_group_tile`.
+    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: of elements,
+    and of the values and the exponents of the scales of groups. `numbers` is as in `_group_tile`.
     """
+    a, b, scale_a, scale_b, exponent_a, exponent_b = panels
     tile = np.zeros((a.shape[2], b.shape[2]), np.float32)
     for q in range(b.shape[0]):
         column = first + q * b.shape[2]

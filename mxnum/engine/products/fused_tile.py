@@ -216,12 +216,13 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
 
 
 @compile_loop
-def multiply(sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b, numbers, out, first):
+def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    Panels are arrays (panels, length, rows or lanes): significands and exponents of elements,
-    exponents of scales and factors. `numbers` is as in `_fused_tile`.
+    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: significands
+    and exponents of elements, exponents of scales, and factors. `numbers` is as in `_fused_tile`.
     """
+    sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels
     tile = np.zeros((sa.shape[2], sb.shape[2]), np.float32)
     for q in range(sb.shape[0]):
         column = first + q * sb.shape[2]

@@ -222,14 +222,16 @@ def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, st
 
 
 @compile_loop
-def multiply(a, b, scales_a, scales_b, starts, run, out, first, count):
+def multiply(panels, run, out, first, count):
     """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
-    `out` is a C-contiguous float32 matrix: `count` matrices, one below the other. Each has as many
-    panels of `a` and of `b`. NaN is canonical. `run` is the length of blocks, or 1 if scales are
-    None. `starts` are panels of the values from which block sums of 8-bit integers start, else
-    None. Panels of columns may extend beyond the edge of `out`.
+    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix:
+    `count` matrices, one below the other. Each has as many panels of a and of b. NaN is canonical.
+    `run` is the length of blocks, or 1 if scales are None. The starts are panels of the values from
+    which block sums of 8-bit integers start, else None. Panels of columns may extend beyond the
+    edge of `out`.
     """
+    a, b, scales_a, scales_b, starts = panels
     rows, columns = a.shape[2], b.shape[2]
     height, width = out.shape[0] // count, out.shape[1]
     panels_a, panels_b = a.shape[0] // count, b.shape[0] // count
