@@ -1,8 +1,8 @@
 """Describe the quantizer of an element format as a piecewise function of a real number.
 
 The function is derived from the definition, so that it covers every mode. Deterministic modes are
-piecewise constant, with one boundary between neighbouring codes: at either of them, or midway. Stochastic rounding chooses between two constants, and
-its mean is the number itself.
+piecewise constant, with one boundary between neighbouring codes: at either of them, or midway.
+Stochastic rounding chooses between two constants, and its mean is the number itself.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def test_sequential(m, n, k):
     a, b = (rng.standard_normal((rows, k)).astype(np.float32) * np.float32(2.0**-70) for rows in (m, n))
     a[0, 0] = np.inf if m % 2 else a[0, 0]
     want = np.full((m, n), 7, np.float32)
-    sequential_loop()(a.view(np.int32), b.view(np.int32), want.view(np.uint32))
+    sequential_loop()((a.view(np.int32),), (b.view(np.int32),), (), want.view(np.uint32))
     out = np.full((m, n), 7, np.float32)
     register_tile.multiply((panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None), 1, out, 0, 1)
     samples.assert_same(f"{m} {n} {k}", [""] * out.size, out.view(np.uint32), want.view(np.uint32))
