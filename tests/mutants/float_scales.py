@@ -60,8 +60,8 @@ FLOAT_SCALES = (
     (
         "four-over-six-takes-the-worse-by-vectors",
         "mxnum/engine/loops/four_over_six.py",
-        "four if balance < 0.0 else six",
-        "four if balance > 0.0 else six",
+        "four if balance < 0 else six",
+        "four if balance > 0 else six",
         "Of two scales, where float32 decides, the one with larger errors is taken.",
         COMPILED,
     ),
