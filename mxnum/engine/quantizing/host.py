@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import float_scales
 from mxnum.engine.quantizing.float_scales import tensor_scale
 from mxnum.engine.quantizing.offsets import OFFSETS
-from mxnum.engine.quantizing.plan import BlockTransform, Loops, Plan
+from mxnum.engine.quantizing.plan import Loops, Operation, Plan
 from mxnum.engine.quantizing.powers_of_two import POWERS_OF_TWO, at_scale_one, encoding, from_codes
 from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
 from mxnum.formats import ElementFormat, ScaleFormat
@@ -199,6 +199,26 @@ def drawn(random: RandomBits | None) -> Draw:
     if random is None:
         return None
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
+
+
+class BlockTransform(Protocol):
+    """Operations on the blocks of contiguous parts: quantize, quantize and decode, decode."""
+
+    @property
+    def sides(self) -> tuple[np.dtype[Any], ...]:
+        """The dtypes of the arrays with one item for each block."""
+
+    def apply(self, asked: Settings) -> Operation:
+        """Return the operation that computes the sides of each block and makes codes."""
+
+    def apply_and_undo(self, asked: Settings) -> Operation:
+        """Return the operation that computes the sides and the values of codes.
+
+        These have the type of the input.
+        """
+
+    def undo(self, asked: DecodingSettings) -> Operation:
+        """Return the operation that makes values from codes and sides."""
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:

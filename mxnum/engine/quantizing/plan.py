@@ -6,8 +6,7 @@ part contiguous, and writes the results back (`traversal.parts`). Plans hold no 
 so threads can share them.
 
 A `Conversion` names a fast loop and what redoes the blocks that this loop leaves; `Loops` runs both
-along one walk. A `BlockTransform` has the operations of a kind of scale, most of which are a
-conversion and nothing else (`operation`).
+along one walk. Most operations of a plan are a conversion and nothing else (`operation`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import starmap
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from mxnum.engine.loops.random_bits import SeedWords, draw_from_words, words_of_
 from mxnum.engine.machine import workers
 from mxnum.engine.packing.arrays import Packed, pack, unpack
 from mxnum.engine.packing.bit_stream import codes_in_whole_bytes
-from mxnum.engine.request import DecodingSettings, RandomBits, Settings
+from mxnum.engine.request import RandomBits
 from mxnum.engine.rounding.formulation import NO_NUMBERS
 from mxnum.engine.traversal.block_walk import MIXED, Walk, in_threads, walk_of
 from mxnum.engine.traversal.parts import CHUNK, Arrays, Order, Part, Plain, memory_order
@@ -218,26 +217,6 @@ class Operation:
     needs_scratch: bool = False
     #: True if short blocks that become rows are padded with zeros: see `Arrays`.
     fills_with_zeros: bool = False
-
-
-class BlockTransform(Protocol):
-    """Operations on the blocks of contiguous parts: quantize, quantize and decode, decode."""
-
-    @property
-    def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the arrays with one item for each block."""
-
-    def apply(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides of each block and makes codes."""
-
-    def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides and the values of codes.
-
-        These have the type of the input.
-        """
-
-    def undo(self, asked: DecodingSettings) -> Operation:
-        """Return the operation that makes values from codes and sides."""
 
 
 def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Operation:
