@@ -30,12 +30,8 @@ EXCEPTIONS = {
     "mxnum/engine/cuda/kernels.py first_difference.run": "A GPU kernel gets memory, index and strides of each array.",
     "mxnum/engine/cuda/sums.py sequential.multiply": "A GPU kernel gets memory, first index and strides of each array.",
     "mxnum/engine/cuda/sums.py blocks.multiply": "A GPU kernel gets memory, first index and strides of each array.",
-    "mxnum/engine/products/register_tile.py _tile": "It is called for each tile: numba counts references in tuples.",
-    "mxnum/engine/products/fused_tile.py _fused_tile": "A straight listing of vector code, called for each tile.",
+    "mxnum/engine/products/fused_tile.py _fused_tile": "It contains `generate`, which is listed below.",
     "mxnum/engine/products/fused_tile.py _fused_tile.generate": "A straight listing of vector code.",
-    "mxnum/engine/products/fused_group_tile.py _group_tile": "It is called for each tile: see register_tile.",
-    "mxnum/engine/products/integers.py _moving.move": "It is called for each rectangle of codes: see register_tile.",
-    "mxnum/engine/products/panels.py _moving.move": "It is called for each square of numbers: see register_tile.",
 }
 
 
