@@ -264,7 +264,7 @@ class Plan:
         self.size, walk = prod(shape), walk_of(shape, blocks)
         self._has_scales_alone = len(kinds) == 2  # Fast path: avoids a comprehension for the common single array.
         self._turned: dict[Order, Plan] = {}
-        self._whole_rows = codes_in_whole_bytes(packed_bits or 8)
+        self._whole_rows = codes_in_whole_bytes(packed_bits) if packed_bits else 1
         self._callers_order = order or tuple(range(len(shape)))
         self._callers_strides = element_strides(tuple(shape[self._callers_order.index(i)] for i in range(len(shape))))
         needs_scratch = operation.needs_scratch
