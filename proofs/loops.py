@@ -21,9 +21,10 @@ from mxnum.definition.random import make_align_random
 from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.engine.loops import marked
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw, draw_from_words
+from mxnum.engine.loops.panels import NO_WORDS, Draw
+from mxnum.engine.loops.random_bits import draw_from_words
 from mxnum.engine.rounding import formulation
-from mxnum.engine.rounding.per_element import Definition
+from mxnum.engine.rounding.formulation import Definition
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -70,7 +71,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
     """Return the compiled array loop of the definition, which redoes what fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
-    draw = NO_DRAW if random is None else draw_from_words(random.bits)
+    draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)
 
 
@@ -91,7 +92,7 @@ class MarkedLoop:
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
         """Make the loop; `nan` is the result under the scale NaN."""
         self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
-        kernels = self.converter.prepare, self.converter.elements, *(() if draw.fill is None else (draw.fill,))
+        kernels = self.converter.prepare, self.converter.elements, *(() if draw is None else (draw,))
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
@@ -154,7 +155,7 @@ def decode_kernel(element: str, target: str) -> Callable[..., Any]:
 
 def decode_loop(element: str, target: str) -> Any:
     """Return the compiled array loop of a decoder."""
-    return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, FLOATS[target].nan_code or 0)
+    return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), None, FLOATS[target].nan_code or 0)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
