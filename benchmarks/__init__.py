@@ -1,4 +1,4 @@
-"""The speed of mxnum as ratios; ``python -m benchmarks`` measures them and writes a page."""
+"""Measure the speed of mxnum as ratios of times; ``python -m benchmarks`` writes a page of them."""
 
 import os
 
@@ -6,7 +6,7 @@ import os
 def limit_libraries() -> None:
     """Limit BLAS and torch to one thread, before numpy is loaded.
 
-    These libraries read their environment once, when they are loaded.
+    These libraries read their environment variables only once, when they are loaded.
     """
     for library in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB"):
         os.environ[f"{library}_NUM_THREADS"] = "1"

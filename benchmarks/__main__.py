@@ -6,7 +6,7 @@ import sys
 import benchmarks
 
 if __name__ == "__main__":
-    # SIGTERM acts like Ctrl-C: finished measurements are kept.
+    # SIGTERM acts like Ctrl-C, so finished measurements are kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     benchmarks.limit_libraries()
     from benchmarks.command import main

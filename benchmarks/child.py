@@ -1,4 +1,4 @@
-"""Measurements that need a fresh process: the time of first calls, and memory."""
+"""Measure what needs a fresh process: the time of first calls, and memory."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def _first_calls() -> dict[str, Callable[[Any, Any], object]]:
     }
 
 
-#: For each line of the table: the function whose first call is timed.
+#: For each row of the table, the function whose first call is timed.
 FIRST_CALLS = _first_calls()
 
 
 def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str, float]:
-    """Return the seconds of successive imports, and of a first call after them.
+    """Return the seconds of each import in turn, and of a first call after the imports.
 
     The package `hidden` is made to look as if it were not installed.
     """
@@ -80,7 +80,7 @@ def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str
     return {lap: b - a for lap, a, b in zip(laps, times, times[1:], strict=False)}
 
 
-#: For each line of the table: a function that makes x from float32 values, and the function whose
+#: For each row of the table, a function that makes x from float32 values, and the function whose
 #: memory is measured.
 MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "quantize": (lambda x: x, lambda mx, x: mx.quantize(x, "mxfp8_e4m3")),
@@ -100,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used beyond input and results, as tracemalloc and the system count them."""
+    """Return the MiB used besides input and results, once by tracemalloc, once by the system."""
     import tracemalloc
 
     import mxnum as mx
@@ -116,7 +116,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak that the system has recorded
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory that the system records
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20
@@ -126,7 +126,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
 
 
 def _status(field: str) -> int:
-    """Return the bytes that a field of /proc/self/status states."""
+    """Return a field of /proc/self/status in bytes."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines[field].split()[0]) * 1024
 

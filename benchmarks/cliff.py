@@ -16,19 +16,19 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does any combination fall off a cliff?"
-TEXT = """Each line changes one thing about the common case (float32, blocks of 32 along contiguous rows, rounding to
-nearest even, floor scales, saturating), or a few things drawn at random. The baseline is the common case of the same
-function and format on the same number of elements (for other formats, the OCP format of the same kind), so the numbers
-say what a choice costs. A change made in another float type than float32 is compared with the common case in that type,
-and that case with float32. What is common has a line of its own. All else goes one general path, and has one line
-for each function, with the goal to stay within 15 times the common case. One thread."""
+TEXT = """Each row changes one setting of the common case (float32, blocks of 32 along contiguous rows, rounding to
+nearest even, floor scales, saturating), or a few settings drawn at random. The baseline is the common case of the same
+function and format on the same number of elements (for other formats, the OCP format of the same kind), so a number
+says what a setting costs. A setting for another float type is compared with the common case in that type, and that
+case is compared with float32. Frequent settings have rows of their own. All other settings use a general code path;
+one row for each function sums them up, and their goal is at most 15 times the common case. One thread."""
 
 Function = Callable[[], object]
 
 LIMIT = 15.0
 DRAWN = 30
 
-#: The common settings, each of which has a row of its own in the tables.
+#: The frequent settings, each of which has its own row in the tables.
 COMMON = {
     *(f"rounding {rounding}" for rounding in ("rna", "rtz", "rtp", "rtn", "rto", "sr, seed=", "sr, random_bits=")),
     *(f"scale_rule {rule}" for rule in ("ceil", "even", "rceil")),
@@ -43,7 +43,7 @@ E3M4 = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bi
 E2M2 = mx.MXFormat(mx.ElementFormat("e2m2", exponent_bits=2, mantissa_bits=2, bias=1), block=32, name="user e2m2 x 32")
 INT6 = mx.MXFormat(mx.formats.element("int6:"), block=64, name="user int6 x 64")
 
-#: Formats that are not in OCP MX, with the format whose common case is the baseline.
+#: Formats that are not in OCP MX, each with the format whose common case is the baseline.
 OTHERS: dict[str | mx.MXFormat, str] = {
     "mxfp4_e3m0": "mxfp4_e2m1",
     "mxint4": "mxint8",
@@ -52,13 +52,13 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: Widths of integers that no OCP format has, and the OCP format that is the baseline, packed as
-#: well.
+#: Widths in bits of integer elements that no OCP format has, and the OCP format that is the
+#: baseline, also packed.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: a table for each function, a line for each choice, formats as columns."""
+    """Yield the cells: tables for functions, rows for settings, columns for formats."""
     one_thread()
     session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
     for size in session.sizes_or((1 << 20,), (1 << 16,)):
@@ -66,7 +66,7 @@ def measure(session: Session) -> Cells:
 
 
 def summed_up(cells: Cells, size: str) -> Cells:
-    """Yield cells of common settings unchanged, and one line that sums up the other cells."""
+    """Yield the cells of frequent settings, and one row that sums up all other cells."""
     rest: dict[str, list[Measurement]] = {}
     for table, measurement in cells:
         if measurement.row in COMMON:
@@ -113,7 +113,7 @@ def _quantizing(function: Callable[..., object], x: Array, names: tuple[str, ...
 
 
 def _in_every_type(x: Array) -> dict[str, Array]:
-    """Return the same numbers in each type except float32, by the type's name."""
+    """Return a mapping from each float type except float32 to the same numbers in this type."""
     return {name: x.astype(dtype) for name, dtype in TYPES.items()}
 
 
@@ -172,7 +172,7 @@ def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cell
 
 
 def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
-    """Yield a line's name, the common case, and a function of elements or scales alone."""
+    """Yield for each row its name, the common case, and a function of elements or scales alone."""
     element, there = q.format.element, partial(mx.quantize, x, q.format)
     yield "encode", there, partial(mx.encode, x, element)
     yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")
@@ -184,7 +184,7 @@ def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function
 #: Types of the input other than float32.
 TYPES: dict[str, Any] = {"float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
-#: The lines of a quick run.
+#: The rows of a quick run.
 QUICK = (
     "rounding rtz", "rounding sr, seed=", "overflow ieee", "scale_rule rceil", "nonfinite element", "scales given",
     "blocks along columns", "tiles 32 × 32", "block_size 16", "every other row", "Fortran order", "float64", "bfloat16",
@@ -193,7 +193,7 @@ QUICK = (
 
 
 def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield for each line its name, an array, and keywords of the function."""
+    """Yield for each row its name, an array, and keywords of the function."""
     rng = np.random.default_rng(seed + 1)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
@@ -218,7 +218,7 @@ def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]
 
 
 def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield lines of other blocks and strides."""
+    """Yield rows with uncommon blocks and strides."""
     columns = x.shape[1]
     for size in dict.fromkeys((1, 8, 16, 17, 64, 128, columns)):
         yield "block_size the row" if size == columns else f"block_size {size}", x, {"block_size": size}
@@ -241,7 +241,7 @@ def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield lines of other types of the input."""
+    """Yield rows with inputs that are not float32."""
     for name, y in _in_every_type(x).items():
         yield name, y, {}
         yield f"{name}, rtz", y, {"rounding": "rtz"}
@@ -250,7 +250,7 @@ def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield lines with values that do not occur in the common case."""
+    """Yield rows with values that do not occur in the common case."""
     flat = x.ravel()
     yield "zeros", np.zeros_like(x), {}
     yield "subnormal numbers", x * np.float32(1e-40), {}
@@ -264,7 +264,7 @@ def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _combinations(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield random combinations of settings, to find slow combinations that no line lists."""
+    """Yield random combinations of settings, to find slow combinations that have no row."""
     rng = np.random.default_rng(seed + 2)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
 

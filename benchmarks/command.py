@@ -1,4 +1,4 @@
-"""The command: run the questions, show progress, save results, draw plots, write the page."""
+"""Run the command: measure, show progress, save results, draw plots, write the page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PAGE = machine.ROOT / "docs" / "benchmarks.md"
 #: The saved results from which the page of the docs is made, if they exist.
 PAGE_PARTS = ("results.json", "torch.json", "recipes.json", "cuda.json")
 
-#: Seconds after which the result of a question is saved again.
+#: Seconds after which an unfinished result is saved again.
 SAVE_EVERY = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 if something failed, 130 if it was interrupted."""
+    """Run the command; return 0, or 1 if something failed, or 130 if it was interrupted."""
     options = _parser().parse_args(arguments)
     try:
         if _answered_at_once(options):
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of elements in a text: ``4096``, ``2^24``, ``64K`` or ``16M``.
+    """Return the number of elements from a text such as ``4096``, ``2^24``, ``64K`` or ``16M``.
 
     K, M and G mean 2**10, 2**20 and 2**30.
     """
@@ -88,15 +88,15 @@ def _answered_at_once(options: argparse.Namespace) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure mxnum as ratios to memory copies, BLAS and other libraries; save, print, plot.",
-        epilog="A run of all questions is saved as results.json and makes the page of the docs. A quick one is saved "
-        "as quick.json, a part under the names of its questions, each with plots and a page beside it.",
+        description="Measure times of mxnum in multiples of memory copies, BLAS and other libraries, and plot them.",
+        epilog="A run of all questions is saved as results.json, and its page is the page of the docs. A quick run is "
+        "saved as quick.json, and a run of some questions under their names, with plots and a page beside the file.",
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
     parser.add_argument("--quick", action="store_true", help="a smoke test in a minute or so; longer the first time")
     parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
-    parser.add_argument("--seed", type=int, default=1, help="of the input data (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the input data (default: 1)")
     parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")
     parser.add_argument("--resume", action="store_true", help="keep the measurements of an interrupted run")
     parser.add_argument(
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="measure nothing: make plots and page from a saved result, or the page of the docs from all saved results",
     )
-    parser.add_argument("--cuda", action="store_true", help="also run the question that measures a GPU")
+    parser.add_argument("--cuda", action="store_true", help="also run the questions that need a GPU")
     return parser
 
 
@@ -159,9 +159,9 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 
 
 def _take_earlier(result: Result, path: Path) -> None:
-    """Keep the answers of an earlier run of the same sources, machine and settings.
+    """Keep the answers of an earlier run if sources, machine and settings are the same.
 
-    A question that the earlier run did not finish continues with the cells that it measured.
+    If the earlier run did not finish a question, its measured cells are kept.
     """
     if not path.exists():
         return
@@ -183,7 +183,7 @@ def _take_earlier(result: Result, path: Path) -> None:
 
 
 def _run(result: Result, session: Session, path: Path) -> bool:
-    """Ask the questions that have no answer yet; return True if the run was interrupted."""
+    """Measure the questions that have no answer yet; return True if the run was interrupted."""
     start = machine.clock()
     done, before = {answer.name: answer for answer in result.answers}, result.quietness
     result.answers = []
@@ -219,7 +219,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """The progress of a question: one changing line on a terminal, else a line every 30 seconds."""
+    """Show the progress of a question: one changing line on a terminal, else a line every 30 s."""
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -275,7 +275,7 @@ def _publish(result: Result, path: Path) -> None:
 
 
 def write_docs_page(folder: Path, target: Path) -> None:
-    """Write the page of the docs from the saved results and plots, with each question once."""
+    """Write the page of the docs from saved results and plots; each question appears once."""
     parts: list[page.Part] = []
     answered: set[str] = set()
     for path in (folder / name for name in PAGE_PARTS):
@@ -287,7 +287,7 @@ def write_docs_page(folder: Path, target: Path) -> None:
 
 
 def _plot_paths(result: Result, path: Path) -> dict[tuple[str, str], Path]:
-    """Return the path of each table's plot, also for tables that have no plot."""
+    """Return a path for the plot of each table, even if the table has no plot."""
     return {
         (answer.name, key): path.with_name(f"{path.stem}_{answer.name}_{key}.svg")
         for answer in result.answers

@@ -1,4 +1,4 @@
-"""Time the common case: six OCP formats, blocks of 32 along rows of float32, to nearest even."""
+"""Time the common case: six OCP formats, float32, blocks of 32 along rows, nearest even."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.record import Table
 
 TITLE = "How fast are the common conversions?"
 TEXT = """One thread, float32, blocks of 32 along rows, rounding to nearest even, floor scales. The baseline reads and
-writes the same number of float32 values; a conversion to bytes or bits writes less and can be faster. *New*: the call
-allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
-exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
+writes the same number of float32 values; a conversion to bytes or bits writes less and can be faster. In rows with
+*new*, the call allocates its results, and the system has to map fresh pages for large results; with *out=*, the call
+writes into an existing array. The first row compares the baseline with itself: its spread is the noise of the
+measurement."""
 
-#: The goal for each line, for arrays in DRAM and in the second-level cache. Goals of packed codes
-#: depend on the bits of an element.
+#: The goal of each row, for arrays in DRAM. Goals of packed codes depend on the bits of an element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -29,14 +29,15 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 4 bits": 0.62,
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
-#: The goal in the second-level cache is counted. A block of 32 takes 36 vector instructions, two a
-#: cycle, while a copy moves the same 256 bytes in about 9 cycles: 2.0 times. The fixed cost of a
-#: call is that of copying 64K elements: 1.2 times.
+#: The goals for arrays in the second-level cache come from counting instructions. A block of 32
+#: takes 36 vector instructions, two per cycle; a copy moves the same 256 bytes in about 9 cycles.
+#: So the loop takes 2.0 times as long as the copy. The fixed cost of a call adds 1.2 times the time
+#: of copying 64K elements.
 GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: a table for each size, a line for each conversion, formats as columns."""
+    """Yield the cells: tables for sizes, rows for conversions, columns for formats."""
     one_thread()
     for size in session.sizes_or((DRAM, L2), (1 << 20, L2)):
         x = normal(size, session.seed)

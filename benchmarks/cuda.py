@@ -1,4 +1,4 @@
-"""On a GPU: the same bits as the CPU."""
+"""Check that a GPU gives the same bits as the CPU."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks import cuda_bits, machine
 from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
-TITLE = "On a GPU: the same bits?"
-TEXT = """Arrays of each library, on the default stream and on one of their own. What kernels make beside what the
-CPU makes: random numbers in every format and rounding, with types, scale rules, overflows and layouts in turn; packed
-codes; products; every number of 16 bits; every float32 bit pattern under eight scales. At last the tests of the CUDA
-engine."""
+TITLE = "Does a GPU give the same bits as the CPU?"
+TEXT = """The tables compare results of the GPU with results of the CPU: arrays of each library, on the default stream
+and on a stream of their own; random numbers in every format and rounding, with varying types, scale rules, overflow
+modes and layouts; packed codes; products; every number of 16 bits; every float32 bit pattern under eight scales. The
+tests of the CUDA engine run at the end."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 SUITE = Table("suite", "Tests", "", plot="none")
@@ -32,7 +32,7 @@ _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
 
 def require() -> None:
-    """Raise RuntimeError in one sentence unless there is a GPU, or numba's simulator."""
+    """Raise RuntimeError unless there is a GPU, or numba's simulator."""
     if importlib.util.find_spec("numba_cuda") is None:
         raise RuntimeError("the question 'cuda' needs numba-cuda, which comes with: pip install -e \".[cuda]\"")
     from numba import cuda
@@ -42,7 +42,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield the device's properties, and whether its bits are right."""
+    """Yield the properties of the device, and the cells that say whether its bits are right."""
     require()
     yield from device_of(session)
     yield from _libraries(session)
@@ -114,7 +114,7 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 def _equality(session: Session) -> Cells:
     """Compare the bits of every format with the CPU.
 
-    On a GPU each comparison runs in a process of its own, since each compiles its own kernels.
+    On a GPU each comparison runs in its own process, because each compiles its own kernels.
     """
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
@@ -141,18 +141,17 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 
 @contextmanager
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """Yield `start(function, ...)`, which runs a function in another process.
+    """Yield a function `start(function)`, which runs a function in another process.
 
-    `start` returns a function that waits for the result. In the simulator the function runs in this
-    process.
+    `start` returns a function that waits for the result. In the simulator the function runs in the
+    calling process.
     """
     from numba.cuda.core import config
 
     if config.ENABLE_CUDASIM:
         yield lambda run: run
         return
-    # Each cell has a process of its own, since after an error of CUDA a process can no longer use
-    # the GPU.
+    # Each cell has its own process, because a process cannot use the GPU after an error of CUDA.
     pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         yield lambda run: pool.submit(run).result
@@ -161,5 +160,5 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
 
 
 def _processes() -> int:
-    """Return the number of worker processes; each needs 3 GB on the host and on the GPU."""
+    """Return the number of worker processes; each needs 3 GB on the host and 3 GB on the GPU."""
     return max(1, min(14, (os.cpu_count() or 1) - 2))

@@ -1,4 +1,7 @@
-"""Compare the bits of a GPU with those of the CPU; a comparison can run in its own process."""
+"""Compare results of a GPU with results of the CPU, bit for bit.
+
+Each comparison can run in its own process.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,24 @@ from benchmarks import data
 from mxnum import formats
 
 SCALES = (0, 1, 90, 127, 128, 170, 253, 254)
-#: An iterator of (number of numbers, description, result of the GPU, result of the CPU).
+#: An iterator of (count of numbers, description, result of the GPU, result of the CPU).
 Pairs = Iterator[tuple[int, str, Any, Any]]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison, one cell of a table: a kind of comparison, and a format."""
+    """One cell of a table: a comparison of one kind, for one format."""
 
     kind: str
     format: str
-    #: The count of random numbers for each combination, and of bit patterns in a sweep.
+    #: The count of random numbers for each combination of settings; `patterns` is the count of bit
+    #: patterns in a sweep.
     count: int
     patterns: int
     seed: int
 
     def run(self) -> tuple[int, str]:
-        """Return the count of compared numbers, and a description of the differences or ""."""
+        """Return the count of compared numbers, and a description of differences ("" if none)."""
         compared = 0
         for count, what, got, want in KINDS[self.kind](self):
             if not _are_equal(got, want):
@@ -42,7 +46,7 @@ class Comparison:
 
 
 def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
-    """Yield all comparisons; those that take longest come first."""
+    """Yield all comparisons; the comparisons that take longest come first."""
     for kind in KINDS:
         for name in formats.names():
             if kind == "random" or formats.get(name).scale.power_of_two:
@@ -50,7 +54,7 @@ def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
 
 
 def to_gpu(array: Any) -> Any:
-    """Return a device array of numba, also for types of ml_dtypes, which numba does not copy."""
+    """Return a device array of numba, even for a type of ml_dtypes, which numba cannot copy."""
     from numba import cuda
     from numba.cuda.core import config
 
@@ -133,7 +137,7 @@ def _packed(given: Comparison) -> Pairs:
 
 
 def _products(given: Comparison) -> Pairs:
-    """Compare products with an operand of the next format, summed by blocks and sequentially."""
+    """Compare products of a format and the next format, with sums by blocks and sequential sums."""
     names = formats.names("e8m0")
     other = names[(names.index(given.format) + 1) % len(names)]
     side = max(2, int((given.count // 64) ** 0.5))
@@ -148,7 +152,7 @@ def _products(given: Comparison) -> Pairs:
 
 
 def _halves(given: Comparison) -> Pairs:
-    """Compare every bit pattern of the 16-bit types, in contiguous and in strided blocks."""
+    """Compare every number of the 16-bit types, in contiguous and in strided blocks."""
     for dtype, nonfinite in (("bfloat16", "block"), ("float16", "block"), ("bfloat16", "element")):
         if nonfinite == "element" and given.format not in ("mxfp8_e4m3", "mxfp8_e5m2"):
             continue
@@ -179,7 +183,7 @@ KINDS: dict[str, Callable[[Comparison], Pairs]] = {
 
 @dataclass(frozen=True)
 class Library:
-    """A library: functions that copy arrays to a GPU and back, and make streams."""
+    """The functions of a library that copy arrays to a GPU and back, and make streams."""
 
     kind: type
     there: Callable[[Any, Any], Any]
@@ -230,7 +234,7 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """Compare arrays of a library, and return the same as `Comparison.run`.
+    """Compare arrays of a library; the result has the same form as that of `Comparison.run`.
 
     Raise ImportError if the library is not installed or finds no GPU.
     """

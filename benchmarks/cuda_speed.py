@@ -1,4 +1,4 @@
-"""On a GPU: each kernel beside the device's own copy."""
+"""Time each kernel on a GPU as a multiple of the device's own copy."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from benchmarks import cuda, data
 from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
 
-TITLE = "On a GPU: how close to a copy?"
-TEXT = """Times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as fast
-as a copy does; the goal of 85 % of its bandwidth, for arrays of 2^28 numbers, is 1.18. Ten calls are queued at a
-time."""
+TITLE = "How close are kernels on a GPU to a copy?"
+TEXT = """Each number is the time per byte of a kernel divided by the time per byte of the device's own copy. A kernel
+with 1.00 reads and writes as fast as a copy. The goal for arrays of 2^28 numbers is 85 % of the copy's bandwidth, a
+ratio of 1.18. Ten calls are queued at a time."""
 
 SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
 
-#: The goal as a multiple of a copy's time: 85 % of a copy's bandwidth.
+#: The goal, 85 % of a copy's bandwidth, as a multiple of the copy's time.
 LIMIT = 1 / 0.85
 CALLS = 10
-#: Bytes that a copy of float32 moves for each element.
+#: The bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: The number of elements from which kernels, not Python, take most of the time.
+#: In calls on `LARGE` or more elements, kernels take more of the time than Python.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.
@@ -33,7 +33,7 @@ _CODES = 5 + 1 / 32
 
 
 def measure(session: Session) -> Cells:
-    """Yield the device's properties, and the time of each kernel."""
+    """Yield the properties of the device, and the time of each kernel."""
     cuda.require()
     yield from cuda.device_of(session)
     for size in session.sizes_or((1 << 26, 1 << 28), (1 << 20,)):
@@ -48,8 +48,8 @@ def measure(session: Session) -> Cells:
 def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return the numbers on the GPU, a result array of the same size, and a function that copies.
 
-    CuPy's arrays are taken where it finds a GPU, since their memory comes from a pool. numba asks
-    the driver for memory at each call and gives it back in batches, for which everything waits.
+    The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
+    driver for memory at each call, and returns memory in batches while everything waits.
     """
     from numba import cuda
 
@@ -66,7 +66,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
 
 
 def _torchao(x: Any, column: str) -> Case:
-    """Return the conversion to codes by torchao's kernels, compiled by PyTorch."""
+    """Return the case of torchao's conversion to codes, compiled by PyTorch."""
     row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
     try:
         import torch
@@ -79,7 +79,7 @@ def _torchao(x: Any, column: str) -> Case:
 
 
 def _queued(call: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that starts several calls, then waits."""
+    """Return a function that starts `CALLS` calls and then waits for the GPU."""
     from numba import cuda
 
     def run() -> None:
@@ -106,6 +106,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
 
 
 def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """Return a function that calls a method of `make()`, which runs once, at the first call."""
+    """Return a function that calls a method of `make()`; `make` runs only at the first call."""
     kept = cache(make)
     return lambda: getattr(kept(), method)(**named)

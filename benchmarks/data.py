@@ -1,4 +1,4 @@
-"""Make the input data: seeded, equal for all questions, and named by the number of elements."""
+"""Make the input data: seeded, and equal for all questions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ OCP = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx
 #: One format of each width, for quick runs.
 FEW = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1")
 
-#: float32 arrays of 64 MiB, larger than the caches of most machines, and of 256 KiB.
+#: Numbers of elements: float32 arrays of 64 MiB, larger than most caches, and of 256 KiB.
 DRAM, L2 = 1 << 24, 1 << 16
 
 
 def shape(size: int) -> tuple[int, int]:
-    """Return the shape of a matrix of that many elements.
+    """Return the shape of a matrix with `size` elements.
 
     The matrix is as square as possible with whole blocks of 32 in a row.
     """
@@ -35,7 +35,7 @@ def normal(size: int, seed: int) -> Array:
 
 
 def size_name(size: int) -> str:
-    """Return ``16M`` for 2**24: binary multiples, as memory sizes are written."""
+    """Return a number of elements in binary multiples, such as ``16M`` for 2**24."""
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"

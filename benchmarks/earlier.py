@@ -1,4 +1,4 @@
-"""Compare the speed of an earlier version of the sources, each version in its own process."""
+"""Compare the speed with an earlier version of the sources, each version in its own process."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
 ROOT = Path(__file__).parents[1]
-TITLE = "Is the common set as fast as it was?"
-TEXT = """`MXNUM_EARLIER` says where a checkout of the other version is. Two processes run the same calls of the two
-versions in alternation, on one thread, to the same memory (but for small calls); each number is the time of this one
-over that of the other, of several pairs of processes, since where a process finds its memory changes its times. Unless
-a line says otherwise: float32, E4M3, blocks of 32 along rows, rounding to nearest even, floor scales."""
+TITLE = "Are common calls as fast as in another version?"
+TEXT = """`MXNUM_EARLIER` names a checkout of the other version. Two processes, one for each version, make the same
+calls in alternation, on one thread. Except in small calls, results are always written to the same memory. Each number
+is the time of this version divided by the time of the other version, over several pairs of processes, because the
+addresses of a process's memory change its times. Unless a row says otherwise, calls use float32, E4M3, blocks of 32
+along rows, rounding to nearest even and floor scales."""
 
 Function = Callable[[], object]
-#: The number of pairs of processes, and the largest number of elements for which a call makes
-#: new arrays.
+#: The number of pairs of processes, and the largest number of elements for which a call allocates
+#: its results.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: The goal of most lines, and the goals of lines that may cost more.
+#: The goal of most rows, and the goals of rows that may take longer.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
-#: For each line that needs nothing else: the keywords of the quantizing function.
+#: The keywords of the quantizing function, for each row that differs from the common case only in
+#: keywords.
 _OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"format": name} for name in OCP},
     **{f"blocks of {size}": {"block_size": size} for size in (16, 64, 128)},
@@ -48,7 +50,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "packed, 4 bits": {"format": "mxfp4_e2m1", "packed": True},
     "packed, 6 bits": {"format": "mxfp6_e2m3", "packed": True},
 }
-#: For each line: a function that returns the same numbers in another type or layout.
+#: For each row with another input, a function that returns the same numbers in another type or
+#: layout.
 _ARRAYS: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda x: x.astype(ml_dtypes.bfloat16),
     "float64": lambda x: x.astype(np.float64),
@@ -62,12 +65,12 @@ _FEWER = (
     *OCP, "columns, blocks of 32", "tiles 32 × 32", "rounding rtz", "rounding sr, seed=", "bfloat16", "Fortran order",
     "packed, 4 bits",
 )  # fmt: skip
-#: The lines that are measured for each number of elements.
+#: The rows that are measured for each number of elements.
 _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (_E4M3,)}
 
 
 def functions(size: int, line: str, seed: int) -> dict[str, Function]:
-    """Return the functions to time, by the name of the column.
+    """Return a mapping from columns to the functions to time.
 
     `line` names the settings, or the type or layout of the input.
     """
@@ -81,8 +84,8 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
     q, dtype = mx.quantize(x, **options), x.dtype.name
     of_codes: dict[str, Any] = {}
     into: dict[str, Any] = {}
-    # Large results are always written to the same arrays, since new pages of memory can cost as
-    # much as the loops.
+    # Large results are always written to the same arrays, because mapping new pages of memory can
+    # take as long as the loops.
     if size > SMALL:
         of_codes, into = {"out": q}, {"out": np.empty_like(x)}
     found: dict[str, Function] = {"quantize": partial(mx.quantize, x, **options, **of_codes)}
@@ -94,7 +97,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Return the product of square matrices, by its column."""
+    """Return a mapping from the column to the product of square matrices."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 
@@ -105,14 +108,14 @@ def _normal(size: int, seed: int) -> Array:
 
 
 def require() -> None:
-    """Raise ValueError unless the checkout of another version is given."""
+    """Raise ValueError unless `MXNUM_EARLIER` names a checkout of another version."""
     place = Path(os.environ.get(_PLACE, ""))
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
         raise ValueError(f"The question 'earlier' needs {_PLACE}, the path of a checkout: git worktree add PATH COMMIT")
 
 
 def measure(session: Session) -> Cells:
-    """Yield a table for each size, and one of products."""
+    """Yield a table for each size, and a table of products."""
     lengths = () if session.sizes else (512,) if session.quick else (512, 1024, 2048)
     for size in session.sizes_or(tuple(_LINES), (1 << 16,)):
         table = Table(f"size_{size}", f"{size_name(size)} elements", "× the earlier state")
@@ -144,7 +147,7 @@ class _State:
         self._process.communicate()
 
     def ask(self, *question: Any) -> Any:
-        """Return the answer to a question; raise RuntimeError if it is an error."""
+        """Return the answer to a question; raise RuntimeError if the answer is an error."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -157,9 +160,10 @@ class _State:
 
 
 def serve(checkout: str) -> None:
-    """Answer questions in the process of a version.
+    """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    A question either prepares a line, whose columns are the answer, or times calls of one column.
+    A question either prepares a row of the table, and the answer is the row's columns, or times
+    calls of one column.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
@@ -182,7 +186,7 @@ def serve(checkout: str) -> None:
 
 
 def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session) -> Cells:
-    """Yield the cells of a line of the table."""
+    """Yield the cells of one row of the table."""
     found: dict[str, list[float]] = {}
     try:
         for _ in range(1 if session.quick else PAIRS):
@@ -200,7 +204,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Return the ratios of the times of both versions, one for each round.
+    """Return for each round the time of this version divided by the earlier version's time.
 
     The order of the versions alternates from round to round. A round takes some milliseconds.
     """

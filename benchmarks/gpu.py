@@ -1,9 +1,10 @@
-"""``python -m benchmarks.gpu``: what is to be run on a GPU, in the order in which it matters.
+"""``python -m benchmarks.gpu``: run what needs a GPU, the most important step first.
 
-Each step is a command of its own, which resumes where it was cut off. The queue says what each will
-take, runs those that are not done, and writes what became of them to `queue.json` in the folder of
-the results. Without a GPU it refuses to start; ``--rehearse`` runs the same commands in numba's
-simulator and on the CPU, at sizes that take a minute or two each.
+Each step runs a separate command, which can be interrupted and resumed. The queue prints the time
+that each step will take, runs the steps that are not done, and writes their outcomes to
+`queue.json` in the folder of the results. Without a GPU the queue ends with an error;
+``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes that take a
+minute or two each.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from typing import Any
 from benchmarks import cuda
 
 _SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-#: Seconds that a step has to write its checkpoints once it is interrupted.
+#: Seconds that an interrupted step has to write its checkpoints.
 PATIENCE = 60
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the queue; "OUT" in it stands for the folder of the results."""
+    """One command of the queue; "OUT" in the command stands for the folder of the results."""
 
     name: str
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: What is added to the command, or replaces it from the third word on, in a rehearsal.
+    #: In a rehearsal, these words replace the command from its third word on.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -52,7 +53,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "units", 2, "Ask the matrix instructions of the GPU for the cases that identify how they add.",
+        "units", 2, "Run the cases that identify how the matrix instructions of the GPU add.",
         ("mxnum", "unit", "probe", "--device", "cuda", "-o", "OUT/units"),
         ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
@@ -62,7 +63,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "pairs", 14, "Train pairs of FP32 and E4M3 at the paper's size, several at once.",
+        "pairs", 14, "Train pairs of runs, FP32 and E4M3, at the size of a paper's network, several at once.",
         ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
          "--machine", "cuda", "--out", "OUT/paper-pairs"),
         ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),
@@ -77,12 +78,12 @@ STEPS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the steps that are not done; return 0 if all are."""
+    """Run the steps that are not done; return 0 if all steps are done at the end."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("gpu"), help="the results (default: gpu)")
     parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="one step")
-    parser.add_argument("--minutes", type=float, default=15, help="end after these minutes (default: 15)")
-    parser.add_argument("--list", action="store_true", help="say what the steps are, and run nothing")
+    parser.add_argument("--minutes", type=float, default=15, help="end after this many minutes (default: 15)")
+    parser.add_argument("--list", action="store_true", help="print the steps, and run nothing")
     parser.add_argument("--rehearse", action="store_true", help="small sizes, in the simulator and on the CPU")
     options = parser.parse_args(arguments)
     done, steps = read(options.out), [step for step in STEPS if not options.only or step.name in options.only]
@@ -109,16 +110,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(out: Path) -> dict[str, dict[str, Any]]:
-    """Return what became of the steps so far."""
+    """Return the outcomes of the steps that were run so far."""
     path = out / "queue.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
 def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]:
-    """Run one step and return its status, None if it was cut off, and its seconds.
+    """Run one step, and return its exit status (None if it was interrupted) and its seconds.
 
-    What it prints is shown and kept in a log.
+    The output of the step is shown and kept in a log.
     """
     words, started = step.words(out, rehearse), time.monotonic()
     environment = {**os.environ, **(dict(step.environment) if rehearse else {})}
@@ -129,7 +130,7 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(signal.SIGINT)  # so that checkpoints are written
+            process.send_signal(signal.SIGINT)  # so that the step writes its checkpoints
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:  # the process ignores interruptions

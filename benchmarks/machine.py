@@ -52,7 +52,7 @@ def available_bytes() -> int | None:
 
 @dataclass(frozen=True)
 class Clock:
-    """Processor time of the machine and of this program, in seconds since each was started."""
+    """Processor time of the machine and of this program, in seconds since their starts."""
 
     total: float
     busy: float
@@ -76,7 +76,7 @@ def clock() -> Clock | None:
 
 
 def quietness(start: Clock | None, end: Clock | None) -> dict[str, float]:
-    """Return the shares of processor time of other programs and the hypervisor."""
+    """Return the shares of processor time that other programs and the hypervisor took."""
     if start is None or end is None or end.total <= start.total:
         return {}
     total = end.total - start.total
@@ -114,7 +114,7 @@ def _cpu_model() -> str:
 
 
 def _caches() -> dict[str, str]:
-    """Return the data caches of the first core: {"L2": "1024K"}."""
+    """Return the sizes of the first core's data caches, such as {"L2": "1024K"}."""
     found = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

@@ -1,4 +1,4 @@
-"""Time NVFP4, exact and in the arithmetic of software stacks, and the stacks' own packages."""
+"""Time NVFP4 by the exact definition, by the arithmetic of stacks, and in the stacks' packages."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from benchmarks.record import Table
 from mxnum import stacks
 
 TITLE = "How fast is NVFP4, beside the packages that make it?"
-TEXT = """float32, blocks of 16 along rows, E4M3 scales and a tensor scale that is found, one thread, against
-`np.copyto` of the array. *To codes* makes packed codes and scales, as torchao, ModelOpt and compressed-tensors do;
-*there and back* makes values. `arithmetic=` is a stack's own float32 operations, to the bit. Packages are used eagerly,
-as their own tests use them; gfloat only rounds elements, with scales found in numpy. The last table has each package's
-time for codes over the time of `mxnum.quantize` to packed codes, exact, measured in alternation."""
+TEXT = """float32 arrays, blocks of 16 along rows, E4M3 scales and a computed tensor scale, one thread. The baseline
+is `np.copyto` of the array. *To codes* makes packed codes and scales, as torchao, ModelOpt and compressed-tensors do;
+*there and back* makes values. `arithmetic=` computes a stack's own float32 operations, bit for bit. Packages are used
+eagerly, as their own tests use them; gfloat only rounds elements, with scales computed in numpy. In the last table the
+baseline is `mxnum.quantize` to packed codes by the exact definition, in alternation with each package."""
 
 Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield times as multiples of a copy, then times of packages as multiples of mxnum's."""
+    """Yield times as multiples of a copy, then times of packages as multiples of mxnum's time."""
     one_thread()
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
         x = normal(size, session.seed)

@@ -1,4 +1,4 @@
-"""Write the page of results in the docs, from a saved result alone."""
+"""Write the page of results from a saved result, without measuring."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: If other programs take more than this share of the processors' time, the page calls the numbers a
-#: smoke test.
+#: If other programs take more than the share `LOADED` of the processors' time, the page calls the
+#: numbers a smoke test.
 LOADED = 0.05
 
 HEAD = """# Benchmarks
@@ -27,12 +27,12 @@ No results are recorded yet: `python -m benchmarks` measures and writes this pag
 """
 
 
-#: A result, and the paths of the plots that exist, by question and table.
+#: A result, and a mapping from (question, table) to the path of each existing plot.
 Part = tuple[Result, Mapping[tuple[str, str], Path]]
 
 
 def write(parts: Sequence[Part], target: Path) -> None:
-    """Write the page; it refers to plots by their paths relative to the page."""
+    """Write the page, which links to plots by paths relative to the page."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text(parts, target.parent), encoding="utf-8")
 
@@ -78,7 +78,7 @@ def _machine(result: Result) -> str:
 
 
 def _goals(result: Result) -> str:
-    """Return a table that counts the measurements with a goal, and those that miss it."""
+    """Return a table that counts measurements, measurements with a goal, and missed goals."""
     lines = ["| Question | measured | with a goal | that miss it | failed |", "| --- | ---: | ---: | ---: | ---: |"]
     for answer in result.answers:
         found = list(answer.measurements())
@@ -90,7 +90,7 @@ def _goals(result: Result) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """Return the warnings that a reader needs before reading numbers."""
+    """Return the warnings that a reader needs before the numbers."""
     found = []
     others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
     if not result.quietness:

@@ -1,4 +1,4 @@
-"""Compare other libraries: the time of float32 to MX and back, and the values."""
+"""Compare mxnum with other libraries: the times from float32 to MX and back, and the values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "How fast are other libraries, and do they agree?"
-TEXT = """float32 to MX values and back, blocks of 32 along rows, floor scales, one thread, against `np.copyto`. Each
-library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale*: the library rounds elements
-only, so the scale is found in numpy, from the exponent bits of each block's largest magnitude. *Emulation in torch* was
-written for this comparison after the algorithm published with the microxcaling library, with no more passes than it
-needs; the library itself is not measured. Its rounding `nearest` takes ties away from zero. A library that rounds one
-block at a time is given a small part of the array; its time is per element.
+TEXT = """Conversions from float32 to MX values and back, blocks of 32 along rows, floor scales, one thread. The
+baseline is `np.copyto`. Each library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale*:
+the library only rounds elements, so numpy computes the scale from the exponent bits of each block's largest magnitude.
+*Emulation in torch* was written for this comparison after the algorithm published with the microxcaling library, with
+as few passes as the algorithm needs; microxcaling itself is not measured. The rounding `nearest` of the emulation
+takes ties away from zero. A library that rounds one block at a time gets a small part of the array; its time is per
+element.
 
 *Other values* counts the elements whose bits differ from mxnum's (any NaN is as good as another). On normal data all
 should agree. The other sets are where emulators are known to differ: ties, maxima just below a power of two (which a
@@ -31,14 +32,14 @@ difference is not in itself an error: ties away from zero is another mode, and w
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 
-#: The number of elements whose values are compared.
+#: The count of elements whose values are compared.
 SAMPLE = 1 << 16
 
 Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells with times, then the cells with differing values."""
+    """Yield the cells with times, then the cells with counts of differing values."""
     one_thread()
     peers = {name: dict(_peers(name)) for name in ELEMENTS}
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
@@ -98,7 +99,7 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield for each line its name, a function, a reason to skip it, and a divisor.
+    """Yield for each row its name, a function, a reason to skip the row, and a divisor.
 
     The function gets 1/divisor of the array.
     """

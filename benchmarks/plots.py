@@ -8,15 +8,14 @@ from typing import Any
 from benchmarks.record import Measurement, Table
 from mxnum.output import palette
 
-#: The colours of Okabe and Ito, which colour-blind readers can tell apart, each with its own
-#: marker.
+#: The colours of Okabe and Ito, which colour-blind readers can distinguish, each with a marker.
 STYLES = (
     (palette.BLUE, "o"), (palette.VERMILION, "s"), (palette.GREEN, "^"), (palette.PURPLE, "D"), (palette.SKY, "v"),
     (palette.ORANGE, "P"), (palette.BLACK, "X"), ("#999999", "*"),
 )  # fmt: skip
 
 
-#: Plots of tables with more lines than this are drawn smaller.
+#: A table with more than `MANY` rows gets a smaller plot.
 MANY = 40
 
 
@@ -59,7 +58,7 @@ def _spread(m: Measurement) -> tuple[float, float, float]:
 
 
 def _dots(axis: Any, shown: list[Measurement]) -> None:
-    """Draw a row as a line with a marker for each column, whiskers at quartiles, ticks at goals."""
+    """Draw each row as a line: a marker for each column, whiskers at quartiles, ticks at goals."""
     rows = list(dict.fromkeys(m.row for m in shown))
     columns = _columns(shown)
     step = 0.7 / max(1, len(columns))
@@ -102,7 +101,7 @@ def _curve(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Label an axis 1, 2, 5, 10 instead of by powers of ten; if it is long, 1, 10, 100."""
+    """Label an axis with plain numbers: 1, 2, 5, 10, ..., or if it is long 1, 10, 100, ..."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_data_interval()

@@ -1,4 +1,4 @@
-"""Time matrix products with a defined accumulation, and a linear layer, against float32 BLAS."""
+"""Time matrix products with a defined accumulation, and a linear layer, beside float32 BLAS."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from benchmarks.record import Table
 
 TITLE = "What does a defined accumulation cost?"
 TEXT = """The baseline is numpy's float32 product of matrices of the same shapes on one thread. The operands are
-quantized beforehand, unless a line says otherwise. `exact` has no goal; it is measured on smaller matrices, against
+quantized beforehand, unless a row says otherwise. `exact` has no goal, and is measured on smaller matrices, beside
 float32 products of the same size."""
 
-#: Goals of `block` at 1024 × 1024 × 1024, by the processor's instructions for integers. The goals
-#: come from counting instructions: with VNNI, 16 sums over a block of 32 take 12 instructions,
-#: where float32 takes 32, and packing adds a twentieth. Vectors of float64, which E4M3 needs, have
-#: half as many lanes as float32 (2.0), and each block adds four instructions for eight sums (0.2).
-#: E5M2 has no goal.
+#: Goals of `block` at 1024 × 1024 × 1024, for each set of integer instructions of the processor.
+#: The goals come from counting instructions. With VNNI, 16 sums over a block of 32 take 12
+#: instructions; float32 takes 32. Packing adds a twentieth. E4M3 needs vectors of float64, which
+#: have half as many lanes as float32 (2.0 times); each block adds four instructions for eight sums
+#: (0.2 times). E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
-#: `sequential` takes the instructions of BLAS, and one instruction for each element that is packed:
-#: 3 % more at this size. Another 1.5 % goes to writing and reading float32 numbers, which have four
-#: times the bytes of codes, and to the search for NaN.
+#: `sequential` takes the instructions of BLAS, and one more instruction for each packed element,
+#: which is 3 % at 1024 × 1024 × 1024. Writing and reading float32 numbers, which have four times
+#: the bytes of codes, and the search for NaN take another 1.5 %.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells for products of matrices, products of vectors, and a layer."""
+    """Yield the cells for products of matrices, products of vectors, and a linear layer."""
     one_thread()
     edge, small = (256, 64) if session.quick else (1024, 192)
     yield from _matrices(edge, ("block", "sequential", "blas"), session)
@@ -101,7 +101,7 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
     yield from session.compare(table, sgemm, Case("np.copyto of both instead", "total", copy))
 
 
-#: Units with the type or format of their operands, and the goal of each at 1024 × 1024 × 1024.
+#: Matrix units, the type or format of their operands, and their goals at 1024 × 1024 × 1024.
 UNITS = (
     ("hopper_fp8", "float8_e4m3fn", 15.0),
     ("hopper_fp8", "float8_e5m2", 15.0),
@@ -136,7 +136,7 @@ def _units(edge: int, session: Session) -> Cells:
             yield from session.compare(table, sgemm, case)
 
 
-#: Shapes of the operands: lengths that do not fill tiles, few rows, long sums, batches.
+#: Shapes of operands with lengths that do not fill tiles, few rows, long sums, or batches.
 SHAPES = (
     ((1000, 1013), (1013, 999)),
     ((1, 1024), (1024, 1024)),
@@ -197,7 +197,7 @@ def _layer(edge: int, session: Session) -> Cells:
 
 
 def _six_quantizations(function: Any, arrays: tuple[Array, ...], name: str) -> None:
-    """Quantize each operand along both axes, since each product sums along another axis."""
+    """Quantize each operand along both axes, because the products sum along different axes."""
     for array in arrays:
         function(array, name, axis=1)
         function(array, name, axis=0)

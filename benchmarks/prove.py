@@ -1,13 +1,15 @@
-"""Measure how long `mxnum.prove` takes for emitted models: ``python -m benchmarks.prove``.
+"""Measure how long `mxnum.prove` takes to prove emitted models: ``python -m benchmarks.prove``.
 
-The table is Markdown, with seconds of processor time on one core: reading, solving and, in C,
-nothing of the compiler's, which is another process. `--formats` names formats, `--language` is
-systemverilog or c.
+The command prints a Markdown table with seconds of processor time on one core, for reading and
+solving. The time of yosys and clang, which are other processes, is not included. `--formats` names
+formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements to
+elements instead, in SystemVerilog.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +17,13 @@ from time import process_time
 from typing import Any
 
 from mxnum import Rounding, formats
+from mxnum.conformance import prove
 from mxnum.emit import reference_model
-from mxnum.prove import prove
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
 RULE = "rceil"
+#: The port for random bits, and the argument of `encode` that it gives.
+RANDOM = (", input [29:0] random", ", m::align_random({2'b0, random})")
 
 
 def main() -> None:
@@ -27,7 +31,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--formats", nargs="+", default=FORMATS)
     parser.add_argument("--language", choices=("systemverilog", "c"), default="systemverilog")
+    parser.add_argument("--elements", action="store_true")
     asked = parser.parse_args()
+    if asked.elements:
+        print_elements([name for name in asked.formats if not formats.get(name).element.integer])
+        return
     titles = ["format", *(f"`encode`, {mode}" for mode in Rounding), "`decode`", f"`scale`, {RULE}"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for name in asked.formats:
@@ -35,7 +43,7 @@ def main() -> None:
 
 
 def cells(language: str, name: str) -> Iterator[str]:
-    """Yield the seconds for each question about a format, or the verdict if it is not proved."""
+    """Yield the seconds of each proof for a format, or the verdict if the proof failed."""
     for mode in Rounding:
         yield measured(language, name, "encode", rounding=str(mode))
     yield measured(language, name, "decode")
@@ -54,9 +62,37 @@ def measured(language: str, name: str, operation: str, **settings: Any) -> str:
         return f"{process_time() - started:.1f}" if proof else proof.verdict
 
 
+def print_elements(names: list[str]) -> None:
+    """Print the seconds for conversions of each element to each other one, under all scales."""
+    print(f"| conversion | {' | '.join(map(str, Rounding))} |\n|{'---|' * (len(Rounding) + 1)}")
+    for source, target in itertools.permutations(names, 2):
+        title = f"{formats.get(source).element.name} to {formats.get(target).element.name}"
+        seconds = " | ".join(converted(source, target, str(mode)) for mode in Rounding)
+        print(f"| {title} | {seconds} |", flush=True)
+
+
+def converted(source: str, target: str, rounding: str) -> str:
+    """Return the seconds that the proof of a conversion between elements takes."""
+    is_stochastic, element = rounding == "sr", formats.get(source).element
+    port, argument = RANDOM if is_stochastic else ("", "")
+    module = f"""
+    module convert (input [{element.bits - 1}:0] x, input [7:0] scale{port}, output [31:0] code);
+      assign code = m::encode(n::decode({{{32 - element.bits}'d0, x}}, 127), {{24'd0, scale}}{argument});
+    endmodule
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "m.sv"
+        decoder = reference_model("systemverilog", source, name="n")
+        file.write_text(decoder + reference_model("systemverilog", target, name="m", rounding=rounding) + module)
+        started = process_time()
+        settings: dict[str, Any] = {"source": element.name, "rounding": rounding, "accept": ["nan_code"]}
+        proof = prove(file, "encode", target, function="convert", **settings)
+        return f"{process_time() - started:.1f}" if proof else proof.verdict
+
+
 def modules(is_stochastic: bool) -> str:
-    """Return modules around the functions of an emitted package."""
-    port, argument = (", input [29:0] random", ", m::align_random({2'b0, random})") if is_stochastic else ("", "")
+    """Return Verilog modules that call the functions of an emitted package."""
+    port, argument = RANDOM if is_stochastic else ("", "")
     return f"""
     module m_encode (input [31:0] x, input [7:0] scale{port}, output [31:0] code);
       assign code = m::encode($signed(x), {{24'd0, scale}}{argument});

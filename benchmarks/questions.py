@@ -1,4 +1,4 @@
-"""Define the questions, and the session with which each question measures.
+"""Define what a question is, and the session with which each question measures.
 
 A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared, and a
 function ``measure(session)``, which yields pairs of a table and a measurement. To add a question,
@@ -17,13 +17,13 @@ from typing import Protocol
 from benchmarks import timing
 from benchmarks.record import Measurement, Table
 
-#: The questions in the order in which they run; questions without a module are left out.
+#: The questions in the order in which they run; a question without a module is skipped.
 NAMES = (
     "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "recipes",
     "cuda", "cuda_speed", "earlier",
 )  # fmt: skip
 
-#: Questions that are asked only by name.
+#: Questions that run only if they are named.
 ON_REQUEST = ("recipes", "cuda", "cuda_speed", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
@@ -50,7 +50,7 @@ class Case:
     column: str
     #: None if the case cannot run, for the reason in `skipped`.
     run: Callable[[], object] | None
-    #: The work of the case, as a share of the baseline's work.
+    #: The work of the case divided by the baseline's work.
     share: float = 1.0
     limit: float | None = None
     skipped: str = ""
@@ -59,17 +59,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    """The settings of a run, which say how thorough it is."""
+    """The settings of a run: how much it measures, and for how long."""
 
     quick: bool = False
-    #: Element counts to use in place of a question's own.
+    #: Element counts that replace the element counts of a question.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
-    #: The most rounds of a case, and the seconds after which it begins no further round.
+    #: The maximum number of rounds of a case, and the seconds after which no further round begins.
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3
-    #: The measurements of an interrupted run for this question, by table, row and column.
+    #: The measurements of an interrupted run for this question, indexed by (table, row, column).
     earlier: Mapping[tuple[str, str, str], Measurement] = field(default_factory=dict)
 
     @classmethod
@@ -78,11 +78,11 @@ class Session:
         return cls(quick=True, sizes=sizes, seed=seed, rounds=5, seconds=0.1, least=2)
 
     def sizes_or(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the sizes given by the user, or else those of a full or quick run."""
+        """Return the user's sizes if given, or else `quick` in a quick run and `full` otherwise."""
         return self.sizes or (quick if self.quick else full)
 
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
-        """Yield the ratio of each case's time to the baseline's.
+        """Yield for each case a cell with its time divided by the baseline's time.
 
         An error in one case is recorded, and the following cases still run.
         """
@@ -90,13 +90,13 @@ class Session:
             yield self.cell(table, case.row, case.column, partial(self._measured, baseline, case))
 
     def known(self, table: Table, row: str, column: str) -> Measurement | None:
-        """Return the measurement of a cell by an interrupted run, or None."""
+        """Return the measurement of a cell from an interrupted run, or None."""
         return self.earlier.get((table.key, row, column))
 
     def cell(
         self, table: Table, row: str, column: str, measure: Callable[[], Measurement]
     ) -> tuple[Table, Measurement]:
-        """Return a cell; measure it only if no interrupted run has."""
+        """Return a cell; measure the cell only if an interrupted run has not measured it."""
         return table, self.known(table, row, column) or measure()
 
     def _measured(self, baseline: timing.Function, case: Case) -> Measurement:

@@ -11,8 +11,8 @@ from benchmarks.record import Measurement, Table
 TITLE = "What does each recipe cost in a training step?"
 TEXT = """A small Llama and a small GPT-2 of transformers (4 layers, d = 128, 4 heads, random weights; 4 sequences
 of 256 tokens), with attention emulated. The baseline is the same step in float32: forward, loss and gradients,
-without the optimizer. Each recipe of `mxnum.Recipe.names()` is measured in alternation with it. *nvfp4, gradients
-sr* is "nvfp4" with stochastically rounded gradients."""
+without the optimizer. Each recipe of `mxnum.Recipe.names()` is measured in alternation with the baseline. *nvfp4,
+gradients sr* is "nvfp4" with stochastically rounded gradients."""
 
 _LIMITS = {"mxfp8_e4m3": 1.3, "nvfp4, gradients sr": 1.7}
 

@@ -1,4 +1,4 @@
-"""The record of a run, written and read as JSON: questions have tables, and tables measurements."""
+"""Read and write the record of a run as JSON: questions have tables of measurements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Table:
 
     key: str
     title: str
-    #: The unit of the numbers, which a heading and an axis show.
+    #: The unit of the numbers, shown in the heading and on the axis.
     unit: str
     #: ``dots``: a line for each row, with a marker for each column. ``curve``: a curve for each
     #: column over `Measurement.x`. ``none``: no plot.
@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One cell: a median with quartiles, a text, or the reason why nothing was measured."""
+    """One cell of a table: a median with quartiles, a text, or why nothing was measured."""
 
     row: str
     column: str
@@ -35,7 +35,7 @@ class Measurement:
     low: float | None = None
     high: float | None = None
     repetitions: int = 0
-    #: The goal: the median should be at most this number.
+    #: The goal, which the median should not exceed.
     limit: float | None = None
     #: The result, if it is not a number.
     text: str = ""
@@ -61,7 +61,7 @@ class Answer:
     text: str
     tables: dict[str, tuple[Table, list[Measurement]]] = field(default_factory=dict)
     finished: bool = False
-    #: The duration of the question, to plan the next run.
+    #: The duration of the question, for planning the next run.
     seconds: float = 0.0
 
     def add(self, table: Table, measurement: Measurement) -> None:
@@ -69,7 +69,7 @@ class Answer:
         self.tables.setdefault(table.key, (table, []))[1].append(measurement)
 
     def known(self) -> dict[tuple[str, str, str], Measurement]:
-        """Return the cells that did not fail, by table, row and column."""
+        """Return a mapping from (table, row, column) to each measurement that did not fail."""
         return {(k, m.row, m.column): m for k, (_, found) in self.tables.items() for m in found if not m.failed}
 
     def measurements(self) -> Iterator[Measurement]:
@@ -80,7 +80,7 @@ class Answer:
 
 @dataclass
 class Result:
-    """A run: machine, settings and answers."""
+    """The result of a run: machine, settings and answers."""
 
     machine: dict[str, Any]
     settings: dict[str, Any]
@@ -105,7 +105,7 @@ class Result:
 
 
 def save(result: Result, path: Path) -> None:
-    """Write a result; an existing file is replaced in one step."""
+    """Write a result to a file; replace an existing file atomically."""
     layout = {
         "benchmarks": LAYOUT,
         "finished": result.is_finished,

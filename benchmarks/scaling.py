@@ -1,4 +1,4 @@
-"""Measure the cost of a call and of an element from one block to gigabytes, and memory."""
+"""Measure the cost of a call and of an element, from one block to gigabytes, and memory use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does the cost grow with the number of elements, and with nothing else?"
-TEXT = """One thread, the common case. *Per element*: what an element costs, against what it costs the same function
-among a million: flat where only the number of elements counts, rising to the left where the fixed cost of a call shows,
-with a step where an array no longer fits a cache. *Beside a copy*: against `np.copyto` of as many float32 values.
-*Fixed cost*: a call on one block, against a copy of 65,536 float32 values. *Memory*: the most that a call held at any
-time besides its input and its results, in MiB, in a process of its own: as Python's allocator traced it, and as the
-system saw it; the goal of `quantize` is 1 MiB."""
+TEXT = """One thread, the common case. *Per element*: the time per element divided by the time per element in an array
+of a million elements. The curve is flat where only the number of elements counts, rises to the left where the fixed
+cost of a call shows, and has a step where an array no longer fits a cache. *Beside a copy*: the baseline is
+`np.copyto` of as many float32 values. *Fixed cost*: a call on one block; the baseline is a copy of 65,536 float32
+values. *Memory*: the peak memory of a call besides its input and its results, in MiB, in a fresh process, as Python's
+allocator counts it and as the system counts it; the goal of `quantize` is 1 MiB."""
 
 REFERENCE = 1 << 20
 FULL = (32, 1 << 8, 1 << 11, 1 << 14, *(1 << power for power in range(16, 29, 2)))
@@ -49,7 +49,7 @@ def _by_size(session: Session) -> Cells:
     for size in session.sizes_or(FULL, QUICK):
         row = size_name(size)
         free = machine.available_bytes()
-        if free is not None and 14 * size > free:  # the bytes of x, out, codes and new codes, and a reserve
+        if free is not None and 14 * size > free:  # the bytes of x, of out, of codes, of new codes, and a reserve
             reason = "more memory than the machine has"
             for table in (flat, beside):
                 for column in reference:

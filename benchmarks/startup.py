@@ -1,4 +1,4 @@
-"""Time imports, and the first call of a function with and without compiled code on disk."""
+"""Time imports, and first calls of functions, with and without compiled code on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ are installed."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The only first calls that have goals without compiled code on disk.
+#: The first calls that have a goal without compiled code on disk; all other first calls have none.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 
@@ -41,8 +41,7 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 model(torch.randn(32, 64)).square().mean().backward()
 optimizer.step()
 """
-#: Whole commands, as arguments of Python; `FILE` is replaced by the path of an array of 16,384
-#: numbers.
+#: Whole commands, as arguments of Python. `FILE` stands for the path of an array of 16,384 numbers.
 WHOLE = {
     "quantize": ("-c", _QUANTIZED + "mx.quantize(x, 'mxfp8_e4m3')"),
     "matmul of two quantized arrays": (
@@ -54,7 +53,7 @@ WHOLE = {
 
 
 def measure(session: Session) -> Cells:
-    """Yield a line for each import, each first call and each whole command."""
+    """Yield a row for each import, each first call and each whole command."""
     yield from _first_calls(session)
     yield from _whole_commands(session)
 
@@ -84,7 +83,7 @@ def _whole_commands(session: Session) -> Cells:
 
 
 def _seconds(arguments: list[str], folder: str) -> float:
-    """Return the seconds that Python takes with these arguments; compiled code is in `folder`."""
+    """Return the seconds of a Python process; `folder` holds compiled code."""
     path = os.pathsep.join(filter(None, [str(child.ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": folder}
     started = perf_counter()

@@ -1,4 +1,4 @@
-"""Write measurements as tables of text, for the terminal and for the page of the docs."""
+"""Write measurements as text tables, for the terminal and for the page of the docs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def cell(measurement: Measurement, mark: str = "*") -> str:
-    """Return ``1.02 (0.99–1.1)``: the median and the quartiles.
+    """Return the median and the quartiles as text, such as ``1.02 (0.99–1.1)``.
 
     A median above its goal is marked.
     """
@@ -34,13 +34,13 @@ def cell(measurement: Measurement, mark: str = "*") -> str:
 
 
 def _beyond(median: float, limit: float) -> str:
-    """Return a median above its goal, with enough digits to show that it exceeds the goal."""
+    """Return a median above its goal as text, with enough digits to show the excess."""
     texts = (number(median, digits) for digits in range(3, 9))
     return next((text for text in texts if text != number(limit)), number(median))
 
 
 def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
-    """Return a heading and a line for each row; the last column has the goals, if there are any."""
+    """Return the cells of a heading and of each row; goals, if any, are in the last column."""
     rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
     cells = {(m.row, m.column): m for m in measurements}
     goals = {row: _goal([m for m in measurements if m.row == row]) for row in rows}
@@ -53,7 +53,7 @@ def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
 
 
 def _goal(row: list[Measurement]) -> str:
-    """Return ``≤ 1.1`` if all numbers of a row have that goal, else ``cold ≤ 3; warm ≤ 0.2``."""
+    """Return the goals of a row: ``≤ 1.1`` if all are equal, else ``cold ≤ 3; warm ≤ 0.2``."""
     measured = [m for m in row if m.median is not None]
     limits = {m.limit for m in measured or row}
     if len(limits) == 1:
@@ -63,7 +63,7 @@ def _goal(row: list[Measurement]) -> str:
 
 
 def remarks(measurements: list[Measurement]) -> list[str]:
-    """Return remarks that do not fit into cells: missed goals, skipped cases, errors."""
+    """Return remarks that do not fit in cells: missed goals, skipped cases, errors."""
     found = []
     limited = [m for m in measurements if m.limit is not None and m.median is not None]
     above = [m for m in limited if m.is_above_limit]

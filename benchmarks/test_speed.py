@@ -1,8 +1,8 @@
-"""Cases for pytest-benchmark, with which developers time the functions that they change.
+"""Time functions with pytest-benchmark, for developers who change them.
 
-``python -m pytest benchmarks`` runs these cases; plain ``pytest`` does not. Compare the times of
-two states of the sources on one machine (``--benchmark-autosave``, ``--benchmark-compare``). No
-test asserts a time.
+``python -m pytest benchmarks`` runs the tests of this module; plain ``pytest`` does not. Compare
+the times of two states of the sources on one machine (``--benchmark-autosave``,
+``--benchmark-compare``). No test asserts a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure the speed that several threads gain, and check that every bit stays the same."""
+"""Measure how much faster several threads are, and check that every bit stays the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchmarks.record import Measurement, Table
 TITLE = "What do more threads bring, and do they change anything?"
 TEXT = """The baseline is the same call on one thread; threads are set with `numba.set_num_threads`. On n cores that
 share one memory bus, large arrays gain less than a factor of n. Arrays below a certain size use one thread, whatever is
-set. *Same bits* compares every code, scale and value with those of one thread, on data with NaN in a few blocks and
-rows that end in short blocks."""
+set. *Same bits* compares every code, scale and value with the results of one thread, on data with NaN in a few blocks
+and rows that end in short blocks."""
 
 
 def measure(session: Session) -> Cells:
@@ -70,7 +70,7 @@ def _by_keyword(x: Array, count: int) -> object:
 
 
 def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
-    """Yield for each line its name and a function of the number of threads."""
+    """Yield for each row its name and a function of the number of threads."""
     q, a = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(x[:512], "mxfp8_e4m3")
     wide = x.astype(np.float64)
     calls: dict[str, Callable[[], object]] = {

@@ -1,8 +1,8 @@
-"""Measure ratios of times of two functions, which alternate in one process.
+"""Measure the ratio of the times of two functions, which alternate in one process.
 
-Other load on the machine then slows both functions alike.
+Because the functions alternate, other load on the machine slows both alike.
 
-A time alone is not reported, since machines differ and are noisy. A round runs both functions, in
+Times alone are not reported, because machines differ and are noisy. A round runs both functions, in
 alternating order, and gives one ratio. The result is the median of the ratios and their quartiles.
 """
 
@@ -17,10 +17,11 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: The shortest time that is measured. A timing makes as many calls as this takes, since a shorter
-#: time would mostly be that of the clock and the call.
+#: The shortest time that is measured, in ns. A measurement repeats short calls until `SHORTEST_NS`
+#: have passed, because a shorter time would mostly be the time of the clock and of the call.
 SHORTEST_NS = 1_000_000
-#: The baseline is timed for a quarter of the function's time, but at most for this long.
+#: The baseline is timed for a quarter of the function's time, but at most for
+#: `LONGEST_BASELINE_NS`.
 LONGEST_BASELINE_NS = 50_000_000
 
 
@@ -53,10 +54,10 @@ def timed(function: Function, calls: int = 1) -> int:
 
 
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
-    """Return the time of `function` divided by that of `baseline`, for each round.
+    """Return for each round the time of `function` divided by the time of `baseline`.
 
-    There are `least` to `rounds` rounds; after `seconds` no further round begins. The first call of
-    each function may compile, so it is not timed.
+    There are at least `least` and at most `rounds` rounds; after `seconds`, no round beyond `least`
+    begins. The first call of each function may compile, so it is not timed.
     """
     baseline()
     function()

@@ -13,10 +13,10 @@ from benchmarks.record import Measurement, Table
 
 TITLE = "What does emulation add to a training step in PyTorch?"
 TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each
-case is measured in alternation with it, on as many threads as torch and numba take by default. *Left alone* is
-a model that was given to `emulate` with a filter that no module passes; *block* is `accumulate="block"` and
-*amx* is `accumulate="amx"`. microxcaling (`round="even"`, no bfloat16) is run if `MXNUM_MICROXCALING` says
-where a checkout is. *Overhead* is what each adds to the float32 step, theirs over ours."""
+case is measured in alternation with the baseline, with the default number of threads of torch and numba. *Left alone*
+is a model that was given to `emulate` with a filter that no module passes; *block* is `accumulate="block"` and
+*amx* is `accumulate="amx"`. microxcaling (`round="even"`, no bfloat16) is run if `MXNUM_MICROXCALING` names a
+checkout. *Overhead* is the time that microxcaling adds to the float32 step divided by the time that mxnum adds."""
 
 Step = Callable[[], object]
 _RECIPES = {
@@ -67,7 +67,7 @@ def measure(session: Session) -> Cells:
         mxt.emulate(model, "mxfp8_e4m3", filter=lambda name, module: False)
         yield from session.compare(table, baseline, Case(row, "left alone", _step(model, x), limit=1.05))
         theirs = _microxcaling(torch, x) if name == "linear" else None
-        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "it has no modules for this model"
+        skipped = "MXNUM_MICROXCALING is not set" if name == "linear" else "microxcaling has no modules for this model"
         for cell in session.compare(table, baseline, Case(row, "microxcaling", theirs, skipped=skipped)):
             yield cell
             added = cell[1].median

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +16,18 @@ from mxnum.array.arguments import (
     checked_scales,
     checked_tensor_scale,
     checked_threads,
+    copied_if_overlapping,
     host_options,
-    memo,
     owned,
-    random_copied_if_overlapping,
 )
 from mxnum.array.mx_array import MXArray, held_parts, held_tensor_scale
 from mxnum.engine import dispatch
-from mxnum.engine.request import RandomBits, Request, Settings
+from mxnum.engine.request import Choices, RandomBits, Request, Settings, checked_settings
 from mxnum.formats import ElementFormat, MXFormat
-from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format, scale_dtype
 from mxnum.memory.tensors import answer, host_view, in_kind, is_tensor
-from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
 _DEFAULTS = Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK
@@ -126,9 +125,8 @@ def quantize(
     """
     array, source = float_array("x", x, anywhere=True)
     settings = checked_settings(Choices(
-        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
-        scales is not None,
+        format, array.shape, source.name, axis, block_size, block_shape, blocks, rounding, scale_rule, overflow,
+        nonfinite, offset, offset_range, scales is not None,
     ))  # fmt: skip
     is_packed, into = _stores_packed(packed, settings, out), None if out is None else _writable_parts(out)
     if arithmetic != "exact":
@@ -144,7 +142,7 @@ def quantize(
             np.copyto(held, part)
         return out
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    request = Request(settings, array, scales, random, checked_threads(threads), is_packed)
+    request = Request(settings, array, scales, random, threads, is_packed)
     engine = _completed(request, tensor_scale, () if into is None else into)
     if out is None:
         made = engine.quantize(request)
@@ -195,9 +193,8 @@ def fake_quantize(
     """
     array, source = float_array("x", x, anywhere=True)
     settings = checked_settings(Choices(
-        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
-        scales is not None,
+        format, array.shape, source.name, axis, block_size, block_shape, blocks, rounding, scale_rule, overflow,
+        nonfinite, offset, offset_range, scales is not None,
     ))  # fmt: skip
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
@@ -208,9 +205,9 @@ def fake_quantize(
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
         return answer(made, x, out)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    request = Request(settings, array, scales, random, checked_threads(threads))
-    engine = _completed(request, tensor_scale, (into,))
-    return answer(engine.fake_quantize(request, into), x, out)
+    request = Request(settings, array, scales, random, threads)
+    values: Array = _completed(request, tensor_scale, (into,)).fake_quantize(request, into)
+    return values if type(x) is np.ndarray else answer(values, x, out)
 
 
 def fake_quantizer(
@@ -258,8 +255,7 @@ def fake_quantizer(
     errors.require(x.dtype.isnative, "x", "in native byte order", x.dtype.str)
     array, source = float_array("x", x)
     settings = checked_settings(Choices(
-        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), mode, scale_rule, overflow, nonfinite,
+        format, array.shape, source.name, axis, block_size, block_shape, blocks, mode, scale_rule, overflow, nonfinite,
     ))  # fmt: skip
     request = Request(settings, array, threads=checked_threads(threads))
     errors.require_type(out is not None, "out", "an array", out)
@@ -299,8 +295,8 @@ def shared_scale(
     """
     array, source = float_array("x", x, anywhere=True)
     settings = checked_settings(Choices(
-        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
-        block_lengths("blocks", blocks), scale_rule=scale_rule, nonfinite=nonfinite,
+        format, array.shape, source.name, axis, block_size, block_shape, blocks, scale_rule=scale_rule,
+        nonfinite=nonfinite,
     ))  # fmt: skip
     kind = settings.scales_shape, scale_dtype(settings.format.scale)
     into = None if out is None else checked_out(host_view("out", out), *kind)
@@ -340,7 +336,8 @@ def encode(
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, first, sr_bits)
     into = checked_out(host_view("out", out), array.shape, code_dtype(target.bits))
-    random = random_copied_if_overlapping(random, into)
+    if random is not None and random.words is not None:
+        random = replace(random, words=copied_if_overlapping(random.words, into))
     engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=into)
     codes = engine.encode(
         array,
@@ -381,21 +378,25 @@ def _mx_array(
     x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None, tensor_scale: Array | None
 ) -> MXArray:
     """Return an MX array made of the engine's results, converted to the library of x."""
-    parts = *made, owned(tensor_scale)
-    codes, scales, offsets, tensor = parts if type(x) is np.ndarray else (in_kind(part, x) for part in parts)
-    return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
+    codes, scales, offsets = made
+    if type(x) is not np.ndarray:
+        codes, scales, offsets, tensor_scale = (in_kind(part, x) for part in (*made, owned(tensor_scale)))
+    return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor_scale)
 
 
 def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> Any:
-    """Check the scales of a request, find its tensor scale, and return the engine that runs it.
+    """Check the scales and threads of a request, find its tensor scale, and return its engine.
 
     `into` has the arrays that the engine writes to.
     """
-    settings = request.settings
+    settings, random, words = request.settings, request.random, None
+    if request.threads is not None:
+        request.threads = checked_threads(request.threads)
     if request.scales is not None:
         request.scales = checked_scales(request.scales, settings.scales_shape, settings.format.scale)
-    request.random = random = random_copied_if_overlapping(request.random, *into)
-    words = None if random is None else random.words
+    if random is not None and random.words is not None:
+        words = copied_if_overlapping(random.words, *into)
+        request.random = random if words is random.words else replace(random, words=words)
     engine = dispatch.engine_of(request.x, request.scales, words, into[0] if into else None)
     request.tensor_scale, request.maxima = _tensor_scale(engine, request, tensor_scale)
     return engine
@@ -475,69 +476,6 @@ def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *
             raise errors.on_gpu(name, "copy it first, or leave out `arithmetic`")
 
 
-class Choices(NamedTuple):
-    """A caller's choices for a quantization, and the shape of the array, without the array."""
-
-    format: str | MXFormat
-    shape: tuple[int, ...]
-    #: The name of the input's type.
-    source: str
-    axis: int | None = None
-    block_size: int | None = None
-    block_shape: tuple[int, ...] | None = None
-    blocks: tuple[int, ...] | None = None
-    rounding: str | Rounding = Rounding.RNE
-    scale_rule: str | ScaleRule | FloatScaleRule | None = None
-    overflow: str | Overflow = Overflow.SATURATE
-    nonfinite: str | Nonfinite = Nonfinite.BLOCK
-    offset: str | None = None
-    offset_range: str | OffsetRange = OffsetRange.EXACT
-    scales_given: bool = False
-
-
-def checked_settings(asked: Choices) -> Settings:
-    """Check and resolve the choices of a caller. Equal choices return one object."""
-    return _resolved(*asked)
-
-
-@memo
-def _resolved(*fields: Any) -> Settings:
-    """Return the settings that the fields of `Choices` mean.
-
-    The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
-    """
-    asked = Choices(*fields)
-    fmt = formats.get(asked.format)
-    layout = resolve_blocks(
-        asked.shape, fmt.block, axis=asked.axis, block_size=asked.block_size, block_shape=asked.block_shape,
-        blocks=asked.blocks,
-    )  # fmt: skip
-    mode = errors.choose_member("rounding", asked.rounding, Rounding)
-    if asked.offset is not None:
-        errors.choose("offset", asked.offset, ("float16",))
-    used_range = errors.choose_member("offset_range", asked.offset_range, OffsetRange)
-    if asked.offset is not None and not fmt.scale.power_of_two:
-        raise ValueError(
-            f"Argument 'offset' must be left out for {fmt.name}, whose scales are {formats.scale_names(fmt)}."
-        )
-    if asked.scales_given and asked.scale_rule is not None:
-        raise errors.exclusive("scale_rule", "scales")
-    if asked.offset is None and used_range.is_half:
-        raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
-    return Settings(
-        format=fmt,
-        shape=asked.shape,
-        source=formats.FLOATS[asked.source],
-        blocks=layout,
-        rounding=mode,
-        scale_rule=scale_rule_of(fmt, asked.scale_rule),
-        overflow=errors.choose_member("overflow", asked.overflow, Overflow),
-        nonfinite=errors.choose_member("nonfinite", asked.nonfinite, Nonfinite),
-        offset_range=None if asked.offset is None else used_range,
-        scales_given=asked.scales_given,
-    )
-
-
 def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: Any, stream: int, first: int, sr_bits: int
 ) -> RandomBits | None:
@@ -564,4 +502,6 @@ def _random(
         return RandomBits(sr_bits, words=words)
     if seed is None:
         raise ValueError("Argument 'random_bits' or 'seed' must be given with rounding='sr'.")
-    return RandomBits(sr_bits, seed=errors.integer("seed", seed, 0, _LARGEST_WORD), stream=stream, first=first)
+    if not (type(seed) is int and 0 <= seed <= _LARGEST_WORD):
+        seed = errors.integer("seed", seed, 0, _LARGEST_WORD)
+    return RandomBits(sr_bits, seed=seed, stream=stream, first=first)

@@ -101,7 +101,7 @@ def facts_text(facts: dict[str, str]) -> str:
 
 def facts() -> dict[str, str]:
     """Return the versions of packages, a description of the machine, and which loops run."""
-    from mxnum.engine.machine import float_environment
+    from mxnum.engine.machine import workers
 
     installed = {}
     for package in PACKAGES:
@@ -114,7 +114,7 @@ def facts() -> dict[str, str]:
         "packages": ", ".join(f"{name} {version}" for name, version in installed.items()),
         "machine": f"{platform.platform()}, {_processor()}, {os.cpu_count()} cores, {sys.byteorder}-endian",
         "floats": "rounded to nearest even, subnormal numbers kept: the fast loops run"
-        if float_environment.is_default()
+        if workers.may_use_floats()
         else "not in the default mode of IEEE 754 (or nothing is compiled): the integer loops run",
         "GPU": _gpu(),
     }

@@ -140,9 +140,9 @@ def _check_environment(stack: Stack) -> None:
     The processor's floats compute the operations, also in numpy, so other settings of the processor
     give other bits.
     """
-    from mxnum.engine.machine import float_environment
+    from mxnum.engine.machine import workers
 
-    if not float_environment.is_unchanged():
+    if not workers.has_default_floats():
         raise RuntimeError(
             f"The arithmetic of {stack.name} needs floats that are rounded to nearest even with subnormals kept, as by "
             "default: this thread has another setting, such as that of torch.set_flush_denormal(True)."

@@ -19,7 +19,7 @@ SAVED_EVERY = 120.0
 
 
 class Progress:
-    """The progress on the terminal: a line for each failure, and one line that is updated."""
+    """Shows progress on the terminal: a line for each failure, and a line that is updated."""
 
     def __init__(self, total: int) -> None:
         self.total = total

@@ -1,8 +1,8 @@
 """Check kernels at every breakpoint of the exact reference, for every scale code.
 
 Between two neighbouring breakpoints the reference is constant. A monotone kernel that is right at
-both ends of such an interval is right in the whole interval. Monotonicity is a theorem, so a few
-hundred inputs for each scale suffice.
+both ends of an interval between breakpoints is right in the whole interval. Monotonicity is a
+theorem, so a few hundred inputs for each scale suffice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Random words at the ends, the half and the middle of the range; the third has bits above the
-#: thirty that are used.
+#: Random words at the ends, the half and the middle of the range. The third word has bits above the
+#: 30 that are used; the last word has only 8 bits.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 

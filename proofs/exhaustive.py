@@ -1,9 +1,9 @@
 """Check the loops of the definition against exact rationals, for every float32 pattern.
 
 The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
-types under every scale code, and on every code that is decoded. It also runs the float32 loops,
-compiled as users get them, at the same breakpoints. The full tier runs the compiled loops over all
-2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
+types under every scale code, and on every code that is decoded. The fast tier also runs the float32
+loops, compiled as users get them, at the same breakpoints. The full tier runs the compiled loops
+over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
 breakpoints.
 
     python -m proofs --tier full --only sweep/
@@ -45,8 +45,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, say that
-#: fast loops compute the same.
+#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, show that
+#: fast loops give the same results as the loops of `engine.loops.marked`.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -262,7 +262,7 @@ class EncodeTask:
 
 @dataclass(frozen=True)
 class ScaleTask:
-    """A loop from the largest magnitudes of blocks to scale codes."""
+    """A loop that converts the largest magnitudes of blocks to scale codes."""
 
     element: str
     rule: str

@@ -2,10 +2,10 @@
 
     python -m proofs.kills [--only PATTERN]
 
-plants each mutant in turn in every module that uses the changed factories, states the theorems
-anew, and checks those about the kernel that the mutant is tried on. A theorem notices a mutant if
-the solver refutes it for the mutant, or cannot prove it. The result is `kills.json`, which the
-ledger reads.
+This command plants each mutant in turn in every module that uses the changed factories, states the
+theorems anew, and checks the theorems about the mutant's kernel. A theorem notices a mutant if the
+solver refutes it for the mutant, or cannot prove it. The result is `kills.json`, which the ledger
+reads.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Plant the mutant, and return a theorem of each family that fails for its kernel."""
+    """Plant the mutant, and return one theorem of each family that the mutant's kernel violates."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    These are modules of the scalar definition and of the theorems.
+    Modules of the scalar definition and modules of the theorems use the factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)

@@ -1,8 +1,8 @@
 """The ledger: what was proved, about which code, by which solver, with which assumptions.
 
-``ledger.json`` records the last outcome of every theorem beside a hash of its text and of the code
-it is about; ``LEDGER.md`` is rendered from these records. A record whose hashes no longer fit is
-stale, and a test fails for it.
+``ledger.json`` records the last outcome of every theorem, with hashes of the theorem's text and of
+the code that the theorem is about. ``LEDGER.md`` is rendered from ``ledger.json``. A record whose
+hashes no longer match is stale, and a stale record makes a test fail.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def text_hash(theorem: Theorem) -> str:
 
 
 def code_hash(functions: Iterable[Callable[..., object]]) -> str:
-    """Return a hash of the code of the functions and of all they call or close over.
+    """Return a hash of the code of functions, and of everything that they call or close over.
 
-    Comments and docstrings do not change it.
+    Comments and docstrings do not change the hash.
     """
     return _digest([_fingerprint(function) for function in functions])
 
@@ -127,7 +127,7 @@ def _fingerprint(value: Any) -> str:
     for name, inner in sorted([*closure, *used], key=lambda item: item[0]):
         inner = _plain(inner)
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
-        if is_code and inner is value:  # a recursive function, which is being hashed
+        if is_code and inner is value:  # skip a recursive function: its hash is being computed
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
@@ -210,7 +210,10 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Return theorems whose current code and text have no record of a proof by installed tools."""
+    """Return theorems without a record of a proof of their current text and code.
+
+    A proof counts only if the tools that made it are installed.
+    """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
 
@@ -222,7 +225,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record these outcomes, drop stale records, and write the page anew."""
+    """Record outcomes, drop stale records, and write the page anew."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()

@@ -1,7 +1,7 @@
 """Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
-A function object needs no compilation. It is the object that the theorems are about. It runs on
-words in which, by the safety theorems, all its intermediate results fit.
+A function object needs no compilation, and theorems are about function objects. By the safety
+theorems, the words on which a function object runs hold all intermediate results.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from mxnum.definition.random import make_align_random
 from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.engine.loops import marked
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw, draw_from_words
+from mxnum.engine.loops.panels import NO_WORDS, Draw
+from mxnum.engine.loops.random_bits import draw_from_words
 from mxnum.engine.rounding import formulation
-from mxnum.engine.rounding.per_element import Definition
+from mxnum.engine.rounding.formulation import Definition
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -37,9 +38,9 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba compares only the age of the file that has the loop. Without a folder of its own, a check
-    would use a loop that was compiled before a change in another module, such as the generator of
-    random words.
+    numba's cache checks only the age of the file that has the loop. Without a folder of its own, a
+    check would use a loop that was compiled before a change in another module, such as the
+    generator of random words.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]
@@ -51,7 +52,7 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: The bits of the tensor scale that formats without one have.
+#: The bits of 1, the tensor scale of formats that have no tensor scales.
 ONE = np.ones(1, np.float32).view(np.uint32)
 #: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]
@@ -70,7 +71,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
     """Return the compiled array loop of the definition, which redoes what fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
-    draw = NO_DRAW if random is None else draw_from_words(random.bits)
+    draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)
 
 
@@ -91,7 +92,7 @@ class MarkedLoop:
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
         """Make the loop; `nan` is the result under the scale NaN."""
         self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
-        kernels = self.converter.prepare, self.converter.elements, *(() if draw.fill is None else (draw.fill,))
+        kernels = self.converter.prepare, self.converter.elements, *(() if draw is None else (draw,))
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
@@ -116,7 +117,7 @@ def python_of(loop: Any) -> Callable[..., Any]:
 
 
 def run_rows(loop: MarkedLoop, patterns: Array, scales: Array, out: Array, words: Any) -> None:
-    """Run a loop over rows of patterns, each of them one marked block."""
+    """Run a loop over rows of patterns; each row is one marked block."""
     count, length = patterns.shape
     share = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
     loop((patterns.reshape(-1), out.reshape(-1), scales, ONE), share, words)
@@ -154,7 +155,7 @@ def decode_kernel(element: str, target: str) -> Callable[..., Any]:
 
 def decode_loop(element: str, target: str) -> Any:
     """Return the compiled array loop of a decoder."""
-    return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, FLOATS[target].nan_code or 0)
+    return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), None, FLOATS[target].nan_code or 0)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:

@@ -1,8 +1,8 @@
 """Collect theorems and check them in worker processes.
 
-A theorem's check is a closure and cannot be sent to another process. So each worker collects the
-theorems itself and receives names. If a worker dies or takes too long, only the theorem that it was
-checking fails.
+A theorem's check is a closure and cannot be sent to another process, so each worker collects the
+theorems itself and receives only names. If a worker dies or takes too long, only the theorem that
+it was checking fails.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Return theorems of each family, the quickest first, until each part of a name occurs.
+    """Return theorems of each family, the quickest first, until each part of its names occurs.
 
-    Each run of the tests thus proves every element, rounding and source of a family again. A family
-    whose quickest theorem takes long is left out. The ledger has proofs of all theorems about the
-    current code.
+    Each run of the tests thus proves theorems about every element, rounding and source of a family
+    again. A family whose quickest theorem takes long is left out. The ledger has the proofs of all
+    theorems.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0

@@ -1,6 +1,6 @@
 """Run an array loop over every bit pattern, with saved progress and a record of finished sweeps.
 
-The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. The file holds
+The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. The state holds
 a hash of the kernel's source, the reference and the versions of tools; if one of these changes, the
 sweep starts over. Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
 """
@@ -77,7 +77,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of tools that, with its source, determine a loop's machine code."""
+    """Return the versions of tools that, with a loop's source, determine its machine code."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -1,6 +1,6 @@
 """Tests that the symbolic element stands for every format of at most eight bits.
 
-They also check that a theorem about the symbolic element can fail.
+The tests also check that a theorem about the symbolic element can fail.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Tests of cases in which quantizing twice differs from quantizing once.
-
-The theorems must exclude these cases."""
+"""Tests of cases in which quantizing twice differs from once, which the theorems must exclude."""
 
 from __future__ import annotations
 

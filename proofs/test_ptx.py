@@ -1,7 +1,7 @@
 """Tests of the executor of PTX.
 
-They compare the executor with the text of the PTX ISA and with compiled CPU code, and check that it
-refutes wrongly translated kernels.
+The tests compare the executor with the text of the PTX ISA and with compiled CPU code, and check
+that the executor refutes wrongly translated kernels.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("min.u64 %rd3, %rd1, %rd2;", "%rd3", {"rd1": -1, "rd2": 1}, 1),
     ("max.s32 %r3, %r1, %r2;", "%r3", {"r1": -1, "r2": 1}, 1),
     ("max.u32 %r3, %r1, %r2;", "%r3", {"r1": -1, "r2": 1}, -1),
-    # "Shift amounts greater than the register width N are clamped to N."
+    # The PTX ISA: "Shift amounts greater than the register width N are clamped to N."
     ("shl.b32 %r3, %r1, 31;", "%r3", {"r1": 3}, -0x80000000),
     ("shl.b32 %r3, %r1, %r2;", "%r3", {"r1": -1, "r2": 32}, 0),
     ("shl.b64 %rd3, %rd1, %r2;", "%rd3", {"rd1": -1, "r2": 256}, 0),

@@ -25,8 +25,7 @@ MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.units", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
     "mxnum.units.identify",
-    *("mxnum.emit", "mxnum.prove"),
-    "mxnum.torch",
+    *("mxnum.emit", "mxnum.torch"),
     *(
         f"mxnum.interop.{m.name}"
         for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])

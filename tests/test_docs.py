@@ -47,7 +47,7 @@ LANGUAGES = {
 OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
-    "mxnum.prove": "z3",
+    "mxnum.conformance import prove": "z3",
 }
 #: Replacements in blocks that would compute for minutes; all other blocks run unchanged.
 SHORTER = {

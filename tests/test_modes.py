@@ -22,10 +22,9 @@ from mxnum.definition.offset import make_half_range_scale
 from mxnum.definition.pack import limits, make_round
 from mxnum.definition.scale import make_scale_rule
 from mxnum.engine.cuda import scaled
-from mxnum.engine.loops.random_bits import NO_DRAW
 from mxnum.engine.products import sums
 from mxnum.engine.products.operands import Operand
-from mxnum.engine.quantizing import conversion, host
+from mxnum.engine.quantizing import host, powers_of_two
 from mxnum.engine.request import Request, must_look
 from mxnum.engine.rounding import any_scale, float_additions, formulation
 from mxnum.reference import numbers
@@ -95,7 +94,7 @@ def through_the_engine(**changes):
 
 def converted(make, **changes):
     """Make the loops of the changed settings."""
-    make(conversion.modes_of(settings(**changes))).exact(NO_DRAW)
+    make(powers_of_two.modes_of(settings(**changes))).exact(None)
 
 
 def summed(mode):
@@ -142,8 +141,8 @@ MAKERS = {
     "requantizing": lambda: formulation.requantizing(FLOAT32, E4M3, ROUNDING, SATURATE, FLOAT32),
     "scaling": lambda: formulation.scaling(FLOAT32, E4M3, RULE),
     "scale on a GPU": lambda: scaled.make_scale(FLOAT32, E4M3, RULE),
-    "loops of codes, nonfinite": lambda: converted(conversion.to_codes, nonfinite=NONFINITE),
-    "loops of values, rounding": lambda: converted(conversion.to_values, rounding=ROUNDING),
+    "loops of codes, nonfinite": lambda: converted(powers_of_two.to_codes, nonfinite=NONFINITE),
+    "loops of values, rounding": lambda: converted(powers_of_two.to_values, rounding=ROUNDING),
     "whether to look": lambda: must_look(E4M3, NONFINITE),
     "engine, offset range": lambda: through_the_engine(offset_range=RANGE),
     "engine, overflow": lambda: through_the_engine(overflow=OVERFLOW),

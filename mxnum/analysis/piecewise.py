@@ -1,8 +1,8 @@
 """Describe the quantizer of an element format as a piecewise function of a real number.
 
-The function is derived from the format's description. Deterministic modes are piecewise constant,
-with one boundary between neighbouring codes. Stochastic rounding chooses between two constants, and
-its mean is the number itself.
+The function is derived from the definition, so that it covers every mode. Deterministic modes are
+piecewise constant, with one boundary between neighbouring codes: at either of them, or midway.
+Stochastic rounding chooses between two constants, and its mean is the number itself.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import assert_never
+
+import numpy as np
 
 from mxnum import errors, formats
-from mxnum.formats import ElementFormat, MXFormat
-from mxnum.modes import Rounding
+from mxnum.definition.convert import make_encode
+from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat
+from mxnum.modes import Overflow, Rounding
 
 
 def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
@@ -78,7 +80,12 @@ def second_moment(quantizer: PiecewiseQuantizer, x: Fraction) -> Fraction:
 
 @cache
 def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
-    last = element.max_code
+    last, encode = element.max_code, make_encode(FLOATS["float64"], element, rounding, Overflow.SATURATE)
+
+    def rounded(x: Fraction) -> Fraction:
+        code = int(encode(int(np.float64(x).view(np.int64)), E8M0.bias, 0))
+        return Fraction(element.value(code))
+
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
     # Every value, and for rounding to nearest every midpoint, may be a breakpoint.
@@ -91,26 +98,17 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
             rows.append((value, value))  # saturation, in every mode
             break
         beyond = signed[place + 1]
-        code = abs(place - last)  # the magnitude code of `value`
-        match rounding:
-            case Rounding.SR:
-                rows.append((value, beyond))
-            case Rounding.RTO:
-                rows.append((value, value) if code % 2 else (beyond, beyond))
-            case Rounding.RTN:
-                rows.append((value, value))
-            case Rounding.RTP:
-                rows.append((beyond, beyond))
-            case Rounding.RTZ:
-                nearer_zero = min(value, beyond, key=abs)
-                rows.append((nearer_zero, nearer_zero))
-            case Rounding.RNE | Rounding.RNA:
-                even = value if code % 2 == 0 else beyond
-                rows += [(value, value), (beyond, beyond)]
-                points.append((value + beyond) / 2)
-                at.append(even if rounding is Rounding.RNE else max(value, beyond, key=abs))
-            case _:
-                assert_never(rounding)
+        if rounding.is_stochastic:
+            rows.append((value, beyond))
+            continue
+        # The definition says to which end it rounds the quarters of the gap, and its middle.
+        quarter = (beyond - value) / 4
+        low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
+        rows.append((low, low))
+        if low != high:
+            rows.append((high, high))
+            points.append(value + 2 * quarter)
+            at.append(middle)
     breaks = [
         index
         for index, value in enumerate(at)

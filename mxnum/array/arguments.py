@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache, wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxnum import errors, formats
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.dispatch import host_engine
-from mxnum.engine.request import RandomBits
+from mxnum.engine.request import memo
 from mxnum.formats import E8M0, FLOATS, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
 from mxnum.memory.device import DeviceArray, described, on_device
 from mxnum.memory.dtypes import as_array, code_dtype, scale_dtype
-
-Result = TypeVar("Result")
-
-
-def memo(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return `function` with its results cached by the types and values of its arguments.
-
-    A call is not cached if an argument has no hash, or if `function` raises TypeError.
-    """
-    remembered = lru_cache(maxsize=4096, typed=True)(function)
-
-    @wraps(function)
-    def call(*arguments: Any) -> Result:
-        try:
-            return remembered(*arguments)
-        except TypeError:
-            pass
-        return function(*arguments)
-
-    return call
 
 
 class Layout(NamedTuple):
@@ -210,12 +187,6 @@ def copied_if_overlapping(read: Any, *written: Any) -> Any:
             if isinstance(array, np.ndarray) and np.may_share_memory(read, array):
                 return read.copy()
     return read
-
-
-def random_copied_if_overlapping(random: RandomBits | None, *written: Any) -> RandomBits | None:
-    """Return random bits whose words are copied if a written array may share their memory."""
-    words = None if random is None else copied_if_overlapping(random.words, *written)
-    return random if random is None or words is random.words else replace(random, words=words)
 
 
 @memo

@@ -9,8 +9,12 @@ import typer
 
 from mxnum.cli import options
 
+#: The options that are about a format, not about a matrix unit.
+_OF_A_FORMAT = ("format", "source", "target", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits")
+
 
 def emit(
+    context: typer.Context,
     language: Annotated[str, typer.Argument(help="c, systemverilog, javascript or python.")],
     format: options.Format = "mxfp8_e4m3",
     source: Annotated[str, typer.Option(help="The float type that is quantized: float32, float64, ...")] = "float32",
@@ -43,6 +47,7 @@ def emit(
     `mxnum emit systemverilog -f mxfp8_e4m3 --rounding rtz -o mxfp8.sv`;
     `mxnum emit javascript -f nvfp4 > nvfp4.mjs`; `mxnum emit c --unit hopper_fp8 -o hopper.h`.
     """
+    from mxnum.cli.naming import given
     from mxnum.cli.outputs import check_output
     from mxnum.emit import matrix_unit_model, reference_model
     from mxnum.output.files import written_whole
@@ -52,6 +57,8 @@ def emit(
     if operand is not None and unit is None:
         raise ValueError("Option --operand must be left out unless --unit is given.")
     if unit is not None:
+        for option in filter(None, (given(context, name) for name in _OF_A_FORMAT)):
+            raise ValueError(f"Option {option} must be left out with --unit.")
         text = matrix_unit_model(language, unit, a=operand, name=name)
     else:
         text = reference_model(

@@ -14,7 +14,8 @@ def prove(
     context: typer.Context,
     operation: Annotated[str, typer.Argument(help="encode, decode, scale, quantize or dot.")],
     files: Annotated[
-        list[Path], typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR (.ll) or PTX.", metavar="FILES")
+        list[Path],
+        typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR, PTX or Python.", metavar="FILES"),
     ],
     format: options.Format = "mxfp8_e4m3",
     function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
@@ -39,7 +40,8 @@ def prove(
     scale_rule: options.ScaleRule = "floor",
     sr_bits: options.SrBits = 30,
     terms: Annotated[int, typer.Option(min=1, max=4, help="Products of a dot product.")] = 4,
-    block: options.BlockSize = None,
+    nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
+    block_size: options.BlockSize = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,14 +63,15 @@ def prove(
     `mxnum prove encode pipeline.sv --latency 3 --port data=x --port enable=1`.
     """
     from mxnum.cli.console import print_json
-    from mxnum.prove import prove as prove_it
+    from mxnum.cli.naming import asked
+    from mxnum.conformance import prove as prove_it
+    from mxnum.prove.claims import DECIDES
 
     outcome = prove_it(
         files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,
         include=include or (),
-        parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()}, source=source,
-        rounding=rounding, overflow=overflow, scale_rule=scale_rule if operation in ("scale", "quantize") else None,
-        sr_bits=sr_bits, terms=terms, block=block, assume=assume or (), accept=accept or (), seconds=seconds,
+        parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()},
+        assume=assume or (), accept=accept or (), seconds=seconds, **asked(context, DECIDES),
     )  # fmt: skip
     if as_json:
         print_json(outcome.as_dict())

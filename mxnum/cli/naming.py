@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 #: Arguments of Python functions whose options have another name, and these names.
-_OTHER = {"block": "block_size", "asymmetric": "offset"}
+_OTHER = {"block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter"}
 
 
 def option(context: Any, argument: str) -> str | None:

@@ -30,7 +30,7 @@ from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
 #: Layouts that the array of scales may have.
 SCALES = ("plain", "transposed", "swizzled")
-#: Arrays with more elements are checked in the contiguous layout only, to save time.
+#: Arrays with more elements than this are checked in the contiguous layout only, to save time.
 LARGE = 100_000
 
 
@@ -53,33 +53,34 @@ def check_arrays(
 ) -> Report:
     """Compare a callable with the right answers on whole arrays, and return the report.
 
-    The arrays have two axes. Their rows hold several blocks, a short last block, a single element,
+    The arrays have two axes. Rows hold several blocks, a short last block, a single element,
     or one element less or more than a block; some arrays hold millions of elements. The arrays are
     contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
-    function raises an error for it, or returns a wrong shape or type; the report says which. A bug
-    raises `ConformanceError`.
+    function raises an error for it, or returns a wrong shape or type; the report quotes the error.
+    A bug raises `ConformanceError`.
 
     Parameters
     ----------
     function
-        The callable under test. It is called with one array after the other:
+        The callable under test. `check_arrays` calls the function with one array after the other:
 
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"``
-          ``function(x, words)``;
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; with ``rounding="sr"``, the call
+          is ``function(x, words)``;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
         If the format has a tensor scale, each array is one tensor. If the function has parameters
         called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and
-        tensor scale, as in `check`. Without these parameters a quantizer has to find both itself.
-        Codes have the shape of x, or are packed row by row along the last axis. Types of arguments
-        and answers are as in `check`.
+        tensor scale. A quantizer without these parameters has to compute the largest magnitude and
+        the tensor scale itself. Codes have the shape of x, or are packed row by row along the last
+        axis. Arguments and answers have the types that `check` describes.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of
         ``block_shape=(rows, columns)``.
     shapes, layouts
-        Shapes (pairs of lengths) and layouts to test; all by default. Layouts are ``"contiguous"``,
-        ``"transposed"``, ``"strided"`` and ``"part"``.
+        Shapes (pairs of lengths) and layouts to test. By default, `check_arrays` chooses the shapes
+        and tests all four layouts: ``"contiguous"``, ``"transposed"``, ``"strided"`` and
+        ``"part"``.
     scales
         Layout of the scales: ``"plain"``, in the order of the blocks; ``"transposed"``; or
         ``"swizzled"``, as tensor cores read them, for blocks along the last axis.
@@ -114,7 +115,7 @@ def check_arrays(
     results, answered = [], []
     for shape in sorted(
         sizes, key=lambda shape: shape[1] == 1
-    ):  # Rows of one code come last: their shape does not show whether codes are packed.
+    ):  # Arrays with one code in a row come last: their shape does not show whether codes are packed.
         for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
             result, one = kernel.run(collector, shape, layout, seed)
             results.append(result)
@@ -153,7 +154,7 @@ class _Kernel:
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
         #: True once an answer had packed codes. Rows of one code have the same shape packed and
-        #: unpacked, so earlier answers decide how to read them.
+        #: unpacked, so earlier answers decide how to read such rows.
         self.packs = False
 
     def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
@@ -206,7 +207,7 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and tensor scale, in one row.
 
-        For an array of codes, which has no largest magnitude, choose a plausible one.
+        An array of codes has no largest magnitude, so take a magnitude from `largest_of_tensors`.
         """
         if not self.task.has_tensor:
             return {}
@@ -269,7 +270,7 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` finite blocks of one tensor of level 2, in random order.
+    """Return `count` finite blocks of one random tensor (a case of level 2), in random order.
 
     A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
@@ -280,7 +281,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """Yield `count` blocks of level 2, in batches."""
+    """Yield `count` random blocks (cases of level 2), in batches."""
     # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))

@@ -37,12 +37,12 @@ def magnitude_bits(x: Array, source: ElementFormat) -> Array:
 
 
 def fits(codes: Array, bits: int) -> Array:
-    """Return a boolean array: True for each code that fits in that many bits."""
+    """Return a boolean array: True for each code that fits in `bits` bits."""
     return np.asarray((codes >= 0) & (codes < 1 << bits)) if codes.dtype == np.int64 else np.ones(codes.shape, bool)
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the smallest type that holds them, or in int64 if one does not fit."""
+    """Return codes in the smallest type with `bits` bits, or in int64 if a code does not fit."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)
@@ -76,7 +76,8 @@ class Generator:
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
         """Return random integers in low..high inclusive.
 
-        The probabilities of n <= 2**32 integers differ by at most n / 2**32 of each.
+        In a range of n <= 2**32 integers, the relative difference between the probabilities of two
+        integers is at most n / 2**32.
         """
         count, values = int(np.prod(shape)), np.uint64(high - low + 1)
         raw = self._generator.random_raw(count)
@@ -109,7 +110,8 @@ class Generator:
     def bell(self, shape: tuple[int, ...]) -> Array:
         """Return bell-shaped numbers of mean 0 and variance about 1.
 
-        Each is a sum of twelve uniform numbers of 21 bits, three from each word.
+        Each number is a scaled sum of twelve uniform integers of 21 bits, three from each random
+        word.
         """
         raw = self._generator.random_raw(4 * int(np.prod(shape))).reshape(4, *shape)
         total = np.zeros(shape, np.uint64)

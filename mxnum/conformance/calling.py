@@ -1,4 +1,4 @@
-"""Call an implementation and convert its answers to columns, which share no memory with it.
+"""Call an implementation, and copy its answers to columns.
 
 A callable gets its own copies of the arrays and may overwrite them. An answer of a wrong shape or
 type raises an error. A code that has too many bits is kept in a column of int64, and the judge
@@ -41,8 +41,8 @@ PAIRS = "float4_e2m1fn_x2"
 #: Names of parameters with which a function receives the tensor's largest magnitude and its
 #: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
-#: How far from the right scale code `parts_of` tries other codes; used for 8-bit scales only,
-#: since wider scales have too many codes.
+#: The largest distance from the right scale code at which `parts_of` tries other scale codes.
+#: `parts_of` tries codes of 8-bit scales only, since wider scales have too many codes.
 _REACH = 16
 
 
@@ -77,14 +77,14 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with its parameters `OF_TENSORS` bound to a tensor.
+        """Return the implementation with its parameters named in `OF_TENSORS` bound to values.
 
-        The tensor is that of the first row of `inputs`.
+        The values come from the first row of `inputs`.
         """
         if not task.has_tensor:
             return self
         names = _wanted_by_name(self.function)
-        if task.takes_codes and not names:  # the tensor scale does not follow from codes
+        if task.takes_codes and not names:  # codes do not determine the tensor scale
             raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
         given: dict[str, Any] = {}
         for name in names:
@@ -104,10 +104,10 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 
 
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
-    """Yield the row numbers of each tensor.
+    """Yield the indices of the rows of each tensor.
 
-    A block with NaN or infinity is a tensor of its own, since NaN or infinity in a larger tensor
-    would affect all its blocks.
+    A block with NaN or infinity is a tensor of its own, since NaN or infinity would affect all
+    blocks of a larger tensor.
     """
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
@@ -147,7 +147,7 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
-    """Return a field of many cases as the callable takes it, in memory of its own."""
+    """Return a copy of a field of many cases, in the type and shape that the callable takes."""
     array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
     if field.kind == "operand" and isinstance(task.format, ArrayFormat):
         return as_floats(array, task.element).copy()
@@ -159,7 +159,7 @@ def _argument(task: Task, field: Field, column: Array) -> Array:
 
 
 def _is_floats(result: Any) -> bool:
-    """Return True if the result is one array of floats, as from a kernel without codes."""
+    """Return True if the result is one array of floats, as a fake-quantization kernel gives."""
     if not (is_tensor(result) or isinstance(result, np.ndarray)):
         return False
     return as_array(result, "function")[1] in FLOATS
@@ -193,7 +193,7 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 
 
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
-    """Return codes of elements as integers, from integers, the element's own type, or packed rows.
+    """Return codes of elements as integers; accept also the element's own type and packed rows.
 
     Integers of any size are accepted. Rows of one code have the same shape packed and unpacked;
     such rows are read as packed if `packs` is True, because other answers of the callable were
@@ -267,10 +267,10 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
     """Return each block's scale and codes from its values; `NO_CODE` for a value without a code.
 
-    Values do not always determine the scale: zero has a code at every scale. So take the scale
-    rule, the claimed one or another, whose scales can give the values of most blocks. If its scale
-    cannot give all values of a block, take the nearest scale code that can. The codes are the right
-    codes if these give the values.
+    Values do not always determine the scale: zero has a code at every scale. The scales follow the
+    scale rule that can give the values of most blocks; the claimed rule is preferred. If the scale
+    by that rule cannot give all values of a block, the nearest scale code that can is taken. If the
+    right codes give the values, the right codes are returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -293,15 +293,15 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 def _is_known(task: Task, inputs: Columns) -> bool:
     """Return True if the right codes are known.
 
-    They are unknown if the kernel draws its own random bits.
+    The right codes are unknown if the kernel draws its own random bits.
     """
     return not task.is_stochastic or "random" in inputs
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return a match count, the scales of the task's scale rule, and the values' codes at them.
+    """Return a count of matches, the scales by the task's scale rule, and the values' codes.
 
-    The match count is the number of blocks all of whose values the codes give at the rule's scale.
+    A block matches if its scale and codes give all its values.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
@@ -314,7 +314,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes with these values at a scale; `NO_CODE` for a value without a code."""
+    """Return the codes that give values at a scale; `NO_CODE` for a value without a code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
@@ -355,7 +355,7 @@ def handed(array: Array, kind: str) -> Any:
         return array
     from mxnum.interop.torch import as_tensor
 
-    if array.dtype.name.startswith(("float4", "float6")):  # torch has no such type: codes
+    if array.dtype.name.startswith(("float4", "float6")):  # torch has no unpacked 4-bit and 6-bit floats: pass codes
         array = array.view(np.uint8)
     tensor = as_tensor(array)
     if kind == "torch":
@@ -371,7 +371,7 @@ def as_array(value: Any, name: str) -> tuple[Array, str]:
     if is_tensor(value):
         array, kind = to_numpy(value)
         return array.copy(), kind
-    for method in ("copy_to_host", "get"):  # the methods of numba's and CuPy's arrays on a GPU
+    for method in ("copy_to_host", "get"):  # names in numba and CuPy of the method that copies to the host
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
             value = getattr(value, method)()
     try:

@@ -37,32 +37,32 @@ def check(
     Parameters
     ----------
     function
-        The callable under test. It is called with arrays of many cases at once, which it may
-        overwrite:
+        The callable under test. `check` calls the function with arrays of many cases at once, which
+        the function may overwrite:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
           scales (n,) or (n, 1); or ``function(x)`` gives the values that codes and scales stand
           for, in the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
-        - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
+        - ``dequantize``: ``function(codes, scales)`` gives floats; each element has its own scale;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
           tensor scales are 1;
         - ``mma``, and ``dot`` where `accumulate` is a matrix unit: ``function(a, b, c)`` gives n
-          numbers of the type of c. The rows of a and b, of shape (n, K) and of the type that the
-          unit takes, are n pairs of vectors, c has the shape (n,). Units with scales get
+          numbers of the type of c. The arrays a and b have the shape (n, K) and the type that the
+          unit takes; c has the shape (n,). The arguments for a unit with scales are
           ``(a_codes, a_scales, b_codes, b_scales, c)``.
 
         With ``rounding="sr"`` the last argument has the random words. The callable may return
-        arrays or tensors. Codes are integers, the element's own type of ml_dtypes or torch, or
-        bytes that are packed row by row, of the shape (n, block * bits / 8). Scales are integers or
+        arrays or tensors. Codes may be integers, the element's own type of ml_dtypes or torch, or
+        bytes of the shape (n, block * bits / 8), packed row by row. Scales are integers or
         float8_e8m0fnu.
     format
         An MX format, which also sets the block length, or the type of arrays that a matrix unit
         takes (``"e4m3"``, ``"float16"``).
     level, seed, count
-        Level 1: every boundary and its neighbours, special values, extreme scales. Level 2: `count`
-        random cases.
+        Level 1 has every boundary and its neighbours, special values and extreme scales. Level 2
+        has `count` random cases.
     accept
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
         ``"all"``.
@@ -73,17 +73,17 @@ def check(
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
         Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
-        own type, or are codes if torch lacks it.
+        own type, or are codes if torch lacks the type.
     scales
         Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
         cores read a matrix of n rows and one column of scales (`mxnum.interop.swizzle`).
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
         ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
-        no effect here raises ValueError. ``accumulate`` may be a `mxnum.units.MatrixUnit` or its
-        name. ``dot_blocks``: the number of blocks in each operand of ``dot``. The default is four,
-        the least that shows in which order an implementation sums blocks. ``k``: the number of
-        products of a case, for a matrix unit.
+        no effect on the operation raises ValueError. ``accumulate`` may be a
+        `mxnum.units.MatrixUnit` or its name. ``dot_blocks``: the number of blocks in each operand
+        of ``dot``. The default, four blocks, is the smallest number that shows in which order
+        blocks are summed. ``k``: the number of products of a case, for a matrix unit.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def check(
 def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
     """Call an implementation with all cases and judge its answers.
 
-    The call may raise an error for NaNs if the element has no code for them.
+    The call may raise an error for NaNs if the element has no code for NaN.
     """
     task, number = collector.task, 1
     for inputs in batches:
@@ -132,7 +132,7 @@ def _smallest(implementation: Implementation, report: Report) -> tuple[Case | No
         if problem.name != "hypothesis":
             raise
         return None, f"The search for the smallest failing input needs hypothesis ({errors.install('test')})."
-    except Exception as problem:  # the callable may raise any error if it gets a few cases at once
+    except Exception as problem:  # the callable may raise an error if it gets fewer cases at once
         return (
             None,
             f"The smallest failing input was not found: given fewer cases at once, the function raised {problem!r}.",

@@ -53,7 +53,7 @@ def fraction_text(f: Fraction) -> str:
 
 
 def reference_exponent(x: Fraction) -> int:
-    """Return the E with 2**E <= x < 2**(E+1)."""
+    """Return the exponent E with 2**E <= x < 2**(E+1)."""
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if Fraction(2) ** e <= x else e - 1
 
@@ -63,8 +63,8 @@ class FloatScaleSteps:
     """The steps from the values of a block to the code of its scale."""
 
     task: Task
-    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
-    #: value.
+    #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
+    #: if the block has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: The tensor scale, or 1 if the format has none.
@@ -72,8 +72,8 @@ class FloatScaleSteps:
     #: The quotient that is rounded: maximum / (largest element * tensor scale). The rule four over
     #: six may take 3/2 of this quotient.
     quotient: Fraction
-    #: The codes of the scales around the quotient (`above` is None past the largest), and the
-    #: position of the quotient between them.
+    #: The codes of the scales around the quotient (`above` is None beyond the largest scale), and
+    #: the position of the quotient between them.
     below: int
     above: int | None
     fraction: Fraction | None
@@ -96,7 +96,7 @@ class FloatScaleSteps:
         return f"{number(self.scale.value(code))} (0x{code:0{(self.task.scale_bits + 3) // 4}X})"
 
     def sentence(self) -> str:
-        """Return a sentence that says how the code comes about."""
+        """Return a sentence that explains the scale code."""
         if self.place is None:
             return f"{self.rule}."
         about = f"the largest magnitude is {number(self.maximum)} (element {self.place}); "
@@ -111,9 +111,9 @@ class FloatScaleSteps:
 
 
 def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """Return the steps to a known scale code; raise an error if they give another code.
+    """Return the steps to a known scale code; raise AssertionError if the steps give another.
 
-    The steps are computed from the values of the formats.
+    The steps are computed in rationals from the values of elements and scales.
     """
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
     assert isinstance(rule, FloatScaleRule)
@@ -127,21 +127,21 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
         errors = [_error(task, numbers, Fraction(scale.value(c)) * tensor, rule.error_power) for c in (six, four)]
         takes_four = errors[1] < errors[0]
         what = "absolute errors" if rule.error_power == 1 else "squared errors"
-        how = f"its sum of {what} is {number(errors[1])} beside {number(errors[0])}"
-        chosen = f", after {'4' if takes_four else '6'} was made of the maximum: for 4 {how} for 6"
+        how = f"the sum of {what} is {number(errors[1])} for 4 and {number(errors[0])} for 6"
+        chosen = f" (four over six makes the maximum {'4' if takes_four else '6'}: {how})"
         quotient *= Fraction(3, 2) if takes_four else 1
     found, below, above, fraction, why = _rounded(scale, quotient, rule)
     if found != code:
-        raise AssertionError(f"explanation {why!r} gives {found}, the kernel code {code}")
+        raise AssertionError(f"explanation {why!r} gives the code {found}, but the kernel gives {code}")
     return FloatScaleSteps(task, place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
 
 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a quotient's code, the codes around it, its position, and the rule in words."""
+    """Return a quotient's code, its neighbouring codes, its position, and the rule in words."""
     low, high = 0, scale.max_code + 1
-    while high - low > 1:  # larger codes have larger values
+    while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
         low, high = (middle, high) if Fraction(scale.value(middle)) <= quotient else (low, middle)
     here = Fraction(scale.value(low))
@@ -160,7 +160,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the summed error, to a power, of numbers rounded to nearest under a factor."""
+    """Return the sum of |error|**power for numbers rounded to nearest at a factor."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:
@@ -172,7 +172,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An element value next to the number: its code (None beyond the largest) and magnitude."""
+    """A neighbouring value of a number: its code (None beyond the largest value) and the value."""
 
     code: int | None
     value: Fraction
@@ -242,8 +242,8 @@ class ElementSteps:
 class ScaleSteps:
     """The steps from the values of a block to its scale code."""
 
-    #: The index of the largest finite magnitude (None if there is no nonzero finite one), and its
-    #: value.
+    #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
+    #: if the block has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: maximum = fraction * 2**exponent.
@@ -257,12 +257,12 @@ class ScaleSteps:
 
     @property
     def amount(self) -> str:
-        """The maximum as a number and as fraction * 2**exponent; once if both look the same."""
+        """The maximum as a number and as fraction * 2**exponent, or one text if both are equal."""
         shown, product = number(self.maximum), f"{number(self.fraction)} * 2^{self.exponent}"
         return shown if shown == product else f"{shown} = {product}"
 
     def sentence(self) -> str:
-        """Return a sentence that says how the code comes about."""
+        """Return a sentence that explains the scale code."""
         if self.place is None or self.code == E8M0.nan_code:
             return f"{self.rule}."
         limited = f", limited to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
@@ -293,7 +293,7 @@ def explain_element(
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
     x = float(as_floats(column, source)[0, 0])
-    if math.isnan(x):  # converting a NaN may lose its sign
+    if math.isnan(x):  # converting a NaN to float may lose the NaN's sign
         x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)
     words = np.array([[random]], np.uint32) if task.rounding.is_stochastic else None
     held = None if scale_code is None else np.array([[scale_code]])
@@ -309,7 +309,7 @@ def explain_element(
         if math.isnan(x):
             rule = "NaN becomes the NaN code" if e.nan_code is not None else "NaN has no code in this element"
         else:
-            rule = "infinity saturates" if saturates else "infinity becomes infinity, or NaN where there is none"
+            rule = "infinity saturates" if saturates else "infinity becomes infinity, or NaN if the element has none"
         return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
     if factor == 0 or math.isinf(scale):
         rule = f"the scale is {'infinite' if factor else 'zero'}, so the element is zero"
@@ -328,18 +328,18 @@ def explain_element(
         if saturates:
             rule += ": it saturates"
         elif stays:
-            rule += f", and {task.rounding} stays at it"
+            rule += f", and {task.rounding} stays at the largest"
         else:
             rule += ": it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
     steps = ElementSteps(e, x, factor, divisor, y, below, above, delta, rule, code)
     want = min(rounded, grid[-1])
     if math.isfinite(steps.value) and abs(Fraction(steps.value)) != want:
-        raise AssertionError(f"explanation {rule!r} gives {want}, the kernel {steps.value}")
+        raise AssertionError(f"explanation {rule!r} gives {want}, but the kernel gives {steps.value}")
     return steps
 
 
 def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
-    """Return the neighbours of a magnitude y in the grid, continued beyond its last value.
+    """Return the neighbours of a magnitude y in the grid, which is continued beyond its last value.
 
     The codes of the neighbours have the sign of x.
     """
@@ -356,9 +356,9 @@ def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -
 
 
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, exactly and in words.
+    """Return the divisor of elements, as an exact fraction and in words.
 
-    If the scale is infinite or NaN, which divides no element, the factor 1 takes its place.
+    An infinite or NaN scale divides no element, so 1 takes the place of such a scale.
     """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
@@ -369,7 +369,7 @@ def _factor(task: Task, scale: float, code: int | None, tensor: float | None) ->
 
 
 def rounded_in(rounding: Rounding, negative: bool) -> bool:
-    """Return True if a rounding keeps an overflow at the largest value."""
+    """Return True if a rounding mode gives the largest value for larger numbers."""
     match rounding:
         case Rounding.RTZ | Rounding.RTO:
             return True
@@ -384,14 +384,14 @@ def rounded_in(rounding: Rounding, negative: bool) -> bool:
 
 
 def _code(e: ElementFormat, place: int, x: float) -> int:
-    """Return the code of the grid value at that index, with the sign of x."""
+    """Return the code of the grid value at index `place`, with the sign of x."""
     if e.integer:
         return (-place) % (1 << e.bits) if math.copysign(1, x) < 0 else place
     return place + ((1 << (e.bits - 1)) if math.copysign(1, x) < 0 else 0)
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of the code k * 2**m + q of a magnitude, also beyond the largest."""
+    """Return the parity of a magnitude's code; codes are continued beyond the largest."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -426,7 +426,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
             away = floor + low >= 2**r
             sign = ">=" if away else "<"
             where = "away from" if away else "toward"
-            return f"sr: the first {r} bits of it, plus R, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
+            return f"sr adds R to the first {r} fraction bits, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
         case _:
             assert_never(mode)
 
@@ -434,7 +434,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
     """Return the steps from a block's bit patterns to its scale code.
 
-    A format with a tensor scale needs `tensor`.
+    `tensor` is the tensor scale; a format without tensor scales needs none.
     """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
@@ -453,15 +453,15 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
     f = maximum / Fraction(2) ** exponent
     rule, wanted = _scale_rule(task.scale_rule, e, f, exponent)
     if code != min(max(wanted, -127), 127) + E8M0.bias:
-        raise AssertionError(f"explanation {rule!r} gives {wanted}, the kernel code {code}")
+        raise AssertionError(f"explanation {rule!r} gives the exponent {wanted}, but the kernel gives the code {code}")
     return ScaleSteps(place, maximum, exponent, f, e.emax, rule, wanted, code)
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return index, value and "" for the element that decides the scale.
+    """Return the index and magnitude of the element that decides the scale, and "".
 
-    That is the element with the largest finite magnitude, if above zero. Otherwise the index is
-    None, and the text says why.
+    The element with the largest finite magnitude decides the scale, unless that magnitude is 0. If
+    no element decides the scale, the index is None and the text says why.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
@@ -476,7 +476,7 @@ def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, st
 
 
 def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:
-    """Return the rule in words, and its exponent for a maximum of f times 2**exponent."""
+    """Return the rule in words, and the scale's exponent for a maximum of f times 2**exponent."""
     base, limit = exponent - e.emax, Fraction(threshold(e, rule))
     match rule:
         case ScaleRule.FLOOR:
@@ -495,7 +495,7 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
     """Return the steps that quantize a block, checked against the reference.
 
-    Without `tensor`, the block is a whole tensor.
+    Without `tensor`, the block counts as a whole tensor.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:

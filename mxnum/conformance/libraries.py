@@ -128,7 +128,7 @@ def _gfloat() -> Iterator[Peer]:
                 scale = gfloat.compute_scale_amax(info.etype.emax, row)
                 try:
                     rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                except ValueError:  # the element has no code for a NaN: the case is judged as a block of NaN
+                except ValueError:  # gfloat raises for a NaN without a code: give a block of NaN
                     rows.append([E8M0.nan_code] + [0] * len(row))
         codes = np.array(rows, np.uint8)
         return codes[:, 1:], codes[:, 0]
@@ -192,7 +192,7 @@ def _torchao() -> Iterator[Peer]:
         data = torch.from_numpy(stored)
         data = (
             data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data
-        )  # all other types are stored as bytes
+        )  # the other elements are stored as bytes
         e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
         values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
         return values.reshape(len(codes), 2)[:, 0]
@@ -317,7 +317,7 @@ def _gguf() -> Iterator[Peer]:
 
 #: Number of wrong parts of a conversion for which the smallest input is searched.
 PARTS = 4
-#: Number of examples that hypothesis tries for each part. If none of them fails, the numbers of a
+#: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.
 EXAMPLES = 100
 
@@ -369,14 +369,14 @@ class Row:
         for explanation in r.explanations:
             text += f"; {explanation.claim}{explanation.doubt}"
         for name, (followed, kept) in r.inconsistent.items():
-            text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
+            text += f"; {followed} answers follow the choice {name}, which {kept} other answers do not follow"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
         found = "".join(f"\n  - {part}: {text}" for part, text in self.smallest.items())
         return f"{text}. Wrong by class: {by_class or 'none but by choice'}.{found}"
 
 
 def row_of(peer: Peer) -> Row:
-    """Run level 1 on one conversion and return the outcome."""
+    """Run the cases of level 1 on one conversion and return the outcome."""
     task = make_task(peer.operation, peer.format, **peer.claims)
     collector, implementation = Collector(task), Implementation(peer.function)
     judge_all(collector, implementation, cases(task))
@@ -427,7 +427,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda what: None) -> str:
-    """Return the page about these libraries, also for libraries that are not installed."""
+    """Return the page about these libraries, with a note for each library that is not installed."""
     sections = []
     for library in libraries:
         if version(library) is None:

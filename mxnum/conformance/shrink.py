@@ -58,8 +58,8 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
     numbers of the known failures only if no simple numbers fail. Hypothesis shrinks step by step
-    and can miss a simpler case. Each number of the case found is therefore replaced by the simplest
-    number with which the case still fails.
+    and can miss a simpler case. Each number of the case that hypothesis finds is therefore replaced
+    by the simplest number with which the case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -77,7 +77,7 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 
 
 def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
-    """Return a dot product with zeros for all that the failure does not need."""
+    """Return a dot product with zeros for all numbers that the failure does not need."""
     case = {name: column.copy() for name, column in found.items()}
     for names, at in [*((("a", "b"), place) for place in range(case["a"].shape[1])), (("c",), 0)]:
         simpler = {name: column.copy() for name, column in case.items()}
@@ -173,7 +173,10 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 
 
 def _scale_codes(task: Task) -> list[int]:
-    """Return codes of scales, the scales near 1 first; wide floats have powers of two only."""
+    """Return scale codes, the codes nearest to that of scale 1 first.
+
+    Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
+    """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
     step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits
@@ -194,7 +197,7 @@ def _powers(source: ElementFormat) -> Array:
 
 
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns to choose from, simple ones first."""
+    """Return bit patterns of numbers to try, the simplest first."""
     source = task.source
     points = np.concatenate([grid.points(task.element), _powers(source)])
     simple = grid.with_neighbours(grid.narrowed(points, source), source)

@@ -59,7 +59,7 @@ def boundary_values(
 
 
 def special_values(*, source: str = "float32", nan: bool = True, infinity: bool = True) -> Any:
-    """Return a strategy for zeros, ends of subnormals and normals, infinities and NaNs.
+    """Return a strategy for zeros, extreme subnormals and normals, infinities and NaNs.
 
     `infinity` and `nan` say whether infinities and NaNs are included.
     """
@@ -155,7 +155,7 @@ def tensor_scales(format: str | MXFormat) -> Any:
 
 
 def elements(*, custom: bool = True) -> Any:
-    """Return a strategy for element formats, with `custom` also custom ones of up to eight bits."""
+    """Return a strategy for element formats; `custom` adds custom formats of up to eight bits."""
     known = st.sampled_from(list(ELEMENTS.values()))
     if not custom:
         return known
@@ -180,7 +180,7 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales, with `custom` also custom formats.
+    """Return a strategy for MX formats with these scales; `custom` adds custom formats.
 
     Custom formats have any element and a block length of 1 to 64. `scales` are names of
     `mxnum.formats.SCALES`.

@@ -40,9 +40,9 @@ class Field:
     name: str
     bits: int
     count: int
-    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor``, ``random``,
-    #: ``operand`` (a bit pattern of the type of a matrix unit's operands) or ``addend`` (of its
-    #: accumulators).
+    #: The kind of number: ``float`` (a bit pattern of the float type), ``element``, ``scale``,
+    #: ``tensor``, ``random``, ``operand`` (a bit pattern of a matrix unit's operand) or ``addend``
+    #: (a bit pattern of a matrix unit's accumulator).
     kind: str
 
     @property
@@ -97,9 +97,9 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the fraction bits of a sum, to say how far answers are from the right ones.
+        """Return the number of fraction bits of a result, which sets the unit of distances.
 
-        None if distances say little.
+        Return None if distances from the right answers say little.
         """
         return None
 
@@ -120,7 +120,7 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2, of which `start` cases were made before."""
+        """Return `size` cases of level 2; `start` cases of level 2 were made before."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
@@ -177,8 +177,8 @@ class Task:
     nonfinite: Nonfinite = Nonfinite.BLOCK
     sr_bits: int = 30
     accumulate: Accumulate = Accumulate.BLOCK
-    #: Number of blocks in each operand of a dot product. Four blocks show the order in which they
-    #: are added.
+    #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
+    #: implementation adds blocks.
     dot_blocks: int = 4
     #: The matrix unit that adds, in place of `accumulate`, and the number of products of a case.
     unit: MatrixUnit | None = None

@@ -33,7 +33,7 @@ _VALUES[list(b"abcdef")] = range(10, 16)
 #: Number of lines parsed at a time.
 CHUNK = 8192
 #: The value of ``# cases:`` in a header that leaves the number of cases to the last line of the
-#: file. A writer that does not know the number in advance writes such a header.
+#: file. A writer that does not know the number of cases in advance writes this value.
 BELOW = "stated below"
 
 
@@ -102,7 +102,7 @@ def without_unknown(
 ) -> tuple[list[bytes], dict[int, str]]:
     """Return the lines with unknown digits replaced by zeros, and the original answers by row.
 
-    The digits x and z are unknown. Only the answers, at the end of a line, may have them.
+    The digits x and z are unknown. Only the answers, at the end of a line, may have unknown digits.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -208,7 +208,7 @@ class Reader:
     """
 
     def __init__(self, stream: BinaryIO | Arriving) -> None:
-        name = getattr(stream, "name", "")  # a number for a pipe, "<stdin>" for the standard input
+        name = getattr(stream, "name", "")  # the name of a pipe is a number; that of standard input is "<stdin>"
         self._stream = iter(stream)
         self._name = "" if isinstance(name, int) or str(name).startswith("<") else str(name)
         self._pipe = stream if isinstance(stream, Arriving) else None
@@ -314,7 +314,8 @@ def _stated(line: bytes) -> tuple[str, str]:
     return (key.strip(), value.strip()) if colon else ("", "")
 
 
-#: Header lines that state the task and its cases. Answers must repeat those of the vectors.
+#: Header lines that state the task and its cases. The header of answers must not contradict these
+#: lines of the vectors.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 
@@ -397,10 +398,10 @@ def verify(
                 f"{reader.header[key]}."
             )
     if reader.line == 0:
-        raise Incomplete("The answers must be of at least one case, not empty.")
+        raise Incomplete("There must be at least one answer; the stream of answers is empty.")
     if given is None and task is None and not header:
         raise ValueError(
-            "The answers must repeat the header of the vectors and each case; if they stand alone on their lines, "
+            "The answers must repeat the header of the vectors and each case; if each line holds an answer alone, "
             "give the vectors as well (--vectors)."
         )
     task = task or task_of(header)
@@ -432,10 +433,10 @@ def verify(
 def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
     """Return a sentence that says what cannot be checked if answers come without the vectors."""
     if count is None:
-        return "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
+        return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
         made = header.get("mxnum", "(unknown)")
-        return f"mxnum {made} made these cases; only with --vectors is it checked that all of them are answered."
+        return f"mxnum {made} made these cases, so missing or changed cases go unnoticed; --vectors would reveal them."
     return ""
 
 
@@ -456,7 +457,7 @@ class _Stated:
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of the lines read, minus that of the cases that were given.
+        #: The sum of the hashes of the lines read, minus the sum of the hashes of the given cases.
         self._excess = 0
         #: The first line that differs from the given case at the same position.
         self._line: int | None = None
@@ -482,7 +483,7 @@ class _Stated:
         if self._excess != rest:
             raise ValueError(
                 f"The answers must repeat the cases that were given, but line {self._line} does not; "
-                "a program can also print its answers alone (--vectors)."
+                "with --vectors, a line may hold the answer alone."
             )
 
 
@@ -497,9 +498,10 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Make the cases that the header describes again, or return None if this is impossible.
+    """Make the cases that the header describes again, or return None if that is impossible.
 
-    This is impossible if the header says too little, or if another version of mxnum wrote it.
+    The cases cannot be made again if the header says too little, or if another version of mxnum
+    wrote it.
     """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
@@ -530,10 +532,10 @@ def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
         matching = list(islice(cases_in, len(lines)))
         if len(matching) < len(lines):
             raise ValueError(
-                f"There must be one answer for each case; from line {first + len(matching)} on there are more."
+                f"There must be one answer for each case; answers from line {first + len(matching)} on have no case."
             )
         if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
-            raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
+            raise ValueError("With --vectors, each line of the answers must hold the answer alone, without the case.")
         of_cases = [given.named(line) for _, line in matching]
         inputs = _checked(parse_lines(fields, [line for line, _ in matching], of_cases), of_cases)
         lines, unknown = without_unknown(task.outputs, lines, task.outputs)

@@ -1,17 +1,22 @@
 """Descriptions of a call to quantize, or to decode an MX array.
 
-Every argument is checked and resolved.
+`checked_settings` checks the choices of a caller, and resolves them to `Settings`. A `Request` has
+these and the arrays of the call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar
 
+from mxnum import errors, formats
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
-from mxnum.layout import Blocks, scales_shape
-from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.layout import Blocks, block_lengths, resolve_blocks, scales_shape
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -86,28 +91,89 @@ class Settings:
         return must_look(self.element, self.nonfinite)
 
 
-class Sides(NamedTuple):
-    """The arrays of a call that belong to blocks.
+class Choices(NamedTuple):
+    """A caller's choices for a quantization, and the shape of the array, without the array."""
 
-    None stands for an array that the call has not.
+    format: str | MXFormat
+    shape: tuple[int, ...]
+    #: The name of the input's type.
+    source: str
+    axis: int | None = None
+    block_size: int | None = None
+    block_shape: Sequence[int] | None = None
+    blocks: Sequence[int] | None = None
+    rounding: str | Rounding = Rounding.RNE
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None
+    overflow: str | Overflow = Overflow.SATURATE
+    nonfinite: str | Nonfinite = Nonfinite.BLOCK
+    offset: str | None = None
+    offset_range: str | OffsetRange = OffsetRange.EXACT
+    scales_given: bool = False
+
+
+def checked_settings(asked: Choices) -> Settings:
+    """Check and resolve the choices of a caller. Equal choices return one object."""
+    if asked.block_shape is not None or asked.blocks is not None:
+        asked = asked._replace(
+            block_shape=block_lengths("block_shape", asked.block_shape), blocks=block_lengths("blocks", asked.blocks)
+        )
+    return _resolved(*asked)
+
+
+def memo(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return `function` with its results cached by the types and values of its arguments.
+
+    A call is not cached if an argument has no hash, or if `function` raises TypeError.
     """
+    remembered = lru_cache(maxsize=4096, typed=True)(function)
 
-    scales: Any = None
-    offsets: Any = None
-    #: The tensor scale: one number, or one for each block.
-    tensor_scale: Any = None
-    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found it.
-    maxima: Any = None
+    @wraps(function)
+    def call(*arguments: Any) -> Result:
+        try:
+            return remembered(*arguments)
+        except TypeError:
+            pass
+        return function(*arguments)
 
-    @property
-    def of_blocks(self) -> tuple[Any, ...]:
-        """The scales and offsets, which are results or arguments.
+    return call
 
-        Each has one item for each block.
-        """
-        if self.offsets is None:  # Fast path: avoids a comprehension for the common single array.
-            return () if self.scales is None else (self.scales,)
-        return self.scales, self.offsets
+
+@memo
+def _resolved(*fields: Any) -> Settings:
+    """Return the settings that the fields of `Choices` mean.
+
+    The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
+    """
+    asked = Choices(*fields)
+    fmt = formats.get(asked.format)
+    layout = resolve_blocks(
+        asked.shape, fmt.block, axis=asked.axis, block_size=asked.block_size, block_shape=asked.block_shape,
+        blocks=asked.blocks,
+    )  # fmt: skip
+    mode = errors.choose_member("rounding", asked.rounding, Rounding)
+    if asked.offset is not None:
+        errors.choose("offset", asked.offset, ("float16",))
+    used_range = errors.choose_member("offset_range", asked.offset_range, OffsetRange)
+    if asked.offset is not None and not fmt.scale.power_of_two:
+        raise ValueError(
+            f"Argument 'offset' must be left out for {fmt.name}, whose scales are {formats.scale_names(fmt)}."
+        )
+    if asked.scales_given and asked.scale_rule is not None:
+        raise errors.exclusive("scale_rule", "scales")
+    if asked.offset is None and used_range.is_half:
+        raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
+    return Settings(
+        format=fmt,
+        shape=asked.shape,
+        source=formats.FLOATS[asked.source],
+        blocks=layout,
+        rounding=mode,
+        scale_rule=scale_rule_of(fmt, asked.scale_rule),
+        overflow=errors.choose_member("overflow", asked.overflow, Overflow),
+        nonfinite=errors.choose_member("nonfinite", asked.nonfinite, Nonfinite),
+        offset_range=None if asked.offset is None else used_range,
+        scales_given=asked.scales_given,
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -1,11 +1,5 @@
-"""Proofs that an implementation is the definition, for all inputs, or a counterexample.
+"""Implementations as functions of bit-vectors, and the solvers that compare them with a claim.
 
-`prove` reads Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba and Python
-functions in the dialect as functions of bit-vectors, and asks a solver whether one differs from the
-definition. ``mxnum prove`` is the command.
+`mxnum.conformance.prove` is the call. Readers make circuits of Verilog, C, LLVM IR, PTX and Python
+functions; `claims` states what must hold of them.
 """
-
-from mxnum.prove.proving import prove
-from mxnum.prove.verdict import Counterexample, Part, Proof
-
-__all__ = ["Counterexample", "Part", "Proof", "prove"]

@@ -21,8 +21,8 @@ from mxnum.prove.execution import UnsupportedCode
 
 #: Optimised, so that loops of constant length and structures disappear, but without vectors.
 FLAGS = (
-    "-O2", "-g0", "-fno-sanitize=all", "-fno-discard-value-names", "-fno-vectorize", "-fno-slp-vectorize",
-    "-ffp-contract=off", "-fno-exceptions", "-mllvm", "-unroll-threshold=1000000", "-mllvm",
+    "-O2", "-gline-tables-only", "-fno-sanitize=all", "-fno-discard-value-names", "-fno-vectorize",
+    "-fno-slp-vectorize", "-ffp-contract=off", "-fno-exceptions", "-mllvm", "-unroll-threshold=1000000", "-mllvm",
     "-unroll-full-max-count=4096", "-mllvm", "-inline-threshold=1000000", "-Wno-unused-command-line-argument", "-w",
 )  # fmt: skip
 
@@ -56,7 +56,10 @@ def circuit_of(
             found = errors.joined(defined) or "none"
             raise ValueError(f"Argument 'function' must name one of the functions of {file.name}: {found}.")
         (function,) = defined
-    parsed = clang_ir.parse(text, function)
+    try:
+        parsed = clang_ir.parse(text, function)
+    except UnsupportedCode as problem:
+        raise _unread(function, file, text, 0, problem) from problem
     arrays: dict[str, tuple[str, Quantity]] = {}
     inputs: dict[str, int] = {}
     outputs: dict[str, int] = {"return": parsed.result} if parsed.result else {}
@@ -86,7 +89,7 @@ def circuit_of(
         try:
             result = clang_ir.execute(parsed, arguments)
         except UnsupportedCode as problem:
-            raise UnsupportedCode(f"Cannot read {function!r} in {file.name}: {problem}.") from problem
+            raise _unread(function, file, text, parsed.begin, problem) from problem
         found = {"return": result.value} if result.value is not None else {}
         for name, (kind, quantity) in arrays.items():
             if kind == "output":
@@ -97,6 +100,12 @@ def circuit_of(
 
     more = ("Different pointers point to different arrays.",) if len(arrays) > 1 else ()
     return Circuit(f"{function} in {file.name}", inputs, outputs, run, (*notes, *more), by_order=True)
+
+
+def _unread(function: str, file: Path, text: str, begin: int, problem: UnsupportedCode) -> UnsupportedCode:
+    """Return the error for a function that cannot be read, with the line of the source if known."""
+    where = clang_ir.location(text, file.name, begin, problem.line)
+    return UnsupportedCode(f"Cannot read {function!r} in {where}: {problem}.")
 
 
 def _array(name: str, claim: Claim, ports: Mapping[str, str | int], function: str) -> tuple[str, Quantity]:
@@ -129,7 +138,8 @@ def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, 
     with tempfile.TemporaryDirectory() as folder:
         unit = Path(folder) / ("unit.cpp" if is_cpp else "unit.c")
         unit.write_text("\n".join(lines) + "\n")
-        call = [*_clang(is_cpp), *FLAGS, *defined, *folders, "-S", "-emit-llvm", unit.name, "-o", "unit.ll"]
+        standard = ["-std=gnu++20"] if is_cpp else []
+        call = [*_clang(is_cpp), *FLAGS, *standard, *defined, *folders, "-S", "-emit-llvm", unit.name, "-o", "unit.ll"]
         done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise UnsupportedCode(f"Clang cannot compile {files[-1].name}: {_first_error(done.stderr)}.")

@@ -35,6 +35,12 @@ ACCEPTED = {
     "nan_code": "another NaN code (sign or payload)",
     "minus_zero": "a negative number that rounds to zero loses its sign",
 }
+#: The operations that each setting is for.
+DECIDES = {
+    "source": ("encode", "decode", "scale", "quantize"), "rounding": ("encode", "quantize"),
+    "overflow": ("encode", "quantize"), "scale_rule": ("scale", "quantize"), "nonfinite": ("quantize",),
+    "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
+}  # fmt: skip
 #: Dot products have at most so many terms, of elements of so many bits: their sums are exact.
 TERMS, TERM_BITS = 4, 6
 
@@ -88,7 +94,7 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The claim in one line, as arguments of `mxnum.prove.prove` are written."""
+        """The claim in one line, as arguments of `mxnum.conformance.prove` are written."""
         said = [f"{self.operation} of {self.format.name}"]
         if self.operation in ("encode", "quantize", "scale"):
             said.append(f"from {self.source.name}")

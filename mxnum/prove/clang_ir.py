@@ -48,6 +48,8 @@ class Function:
     """A function of a module."""
 
     name: str
+    #: Where its definition begins in the text of the module.
+    begin: int
     #: The width of the result; 0 for void.
     result: int
     parameters: tuple[Parameter, ...]
@@ -75,30 +77,56 @@ def names(text: str) -> list[str]:
 def parse(text: str, name: str) -> Function:
     """Return the function `name` of a module; C++ may have mangled the name."""
     defined = names(text)
-    mangled = [each for each in defined if each == name or re.match(rf"_Z(N.*)?{len(name)}{re.escape(name)}", each)]
+    in_cpp = "".join(f"{len(each)}{re.escape(each)}" for each in name.split("::"))
+    mangled = [each for each in defined if each == name or re.match(rf"_Z(N.*)?{in_cpp}", each)]
     if len(mangled) != 1:
         found = f"has {len(mangled)} functions" if mangled else "has no function"
-        raise UnsupportedCode(f"The module {found} {name!r}; it defines {', '.join(defined) or 'none'}.")
+        raise UnsupportedCode(f"the module {found} of that name; it defines {', '.join(defined) or 'none'}")
     header = re.search(rf'^define (?P<head>[^\n]*)@"?{re.escape(mangled[0])}"?\((?P<rest>.*)\{{$', text, re.M)
     assert header is not None
     listed = list(ir._comma_separated(ir._until_closed(header["rest"])))
-    parameters = tuple(_parameter(each, i) for i, each in enumerate(listed))
+    parameters = tuple(_parameter(each, i, header[0]) for i, each in enumerate(listed))
     returned = re.findall(rf"\b({_TYPE}|void)\b(?! \()", re.sub(r"range\([^)]*\)", "", header["head"]))
     if not returned:
-        raise UnsupportedCode(f"The result of {name!r} is no integer or float: define {header['head'].strip()}.")
+        raise UnsupportedCode("the result is no integer or float", header[0])
     body = text[header.end() : text.index("\n}", header.end())]
     blocks = _blocks(body, str(sum(1 for each in parameters if each.name[1:].isdigit())))
-    return Function(name, _width(returned[-1]), parameters, blocks, _constants(text), _variables(text))
+    return Function(name, header.start(), _width(returned[-1]), parameters, blocks, _constants(text), _variables(text))
 
 
-def _parameter(text: str, position: int) -> Parameter:
+def _parameter(text: str, position: int, header: str) -> Parameter:
     type_, *rest = text.split()
     name = rest[-1] if rest and rest[-1].startswith("%") else f"%{position}"
     if type_ == "ptr" and "byval" not in text and "sret" not in text:
         return Parameter(name, 0)
     if not re.fullmatch(_TYPE, type_):
-        raise UnsupportedCode(f"Parameter {name[1:]!r} has the type {type_}, which is no integer, float or pointer.")
+        raise UnsupportedCode(f"parameter {name[1:]!r} of type {type_} is no integer, float or pointer", header)
     return Parameter(name, _width(type_))
+
+
+def location(text: str, file: str, begin: int, line: str) -> str:
+    """Return the file of a module, and the number of a line that stands after `begin`.
+
+    They are those of the source if the module has them (``!dbg``).
+    """
+    start = re.escape(line.split(" [")[0])
+    found = re.compile(rf"^\s*{start}.*", re.M).search(text, begin) if line else None
+    if found is None:
+        return file
+    entry = _metadata(text, found[0], "dbg")
+    number = re.search(r"\bline: ([1-9]\d*)", entry)
+    if number is None:
+        return file if "!DIFile(" in text else f"line {text.count(chr(10), 0, found.end()) + 1} of {file}"
+    source = _metadata(text, entry, "file:") or _metadata(text, _metadata(text, entry, "scope:"), "file:")
+    name = re.search(r'filename: "(?:[^"]*/)?([^"/]*)"', source)
+    return f"line {number[1]} of {name[1] if name else file}"
+
+
+def _metadata(text: str, entry: str, key: str) -> str:
+    """Return the metadata that an entry refers to by a key."""
+    found = re.search(rf"{key} !(\d+)", entry)
+    named = re.search(rf"^!{found[1]} = (.*)$", text, re.M) if found else None
+    return named[1] if named else ""
 
 
 def _width(type_: str) -> int:
@@ -127,6 +155,8 @@ def _blocks(body: str, first: str) -> dict[str, list[str]]:
 def _constants(text: str) -> dict[str, bytes]:
     """Return the bytes of the module's constant arrays of integers or floats."""
     found = {}
+    # A structure of one array is the array, as std::array is.
+    text = re.sub(r'(?m)\bconstant (?:%\S+|%"[^"\n]*") \{ (\[[^{}\n]*\]) \}(?=,|$)', r"constant \1", text)
     for name, type_, value in re.findall(_CONSTANT, text, re.M):
         counts, elements = re.findall(r"\[(\d+) x", type_), re.findall(_TYPE, type_)
         if len(elements) != 1 or "{" in type_:
@@ -186,6 +216,8 @@ class _Machine(ir._Machine):
             self.pointers[found[1]] = self.pointer(found[2])
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
+        elif re.fullmatch(r"store ptr .*, !numba_exception_output !\d+", line):
+            return  # The function then returns a status that is not 0.
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
             if found[3]:
                 raise UnsupportedCode(f"{found[2]}{found[3]}")

@@ -15,7 +15,7 @@ import z3
 
 from mxnum.prove import ptx
 from mxnum.prove.circuit import Answer, Circuit
-from mxnum.prove.cuda_ptx import Machine, blocks_of
+from mxnum.prove.cuda_ptx import Machine, blocks_of, unread
 from mxnum.prove.execution import UnsupportedCode
 
 KERNEL = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)\s*(?:\.\w+[^\n{]*\n)*\s*\{", re.S)
@@ -33,7 +33,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
     try:
         thread.run(blocks_of(match))
     except UnsupportedCode as problem:
-        raise UnsupportedCode(f"Cannot read {name!r} in {file.name}: {problem}.") from problem
+        raise unread(match, file, problem) from problem
     taken = {short[key]: symbol for key, (_, symbol) in thread.loaded.items()}
     taken |= {short[key]: symbol for key, symbol in symbols.items() if short[key] in ports and short[key] not in taken}
     order = [each for each in short.values() if each in taken]

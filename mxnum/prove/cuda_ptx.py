@@ -55,11 +55,19 @@ def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> C
         try:
             machine.run(blocks_of(match))
         except UnsupportedCode as problem:
-            raise UnsupportedCode(f"Cannot read {function!r} in {file.name}: {problem}.") from problem
+            raise unread(match, file, problem) from problem
         return Answer({"return": machine.result}, premises=machine.numbers.definitions)
 
     notes = ("The proof is about the PTX. It assumes that ptxas and the device execute the PTX correctly.",)
     return Circuit(f"{function} in {file.name}", inputs, {"return": result}, run, notes, by_order=True)
+
+
+def unread(match: re.Match[str], file: Path, problem: UnsupportedCode) -> UnsupportedCode:
+    """Return the error for a function that cannot be read, with the line of the statement."""
+    statement = re.compile(r"\s*".join(map(re.escape, problem.line.split())))
+    found = statement.search(match.string, match.end()) if problem.line else None
+    number = match.string.count("\n", 0, found.start() if found else match.start("name")) + 1
+    return UnsupportedCode(f"Cannot read {match['name']!r} in line {number} of {file.name}: {problem}.")
 
 
 def blocks_of(match: re.Match[str]) -> list[tuple[str, list[str]]]:
@@ -106,7 +114,7 @@ class Machine(ptx._Machine):
                 try:
                     falls = self.execute(line, done)
                 except (UnsupportedCode, KeyError, z3.Z3Exception) as problem:
-                    raise UnsupportedCode(f"{line!r}: {problem}") from problem
+                    raise UnsupportedCode(f"{line!r}: {problem}", line) from problem
                 if not falls:
                     break
         self.check()

@@ -9,7 +9,14 @@ import z3
 
 
 class UnsupportedCode(ValueError):
-    """Raised where code holds something that the executor has no meaning for."""
+    """Raised where code holds something that the executor has no meaning for.
+
+    `line` is the statement as the code has it, or the beginning of it.
+    """
+
+    def __init__(self, message: str, line: str = ""):
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True)

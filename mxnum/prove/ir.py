@@ -419,7 +419,8 @@ def _attempt(action: Callable[[str], None], line: str) -> None:
     try:
         action(line)
     except (UnsupportedCode, KeyError, z3.Z3Exception) as problem:
-        raise UnsupportedCode(f"{line!r}: {problem}") from problem
+        said = "no such instruction" if str(problem) in line else problem
+        raise UnsupportedCode(f"{line!r}: {said}", line) from problem
 
 
 def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
@@ -429,7 +430,7 @@ def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
 
     def visit(label: str) -> None:
         if label in active:
-            raise UnsupportedCode(f"a loop through {label}")
+            raise UnsupportedCode(f"a loop through {label} whose length is not constant", blocks[label][-1])
         if label not in order:
             active.append(label)
             for target in re.findall(r"label %([^\s,]+)", blocks[label][-1]):

@@ -50,21 +50,23 @@ def read_numba(dispatcher: Any) -> Circuit:
     The function is taken for the types of its first signature, or for int64 if it has none.
     """
     name, parameters = dispatcher.py_func.__name__, list(inspect.signature(dispatcher.py_func).parameters)
+    code = dispatcher.py_func.__code__
+    unread = f"Cannot read {name!r}, line {code.co_firstlineno} of {code.co_filename}"
     if not dispatcher.signatures:
         dispatcher.compile(f"({', '.join(['int64'] * len(parameters))},)")
     overload = dispatcher.overloads[dispatcher.signatures[0]]
     returned = overload.signature.return_type
     width = getattr(returned, "bitwidth", 8 if str(returned) == "bool" else None)
     if width is None:
-        raise UnsupportedCode(f"Cannot read {name!r}: it returns {returned} instead of one number.")
+        raise UnsupportedCode(f"{unread}: it returns {returned} instead of one number.")
     text = overload.library.get_llvm_str()
     try:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
     except UnsupportedCode as problem:
-        raise UnsupportedCode(f"Cannot read {name!r}: {problem}") from problem
+        raise UnsupportedCode(f"{unread}: {problem}.") from problem
     taken = parsed.parameters[2:]  # after the addresses of the result and of an exception
     if len(taken) != len(parameters):
-        raise UnsupportedCode(f"Cannot read {name!r}: its arguments must be numbers, not arrays or tuples.")
+        raise UnsupportedCode(f"{unread}: its arguments must be numbers, not arrays or tuples.")
 
     def run(values: Mapping[str, z3.BitVecRef]) -> Answer:
         slot = [z3.FreshConst(z3.BitVecSort(8), "unwritten") for _ in range(width // 8)]
@@ -72,7 +74,7 @@ def read_numba(dispatcher: Any) -> Circuit:
         try:
             result = clang_ir.execute(parsed, [slot, [], *arguments])
         except UnsupportedCode as problem:
-            raise UnsupportedCode(f"Cannot read {name!r} as numba compiles it: {problem}.") from problem
+            raise UnsupportedCode(f"{unread}, as numba compiles it: {problem}.") from problem
         held = clang_ir.joined(result.arrays[parsed.parameters[0].name])
         return Answer({"return": held}, [*result.obligations, result.value == 0], result.premises)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,7 @@ def read(
 ) -> Circuit:
     """Return an implementation as a circuit; raise UnsupportedCode for what cannot be read."""
     if callable(implementation):
-        from mxnum.prove.python import read_dialect, read_numba
-
-        return read_numba(implementation) if hasattr(implementation, "py_func") else read_dialect(implementation)
+        return _of_function(implementation)
     given = implementation if isinstance(implementation, list | tuple) else [implementation]
     files = [Path(each) for each in given]
     suffix = files[-1].suffix
@@ -39,6 +38,8 @@ def read(
         held = {name: value for name, value in ports.items() if isinstance(value, int)}
         return read_verilog(files, function, parameters, latency, held, include)
     errors.require(latency == 0, "latency", "0 for anything but Verilog", latency)
+    if suffix == ".py":
+        return _of_function(_imported(files[-1], function))
     if suffix in C:
         from mxnum.prove.c import read_c
 
@@ -51,5 +52,23 @@ def read(
         from mxnum.prove.cuda_ptx import read_ptx
 
         return read_ptx(files[-1], function, ports)
-    known = errors.joined((*VERILOG, *C, ".ll", ".ptx"))
+    known = errors.joined((*VERILOG, *C, ".ll", ".ptx", ".py"))
     raise ValueError(f"Argument 'implementation' must be files that end in {known}, not {suffix!r}.")
+
+
+def _of_function(function: Callable[..., Any]) -> Circuit:
+    from mxnum.prove.python import read_dialect, read_numba
+
+    return read_numba(function) if hasattr(function, "py_func") else read_dialect(function)
+
+
+def _imported(file: Path, name: str | None) -> Any:
+    """Run a Python file, and return a function of it."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name or "", None)
+    errors.require(callable(found), "function", f"the name of a function of {file.name}", name)
+    return found

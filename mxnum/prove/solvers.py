@@ -27,14 +27,15 @@ class Answer(NamedTuple):
 def solve(assertions: Sequence[z3.BoolRef], symbols: Sequence[z3.BitVecRef], seconds: float) -> Answer:
     """Look for values that satisfy all assertions, with bitwuzla if it is installed."""
     started = time.perf_counter()
+    solver = "z3" if importlib.util.find_spec("bitwuzla") is None else "bitwuzla"
+    if seconds <= 0:
+        return Answer("unknown", solver, 0.0, {})
     goal = z3.Goal()
     goal.add(*assertions)
     # These tactics eliminate no symbol, so that the model of the result has values for all of them.
     (question,) = z3.Then("simplify", "fpa2bv", "simplify")(goal)
-    if importlib.util.find_spec("bitwuzla") is None:
-        solver, (verdict, values) = "z3", _model_of_z3(question, symbols, seconds)
-    else:
-        solver, (verdict, values) = "bitwuzla", _model_of_bitwuzla(question, symbols, seconds)
+    model_of = _model_of_z3 if solver == "z3" else _model_of_bitwuzla
+    verdict, values = model_of(question, symbols, seconds)
     return Answer(verdict, solver, time.perf_counter() - started, values)
 
 
@@ -88,13 +89,41 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
     return str(_run_bitwuzla(question, timeout)[0])
 
 
+def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
+    """Return a question without z3's two conditions that a product fits, which only z3 knows.
+
+    They come together, so that both become the condition that the product in twice the bits is the
+    same.
+    """
+    kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        waiting += term.children()
+        if term.decl().kind() in kinds:
+            a, b = term.children()
+            x, y, product = (z3.SignExt(a.size(), each) for each in (a, b, a * b))
+            pairs.append((term, x * y == product))
+    return z3.substitute(question, *pairs)
+
+
+def _written(question: z3.BoolRef) -> str:
+    solver = z3.Solver()
+    solver.add(question)
+    text: str = solver.to_smt2()
+    return text
+
+
 def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:
     """Return bitwuzla's answer, and the parser that holds the solver."""
     import bitwuzla
 
-    solver = z3.Solver()
-    solver.add(question.as_expr())
-    lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
+    written = _written(question.as_expr())
+    if "bvsmul_no" in written:
+        written = _written(_without_product_conditions(question.as_expr()))
+    lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
     # z3 has names of its own for nonzero divisors.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from mxnum.prove.claims import Claim
 
 
 @dataclass(frozen=True)
-class Part:
+class ProofPart:
     """A question that was put to a solver: "codes", or a class of inputs."""
 
     name: str
@@ -36,12 +37,12 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome of `prove`."""
+    """The outcome of `mxnum.conformance.prove`."""
 
     claim: Claim = field(repr=False)
     implementation: str
     verdict: Literal["proved", "refuted", "open"]
-    parts: tuple[Part, ...]
+    parts: tuple[ProofPart, ...]
     assumptions: tuple[str, ...]
     counterexample: Counterexample | None = None
 
@@ -69,10 +70,12 @@ class Proof:
         else:
             lines = [f"Not decided within the time limit ({self.solver}, {self.seconds:.1f} s): {said}."]
         if len(self.parts) > 1:
-            told = [part for part in self.parts if part.verdict != "proved" or "condition" not in part.name]
+            counted = Counter(part.verdict for part in self.parts if "condition" in part.name)
+            told = [part for part in self.parts if part.verdict == "refuted" or "condition" not in part.name]
             lines += [f"  {part.verdict} ({part.seconds:.1f} s): {part.name}" for part in told]
-            if count := len(self.parts) - len(told):
-                lines.append(f"  proved: {count} conditions under which behaviour is defined")
+            for verdict in ("proved", "open"):
+                if count := counted[verdict]:
+                    lines.append(f"  {verdict}: {count} conditions under which behaviour is defined")
         return "\n".join([*lines, *self.assumptions])
 
     def as_dict(self) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
+#: Selects the outputs of latches, and of registers whose clock is not an input of the module.
+_UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
+
 
 def read_verilog(
     files: Sequence[Path],
@@ -35,18 +38,21 @@ def read_verilog(
 
     Inputs in `held` have their value in every cycle.
     """
+    if parameters and top is None:  # yosys sets parameters of a module that is named
+        top = _top(_smt2(files, None, {}, include))
     text = _smt2(files, top, parameters or {}, include)
-    module = next(iter(re.findall(r"^; yosys-smt2-topmod (\S+)$", text, re.M)), None)
+    module = _top(text)
     if module is None:
         raise UnsupportedCode(f"{files[-1].name} has no module whose outputs depend on its inputs.")
     ports = {
         kind: {name: int(bits) for name, bits in re.findall(rf"^; yosys-smt2-{kind} (\S+) (\d+)$", text, re.M)}
         for kind in ("input", "output", "register")
     }
-    clocks = dict(re.findall(r"^; yosys-smt2-clock (\S+) (\w+)$", text, re.M))
+    clocks = dict(re.findall(r"^; yosys-smt2-clock (\S+) (.+)$", text, re.M))
     name = f"module {module} in {files[-1].name}"
-    if len(clocks) > 1:
-        raise UnsupportedCode(f"{name} has {len(clocks)} clocks ({errors.joined(clocks)}) instead of one.")
+    edges = [f"{edge} {clock}" for clock, found in clocks.items() for edge in found.split()]
+    if len(edges) > 1:
+        raise UnsupportedCode(f"{name} has {len(edges)} clocks ({errors.joined(edges)}) instead of one.")
     if bool(ports["register"]) != (latency > 0):
         state = f"has registers ({', '.join(ports['register'])})" if ports["register"] else "has no registers"
         accepted = "at least 1" if ports["register"] else "0"
@@ -75,8 +81,14 @@ def read_verilog(
 
     notes = ["yosys gives the module its meaning; an undefined bit may be either bit."]
     if latency:
-        notes.append(f"Outputs are those {latency} cycles after the inputs, from any state and whatever comes later.")
+        cycles = "1 cycle" if latency == 1 else f"{latency} cycles"
+        notes.append(f"Outputs are those {cycles} after the inputs, from any state and whatever comes later.")
     return Circuit(name, inputs, ports["output"], run, tuple(notes))
+
+
+def _top(text: str) -> str | None:
+    """Return the module that yosys took, if it has outputs that depend on inputs."""
+    return next(iter(re.findall(r"^; yosys-smt2-topmod (\S+)$", text, re.M)), None)
 
 
 def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises: Sequence[z3.BoolRef]) -> Answer:
@@ -124,13 +136,18 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; prep -flatten; "
-            "memory_map; async2sync; setundef -undriven -anyseq; write_smt2 -stbv out.smt2"
+            "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
+            f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"
         )
         done = subprocess.run([*_yosys(), "-q", "-p", script], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             said = [line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line] or ["no message"]
             line = re.sub(r"\b\d+_(?=[\w.]+:\d+)", "", said[-1].replace("ERROR: ", "")).rstrip(".")
             raise UnsupportedCode(f"Yosys cannot read {files[-1].name}: {line}.")
+        if unclocked := (Path(folder) / "unclocked").read_text().split():
+            raise UnsupportedCode(
+                f"{files[-1].name} has a latch, or a register whose clock is no input: {errors.joined(unclocked)}."
+            )
         return (Path(folder) / "out.smt2").read_text()
 
 

@@ -1,7 +1,8 @@
 """A symbolic element format, of which only the mantissa bits and the kind are known.
 
-Exponent bits, bias and the meaning of the last codes are symbolic words. So a theorem about the
-symbolic format holds for every format of at most eight bits with that many mantissa bits.
+Exponent bits, bias and the meaning of the last codes are symbolic words. A theorem about the
+symbolic format therefore holds for every format of at most eight bits with the same number of
+mantissa bits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import z3
 from mxnum.formats import ElementFormat
 from mxnum.prove.sym import Sym
 
-#: The most bits of a code; loops store a code in a byte.
+#: The largest number of bits of a code, since loops store a code in a byte.
 MOST_BITS = 8
 #: A bound beyond every bias of an `ElementFormat`.
 _BIAS = 1100
@@ -56,7 +57,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
     The kinds are "integer", floats with "nan" or "ieee" special codes, and "float" for all floats.
     Floats differ in their special codes and in their largest code. If no code above the largest
-    occurs, only the largest code matters, so "float" leaves it open.
+    occurs, special codes do not matter, so "float" allows any largest code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -95,7 +96,11 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds with at most `MOST_BITS`, by whether codes above the largest occur."""
+    """Return the kinds of formats of at most `MOST_BITS` bits.
+
+    If `specials_met` is True, codes above the largest occur, and only kinds that have such codes
+    are returned.
+    """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
         return ("float", *integers)

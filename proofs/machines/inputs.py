@@ -1,6 +1,6 @@
 """Symbolic arguments of a kernel, with the number of bits that its real inputs have.
 
-A theorem then needs no hypotheses about ranges: "scale" has eight bits, so it is any scale code. A
+Theorems need no hypotheses about ranges: "scale" has eight bits, so it is any scale code. A
 pattern that is narrower than the kernel's word is either sign- or zero-extended, because kernels
 have to accept both.
 """
@@ -18,7 +18,7 @@ EXTENSION = "extension"
 
 
 def pattern(name: str, bits: int) -> z3.BitVecRef:
-    """Return a symbol for any bit pattern of that width."""
+    """Return a symbol for any pattern of `bits` bits."""
     return z3.BitVec(name, bits)
 
 

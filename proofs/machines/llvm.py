@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about kernels as loops call them, and on Python ints for float32."""
+    """Return theorems about kernels as loops call them, and on Python ints for float32 kernels."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 

@@ -166,7 +166,7 @@ class _Positive(Whole):
 class _Divisor(_Positive):
     """The divisor as an argument of the function.
 
-    Shifted to the width of the comparison, it becomes the divisor of the execution.
+    When shifted to the width of the comparison, the argument becomes the divisor of the execution.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

@@ -1,6 +1,6 @@
 """Random programs in the dialect, to test the executors of compiled code.
 
-The results of the compiled code are the expected results.
+The executors must reproduce the results of the compiled code.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # all int64, since numba mixes signs badly
-        "    zero = a & 0",  # otherwise Python could fold constants to integers that fit no word
+        "    a, b, c = a + 0, b + 0, c + 0",  # All are int64, since numba mixes signs badly.
+        "    zero = a & 0",  # Without `zero`, Python could fold constants to integers that fit no word.
     ]
     names = ["a", "b", "c"]
     for i in range(source.randrange(2, 6)):
@@ -99,7 +99,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result for these values, or None if they violate an obligation."""
+    """Return the signed result for these values, or None if the values violate an obligation."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

@@ -1,8 +1,9 @@
 """Translation validation for CUDA, without a GPU: execute the PTX of a kernel on bit-vectors.
 
-`mxnum.prove.ptx` executes the PTX. About the float operations of `mxnum.engine.cuda.scaled` it
-knows only that equal operands give equal results, so the PTX must have the same operations as the
-Python function. The translation of PTX by ptxas and the device is believed, not proved.
+`mxnum.prove.ptx` executes the PTX. The proof knows of the float operations of
+`mxnum.engine.cuda.scaled` only that equal operands give equal results, so the PTX must have the
+same operations as the Python function. The translation of PTX by ptxas and the device is believed,
+not proved.
 
 numba-cuda is an optional dependency, which is imported only when something is compiled.
 """

@@ -18,8 +18,8 @@ import numpy as np
 
 #: The number of bits of the word in which forms must fit.
 WORD = 64
-#: For the integer that adds one to the exponent field of float32, or of bfloat16: the factor by
-#: which this multiplies a normal number.
+#: Integers that add one or two to the exponent field of float32 or bfloat16, and the factor by
+#: which each of these additions multiplies a normal number.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
@@ -41,7 +41,7 @@ class Ratios:
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
         """Return True if all ratios lie below a threshold (or at it), False if none does.
 
-        Raise `Hidden` if only some of the ratios do.
+        Raise `Hidden` if only some of the ratios lie below the threshold.
         """
         if self.low == self.high:
             return self.low <= place if or_equal else self.low < place

@@ -5,8 +5,8 @@ solvers can answer, both are asked, and a disagreement is an error; `unknown` ne
 proved. Premises are checked to be satisfiable, so that nothing is proved about an empty set.
 
 z3 translates floating-point terms to bit-vectors once; its SAT core and bitwuzla then answer the
-same bit-vector question, because bitwuzla's wheel rejects wide floats. The translation is therefore
-trusted.
+same bit-vector question, because bitwuzla's wheel rejects wide floats. z3's translation of
+floating-point terms is therefore trusted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def prove(
     example: Iterable[tuple[z3.BitVecRef, int]] = (),
     timeout: int = TIMEOUT,
 ) -> Outcome:
-    """Prove that the hypotheses imply the goal; every engine must confirm it.
+    """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
     A witness lists the inputs in `show`. `example` has inputs that satisfy the hypotheses, which
     makes it cheap to check that such inputs exist; without `example` a solver searches for them.
@@ -67,8 +67,8 @@ def prove(
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
-    The outcome is "proved" if there is a case and each case is proved. Otherwise it is the outcome
-    of the first case that is not proved, with the label of that case.
+    The outcome is "proved" if there is a case and each case is proved. If a case is not proved, the
+    outcome is that of the first such case, with the label of the case.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:

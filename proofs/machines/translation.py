@@ -2,7 +2,8 @@
 
 The code that a compiler makes of a kernel is executed on bit-vectors. The result is compared, for
 every input of the kernel's domain, with that of the Python function object, which is executed on
-bit-vectors, too. `llvm.py` and `ptx.py` are the two machines; this module has what both share.
+bit-vectors, too. `llvm.py` and `ptx.py` are the two machines; this module has the code that both
+machines use.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: Only the faster solver, for kernels on which the other one takes several times as long.
+#: The faster solver alone, for kernels on which the other solver takes several times as long.
 QUICK = ("bitwuzla",)
 
 
@@ -160,8 +161,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # By another theorem the function is int-safe: its word and every wider word then have the same
-    # integer result.
+    # By another theorem the function is int-safe: the function's word and every wider word then
+    # give the same integer result.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -336,7 +337,7 @@ def _words() -> list[Family]:
 
 _SOME = (Rounding.RNE, Rounding.SR)
 #: Elements with the floats that are their scales, and the source types and roundings for which they
-#: are checked. NVFP4 is checked for all.
+#: are checked. NVFP4 is checked for all source types and roundings.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),

@@ -1,9 +1,10 @@
 """Make mutants of the definition, and judge them.
 
-A mutant is a changed text of a module of `mxnum.definition`. The text is executed in a namespace of
-its own, so that its factories make real function objects. A solver searches for an input on which
-mutant and original differ; the exact reference then confirms that the original is right there and
-the mutant wrong. If there is no such input, two solvers prove that both are the same function.
+A mutant is a changed text of a module of `mxnum.definition`. The changed text is executed in a
+namespace of its own, so that its factories make real function objects. A solver searches for an
+input on which mutant and original differ; the exact reference then confirms that the original is
+right for this input and the mutant wrong. If mutant and original differ on no input, two solvers
+prove that they are the same function.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from proofs.machines.solve import BOTH, TIMEOUT, prove
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
-#: The modules that can be changed; a module comes after those that it imports. All variants share
-#: the module `word`, which has no arithmetic.
+#: The modules that can be changed; a module comes after the modules that it imports. All variants
+#: share the module `word`, which has no arithmetic.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
 Fate = Literal["refuted", "unsafe", "equivalent"]
@@ -155,7 +156,8 @@ def _load(texts: dict[str, str]) -> Modules:
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # Imports among these modules are done by hand, so that modules import the changed module.
+        # Imports among the modules in `ORDER` are done by hand, so that modules import the changed
+        # module.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

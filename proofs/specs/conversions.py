@@ -1,14 +1,13 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
 A real number is represented exactly, as a float of a sort wide enough for every operation to be
-exact; adding to the exponent field multiplies it by a power of two. The value of an element is, for
-every element format,
+exact; adding to the exponent field multiplies the number by a power of two. This formula gives the
+value of an element of any format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-and then the overflow rule applies. The solver's `fp.roundToIntegral` rounds. This module defines
-only what the theory lacks: parity of e3m0 codes, rounding to odd, and stochastic rounding. It
-shares no code with `mxnum`.
+The solver's `fp.roundToIntegral` rounds. This module defines only what the theory lacks: parity of
+e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code with `mxnum`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # for operations whose result is representable
+EXACTLY = z3.RNE()  # the rounding of operations whose result is representable
 
 #: Equations that define new constants, which theorems have as hypotheses. Each equation has a
 #: solution for all inputs.
@@ -196,7 +195,7 @@ def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: De
 def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
     """Return True if a finite number beyond the largest value becomes the largest value.
 
-    The overflow mode is "ieee", for a target with infinity or NaN.
+    If the overflow mode is "ieee", the target has an infinity or NaN.
     """
     return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
 
@@ -316,7 +315,7 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return what overflow="ieee" gives beyond the largest value.
+    """Return the result of overflow="ieee" beyond the largest value.
 
     The result is infinity, or NaN if the element has no infinity, or None if it has neither.
     """

@@ -29,8 +29,8 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
-    The first function that it makes returns the first of `exponents`, and so on. For an exponent of
-    None it makes the real function.
+    The n-th function that the replacement makes returns the n-th of `exponents`. For an exponent of
+    None, the replacement makes the real function.
     """
     left = iter(exponents)
 
@@ -42,7 +42,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a replacement of a packing function, which returns exponent and digits."""
+    """Return a replacement of a packing function that returns exponent and digits unpacked."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if exponents and digits are right for the ratios, at exponents less `down`."""
+    """Return True if exponents plus `down`, and digits, are those of the ratios."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 

@@ -2,7 +2,8 @@
 
 This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
 an error in a format description or a kernel cannot also be in the reference. A rounding finds the
-two neighbours in the table, then the position of the number between them, and then chooses.
+two neighbours in the table, then the position of the number between them, and then chooses one of
+the neighbours.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Element:
     bits: int
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
-    #: The next value if the exponent had no upper limit. Rounded to nearest, overflow begins
-    #: half-way to this value.
+    #: The value that would follow the largest if the exponent had no upper limit. Under rounding to
+    #: nearest, overflow begins half-way to this value.
     beyond: Fraction
     #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int
@@ -202,7 +203,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # If the exponent had no upper limit, the next value would be as far above as the last is below.
+    # Beyond the largest value, the spacing of values is that just below the largest value.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -311,8 +312,8 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
-    `code` is from 1 to 254. floor takes the scale for which A is in [2**emax, 2**(emax+1)) times
-    the scale. Every other rule says for which A the next lower scale is too small.
+    `code` is from 1 to 254. The rule floor takes the scale for which A is in [2**emax, 2**(emax+1))
+    times the scale. Every other rule says for which A the next lower scale is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

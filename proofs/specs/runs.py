@@ -1,9 +1,9 @@
 """References in runs: the bit patterns of a float type at which the right answer changes.
 
-For one sign and one scale, a larger magnitude never gets a smaller code. So the exact reference for
-2**32 patterns is a list of a few hundred breakpoints. A breakpoint is the smallest pattern at or
-above a rational threshold, found by integer division. The patterns between two breakpoints have the
-same code and form one run.
+For one sign and one scale, a larger magnitude never gets a smaller code. The exact reference for
+2**32 patterns is therefore a list of a few hundred breakpoints. A breakpoint is the smallest
+pattern at or above a rational threshold, found by integer division. The patterns between two
+breakpoints have the same code and form one run.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern up to a point in each gap of the table, and if it is the point.
+    """Return the largest pattern up to a point in each gap of the table, and True if it is exact.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
-    "end", or "random". "random" is the point from which `random` rounds up.
+    "end", or "random". "random" is the point from which the random word `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {

@@ -1,7 +1,4 @@
-"""The specification of the shared scale: the exact result of each rule for A = f * 2**E.
-
-In this formula 1 <= f < 2.
-"""
+"""The specification of the shared scale: each rule's exact result for A = f * 2**E, 1 <= f < 2."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
 
 
 def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
-    """Return the condition that the rule's exponent is one more than floor's."""
+    """Return the condition that the rule's exponent exceeds that of the rule floor by one."""
     match rule:
         case "floor":
             return z3.BoolVal(False)
@@ -61,6 +58,6 @@ def clamped(exponent: z3.BitVecRef) -> z3.BitVecRef:
 
 
 def shared_code(amax: Exact, element: Element, rule: str, width: int) -> z3.BitVecRef:
-    """Return the scale code for A, in a word of that width."""
+    """Return the scale code for A, in a word of `width` bits."""
     code = z3.If(z3.fpIsZero(amax.base), z3.BitVecVal(0, amax.exponent_bits), clamped(unclamped(amax, element, rule)))
     return z3.ZeroExt(width - code.size(), code)

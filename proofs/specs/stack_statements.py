@@ -25,7 +25,7 @@ def bits(pattern: int) -> z3.FPRef:
 
 ZERO, ONE, SIX = bits(0), bits(0x3F800000), bits(0x40C00000)
 LARGEST = bits(0x7F7FFFFF)
-SIXTH = bits(0x3E2AAAAB)  # the float32 number that is nearest to 1/6
+SIXTH = bits(0x3E2AAAAB)  # The float32 number that is nearest to 1/6.
 # The bit patterns of 448, 2^-9 and 2^-6.
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
 # The bit patterns of 448 * 6, and of the float32 number nearest to its inverse.
@@ -44,8 +44,8 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)` is the number kept for a tensor. It is computed in the type
-    #: of the argument if `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)` is the number kept for a tensor. The kept number is computed
+    #: in the type of the argument if `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
     #: `of_block(largest magnitude, kept number)` is the scale before it is rounded to E4M3. If
     #: `in_type`, a further argument `narrow` rounds to the tensor's type.
@@ -59,7 +59,7 @@ class Statement:
     #: True if every zero becomes +0, also a negative number that became zero in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
-    #: The E4M3 code that replaces a scale of zero; 0 if none does.
+    #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.
     for_zero: int = 0
     #: True if the number kept for a tensor may be 0 or infinity.
     keeps_any: bool = True

@@ -1,7 +1,7 @@
 """The fast formulations equal the definition for every element of at most eight bits.
 
-These theorems also cover elements that are in no standard. Bits, bias and largest code are symbolic
-(`proofs.machines.any_element`).
+The theorems of this module also cover elements that are in no standard. Bits, bias and largest code
+are symbolic (`proofs.machines.any_element`).
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
     """Return a finite x, the float32 number of x, the premises, and two symbolic elements.
 
-    Both symbolic elements are the same element. The words of the first are as wide as x, those of
-    the second have 32 bits.
+    Both symbolic elements stand for the same element. The words of the first element are as wide as
+    x; the words of the second element have 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32

@@ -1,6 +1,6 @@
 """Products that bring any number under any scale into the domain of the fast formulations.
 
-The theorems say that these products change no code and no value.
+The theorems say that the products change no code and no value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """Compare all codes under all scales, by running both functions on arrays."""
+    """Compare fast decoding and the definition on all codes under all scales."""
     started = time.perf_counter()
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)

@@ -144,7 +144,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         for scale in SCALES:
             tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
             products = [m + 3 + _factor_bits(scale) for m in range(7)]
-            # Largest elements have at most 7 bits.
+            # The largest value of every element has at most 7 significant bits.
             products.append(scale.number.mantissa_bits + 3 + tensor + 7)
             if max(products) >= LEADING:
                 yield f"{scale.name}: products of {max(products)} bits"
@@ -223,7 +223,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `EXACT` by a solver for scales without tensor scale: too many codes to list."""
+    """Prove `EXACT` by a solver for scales without tensor scale: there are too many to list."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

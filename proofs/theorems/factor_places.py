@@ -1,7 +1,8 @@
 """Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
 
 A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
-of `factor_arithmetic` these products are exact, and thresholds are right in float32.
+of `factor_arithmetic` the products of boundary and factor are exact, and thresholds are right in
+float32.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that give codes by `by_places`.
 
-    The first returns the code of a magnitude under the factor 1. Other factors need no check, since
-    thresholds are multiplied by them exactly and only the ratio to the factor matters. The second
-    returns, for a sign, the code of the largest x under a factor of zero.
+    The first function returns the code of a magnitude under the factor 1. Other factors need no
+    check, since thresholds are multiplied by them exactly and only the ratio to the factor matters.
+    The second function returns, for a sign, the code of the largest x under a factor of zero.
     """
 
     def multiply(factor: int, place: int) -> Any:

@@ -1,7 +1,8 @@
 """Finding float scales: the definition and the fast formulation give the same scale.
 
-Both divide the largest magnitude by the product of largest element and tensor scale. The definition
-computes the leading digits of the quotient, the fast formulation a float64 quotient.
+Definition and fast formulation divide the largest magnitude by the product of largest element and
+tensor scale. The definition computes the leading digits of the quotient; the fast formulation
+computes a float64 quotient.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` by a solver for scales without tensor scale: too many digits to list.
+    """Prove `DIVIDED` by a solver for scales without tensor scale, with too many digits to list.
 
     Without a tensor scale the divisor is one of few integers.
     """
@@ -109,7 +110,10 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return, by the significand of its largest number, an element and that number's exponent."""
+    """Return a dictionary of elements by the significand of their largest number.
+
+    Each entry has an element and the exponent of its largest number.
+    """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
     )

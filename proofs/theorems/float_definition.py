@@ -2,8 +2,8 @@
 
 The definition divides, keeps the leading digits and a digit that says whether a remainder is left,
 and packs these digits. The digits are right by the theorems of `factor_quotients` (elements),
-`factor_scales` (scales) and this module (tensor scales). For all three, this module also proves
-that packing the digits is rounding the quotient.
+`factor_scales` (scales) and this module (tensor scales). For elements, scales and tensor scales,
+this module also proves that packing the digits rounds the quotient.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TENSOR = (
 DIGITS = "the digits are any that `divide` gives, the exponent any of x over a factor; or both are those of zero"
 #: The greatest exponent of quotients, as in `ratios.EXPONENTS`.
 MOST = 1400
-#: The standards' tables of the floats that scales are.
+#: The standards' tables of the float formats of scales.
 NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5M3}
 
 
@@ -115,7 +115,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
     """Return a function that computes a tensor scale, and two lists that record its calls.
 
     The function takes a significand and the code that packing shall return. The lists have the
-    arguments of the divisions, and those of the packings.
+    arguments of the divisions and the arguments of the packings.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -1,8 +1,9 @@
 """Four over six: lemmas about the choice between two scales.
 
-The loop first adds errors in float32, and decides if the sums are far apart. If not, it adds pairs
-of float64 numbers, and decides if their error bound allows. For the remaining blocks it adds
-rational numbers. This module proves the first two steps.
+The loop first adds errors in float32, and decides if the sums are far apart. For undecided blocks,
+the loop adds pairs of float64 numbers, and decides if the error bound of these sums allows. For
+blocks that are still undecided, the loop adds rational numbers. This module proves the steps in
+float32 and float64.
 """
 
 from __future__ import annotations
@@ -238,9 +239,10 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # An addition with a sum of at most 1 has an error of at most `unit`. So the sum `low` of k
-        # errors is at most k * unit, and adding to it loses at most `unit` of that. The induction
-        # step comes first, then all steps, which are twice as many as the terms.
+        # An addition with a sum of at most 1 has an error of at most `unit`. The sum `low` of k
+        # errors is therefore at most about k * unit, and adding an error to `low` loses at most the
+        # fraction `unit` of the new `low`. The induction step comes first, then all steps, which
+        # are twice as many as the terms.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

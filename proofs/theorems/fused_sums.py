@@ -1,7 +1,7 @@
 """Fused sums of matrix units: parts of codes, alignment, small sums, and rounding.
 
-The statements are about exact integers of 128 bits and the literal tables. They use neither the
-normalization nor the rounding of the definition.
+The statements are about exact integers of 128 bits and the literal tables. The statements use
+neither the normalization nor the rounding of the definition.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ ROUNDED = (
 )
 #: Bits of the integers in the statements.
 WIDE = 128
-#: The range of exponents of terms and sums, that of products of two float32 numbers under two E8M0
-#: scales.
+#: The range of exponents of terms and sums, which is that of products of two float32 numbers under
+#: two E8M0 scales.
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64
@@ -70,7 +70,7 @@ def check_parts(name: str) -> Outcome:
 
 
 def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
-    """Return a code's sign and parts by the tables; it means significand * 2**(exponent - m)."""
+    """Return sign and parts of a code by the tables; codes mean significand * 2**(exponent - m)."""
     if name in tables.FLOATS:
         float_type = tables.FLOATS[name]
         half, mantissa, emin = 1 << (float_type.bits - 1), float_type.precision - 1, float_type.emin
@@ -91,7 +91,7 @@ def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
 
 
 def check_align(point: int) -> Outcome:
-    """Prove that terms with `point` fraction bits are aligned rightly, for all F at once."""
+    """Prove that terms with `point` fraction bits are aligned rightly to any number of bits."""
     significand, exponent, largest, kept = (z3.BitVec(n, WORD) for n in ("significand", "exponent", "largest", "kept"))
     sign = z3.BitVec("sign", WORD)
     zero = z3.BitVecVal(0, WORD)

@@ -2,10 +2,12 @@
 
 Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values. As
 rounding is monotone (structure/monotone), T is A rounded toward zero or away from zero; in the
-symmetric modes to nearest, T is A rounded in that mode. (Or T is the value to which an infinity
-saturates.) The theorem is about A and T, and extends to the block: if T has the scale of the block,
-or half of it and T still fits, all smaller values are values of the element under that scale, too,
-and rounding does not change a value.
+symmetric modes to nearest, T is A rounded in that mode. If A is an infinity, T is the value to
+which an infinity saturates.
+
+The theorem about A and T extends to the block. If T has the scale of the block, or half that scale
+and T still fits, all smaller values of the block are values of the element under the scale of T,
+too. Rounding does not change a value of the element.
 """
 
 from __future__ import annotations
@@ -34,23 +36,24 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: Takes the place of a rounding mode for the case of an infinity, which saturates.
+#: Stands in for a rounding mode in the case of an infinity, which saturates.
 INFINITY = "infinity"
 
 
 #: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
-#: of a block can be rounded up so far that the scale doubles. Small elements then have fewer
-#: digits.
+#: of a block can be rounded up so far that the scale doubles. With a doubled scale, small elements
+#: have fewer digits.
 RULES = ("floor", "ceil", "even", "rceil")
-#: The pairs (element, rule) in the fast tier: an element with NaN, and one without.
+#: The pairs (source, element) in the fast tier: an element with NaN, and an element without NaN.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes by which A may be rounded to T: all, or for `even` in e4m3 to nearest.
 
-    `even` in e4m3 needs this limit, since the last code of the top binade is NaN there. An infinity
-    is added for all rules but `ceil`, under which the theorem does not hold for an infinity.
+    The rule `even` in e4m3 is limited to modes to nearest, since the last code of e4m3's top binade
+    is NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for
+    an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
@@ -96,7 +99,7 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Return True if twice every value is a value, too, up to the largest."""
+    """Return True if the double of every value is a value, too, unless it exceeds the largest."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))

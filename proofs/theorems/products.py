@@ -2,14 +2,14 @@
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
-more bits than the significand has. This bounds the largest magnitudes. The check computes the bound
-from the literal tables, for the plan that the library makes for every pair of elements. If the plan
-bounds the elements of a block instead, the check covers every smallest and largest magnitude of a
-block.
+more bits than the significand has. The width of the significand thus bounds the largest magnitudes.
+For the plan that the library makes for a pair of elements, the check computes the largest sum from
+the literal tables. If the plan bounds the elements of each block, the check covers every smallest
+and largest magnitude of a block.
 
-Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. It has the same
-bound of 2**24 units, since the sum becomes a float32 number. The 16-bit operands and sums of these
-instructions are checked, too.
+Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
+has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The 16-bit
+operands and sums of integer instructions are checked, too.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return what is wrong with the plans for float scales, or "" if nothing is wrong.
+    """Return in words the first problem of the plans for float scales, or "" if there is none.
 
     One operand or both may have float scales.
     """

@@ -37,7 +37,7 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """The float operations of functions that run.
+    """The float operations of the functions that are executed.
 
     A float result has no bit-vector term, so each operation adds an equation that defines it.
     """

@@ -1,8 +1,8 @@
 """Stochastic rounding equals exact integer arithmetic, without a floating-point theory.
 
 |x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
-smallest step. Digits below that unit are dropped; they cannot change floor(delta * 2**30), as every
-gap is a multiple of the step.
+smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
+floor(delta * 2**30), as every gap is a multiple of the step.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
     # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
-    # gap. These inequalities are divided by 2**30, of which the gap is a multiple.
+    # gap. The inequalities below are divided by 2**30, of which the gap is a multiple.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step
@@ -128,7 +128,7 @@ def monotone(source: str, element: str) -> Outcome:
 def align(bits: int) -> Outcome:
     """Prove `ALIGN`: the leading `bits` bits of delta30 = floor(delta * 2**30) decide as defined.
 
-    These bits are floor(delta * 2**bits).
+    The leading `bits` bits of delta30 are floor(delta * 2**bits).
     """
     word, delta30 = z3.BitVec("word", 32), z3.BitVec("delta30", RANDOM_BITS)
     aligned, _ = run(make_align_random(bits), word)

@@ -1,9 +1,9 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition divides to 31 more digits than an element has. Its long division is proved right
-digit by digit (`proofs.machines.long_division`). The fast formulation compares |x| with a product
-of factor and random bits. Each of its steps is proved exact on symbolic words of 64 bits, and on
-symbolic words of 32 bits that wrap around.
+The definition divides to 31 more digits than an element has. The definition's long division is
+proved right digit by digit (`proofs.machines.long_division`). The fast formulation compares |x|
+with a product of factor and random bits. Each step of the fast formulation is proved exact on
+symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def check_compared() -> Outcome:
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
     """Prove `PRODUCT` from the products of one factor's two halves with the other factor.
 
-    These products have 48 bits, and their sum, with the upper one shifted, is the whole product.
+    The products of the halves have 48 bits, and the sum of both, with the upper product shifted, is
+    the whole product.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()

@@ -32,6 +32,7 @@ def test_a_matrix_unit(run):
         (["c", "--sr-bits", "8"], "Option --sr-bits must be left out unless --rounding sr"),
         (["c", "--scale-rule", "nearest"], "--scale-rule must be one of"),
         (["c", "--unit", "hopper_fp8", "--operand", "e2m1"], "must be one of ['e4m3', 'e5m2'], not 'e2m1'"),
+        (["c", "--unit", "hopper_fp8", "--rounding", "rtz"], "Option --rounding must be left out with --unit."),
         (["c", "--operand", "e4m3"], "Option --operand must be left out unless --unit is given"),
     ],
 )

@@ -18,6 +18,13 @@ def test_proved_and_refuted(run, tmp_path):
     assert "mxnum explain bits:" in told
 
 
+def test_a_function_of_a_python_file(run, tmp_path):
+    (tmp_path / "mine.py").write_text("def scale(amax):\n    return amax >> 23\n")
+    call = ("prove", "scale", tmp_path / "mine.py", "-f", "e2m1", "--function")
+    assert run(*call, "scale", status=1).startswith("Refuted")
+    assert "Option --function must be the name of a function of mine.py, not 'x'" in run(*call, "x", status=2)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -27,6 +34,7 @@ def test_proved_and_refuted(run, tmp_path):
         (["encode", "none.sv", "--parameter", "N=x"], "Option --parameter must be like WIDTH=8, not 'N=x'"),
         (["scale", "none.sv", "-f", "nvfp4"], "are tested (mxnum verify), not proved"),
         (["encode", "none.sv", "-f", "nvfp4"], "or name an element ('e2m1'), not 'nvfp4'"),
+        (["decode", "none.sv", "--rounding", "rtz"], "Option --rounding must be left out for 'decode'; it is for enc"),
         (["dot", "none.sv", "-f", "mxfp8_e4m3"], "elements of at most 6 bits for 'dot'"),
     ],
 )

@@ -56,7 +56,7 @@ def test_closed_streams_are_empty_ones():
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
     done = subprocess.run(["sh", "-c", f"{command} verify <&-"], capture_output=True, text=True, check=False)
-    assert done.stderr == "Error: The answers must be of at least one case, not empty.\n"
+    assert done.stderr == "Error: There must be at least one answer; the stream of answers is empty.\n"
 
 
 def test_nothing_heavy_is_loaded_to_list_formats():

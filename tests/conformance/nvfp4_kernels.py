@@ -165,14 +165,23 @@ SWAPPED = "the right codes with the two nibbles of each byte swapped"
 #: The mistakes: for each kernel its wrong field and the report's words for the mistake.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
-    divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),
+    divided_by_the_tensor_scale_first: (
+        "scale",
+        "m / t / L in float32 (m: block maximum, L: largest element, t: tensor scale)",
+    ),
     subnormal_scales_flushed: ("scale", "flushing subnormal scales to zero"),
-    small_scales_flushed_before_rounding: ("scale", "flushing scales below the least normal to zero before rounding"),
+    small_scales_flushed_before_rounding: (
+        "scale",
+        "flushing scales below the smallest normal scale to zero before rounding",
+    ),
     tensor_scale_ignored: ("scale", "a tensor scale of 1"),
-    tensor_scale_rounded_twice: ("codes", "a tensor scale of A / L / S in float32"),
-    tensor_scale_without_the_largest_element: ("scale", "a tensor scale without the largest element"),
+    tensor_scale_rounded_twice: (
+        "codes",
+        "a tensor scale of A / L / S in float32 (A: tensor maximum, L: largest element, S: largest scale)",
+    ),
+    tensor_scale_without_the_largest_element: ("scale", "a tensor scale that is not divided by the largest element"),
     nibbles_swapped: ("codes", SWAPPED),
     torchao_with_nibbles_swapped: ("codes", f"{SWAPPED}, after torchao's arithmetic"),
     torchao_with_ties_away: ("codes", "torchao's arithmetic under rounding rna"),
-    element_divided_twice: ("codes", "x / s / t in float32"),
+    element_divided_twice: ("codes", "x / s / t in float32 (x: number, s: scale, t: tensor scale)"),
 }

@@ -164,7 +164,9 @@ def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
     def values(packed, scales):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
-    with pytest.raises(ConformanceError, match=re.escape(f"All answers are right if they are for the codes {says}.")):
+    with pytest.raises(
+        ConformanceError, match=re.escape(f"All answers are right if the values are for the codes {says}.")
+    ):
         check_arrays(
             values, format="mxfp4_e2m1", operation="dequantize", packed=True, axis=axis, shapes=[(3, 32), (40, 32)]
         )
@@ -176,7 +178,9 @@ def test_nibbles_that_are_swapped_in_rows_of_any_length():
         read = even.reshape(len(codes), -1, 2)[:, :, ::-1].reshape(even.shape)[:, : codes.shape[1]]
         return mx.MXArray.from_parts(np.ascontiguousarray(read), scales, "mxfp4_e2m1").dequantize()
 
-    with pytest.raises(ConformanceError, match="are right if they are for the codes with the two nibbles of each byte"):
+    with pytest.raises(
+        ConformanceError, match="are right if the values are for the codes with the two nibbles of each byte"
+    ):
         check_arrays(values, **OPTIONS, operation="dequantize")
     with pytest.raises(ConformanceError, match=r"\A(?!.*All answers are right)"):
         check_arrays(lambda codes, scales: values(codes ^ 1, scales), **OPTIONS, operation="dequantize")
@@ -318,7 +322,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as if they were written column by column"),
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as written column by column"),
         (lambda s: unswizzle_scales(s.ravel(), s.shape), "for the scales read as swizzled"),
     ],
 )

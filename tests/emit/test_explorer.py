@@ -385,6 +385,18 @@ def test_wrong_number_is_explained(page):
     assert page.inner_text("#problem") == ""
 
 
+def test_nan_that_mxnum_does_not_accept_is_said(page):
+    page.fill("#x", "nan")
+    assert page.inner_text("#problem") == ""
+    page.evaluate("set({nonfinite: 'element'})")
+    x = np.array(state(page)["bits"], np.int32).view(np.float32)
+    with pytest.raises(ValueError, match="free of NaN") as raised:
+        mx.quantize(x, state(page)["format"], nonfinite="element")
+    assert page.inner_text("#problem") == f"mxnum.quantize raises an error: {raised.value}"
+    page.evaluate("set({format: 'mxfp8_e4m3'})")
+    assert page.inner_text("#problem") == ""
+
+
 def test_keys_move_bars(page):
     page.focus(".bar[data-i='0']")
     page.keyboard.press("ArrowRight")

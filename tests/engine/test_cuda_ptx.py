@@ -70,10 +70,8 @@ def compiled(
     values = kind == "fake_quantize"
     modes = source, target, Rounding(rounding), Overflow.SATURATE, Nonfinite.BLOCK
     function = (functions.make_fake_quantized if values else functions.make_quantized)(*modes)
-    how, sr_bits = ("seed", 30) if rounding == "sr" else ("nowhere", 0)
-    kernel = vectors.quantize_rows(
-        source, target, run, ScaleRule.FLOOR, Nonfinite.BLOCK, False, how, sr_bits, function, values
-    )
+    scaling = vectors.Scaling(source, target, ScaleRule.FLOOR, Nonfinite.BLOCK, False)
+    kernel = vectors.quantize_rows(run, scaling, ("seed", 30) if rounding == "sr" else ("nowhere", 0), function, values)
     out = vector(unsigned if values else "uint32")
     signature = (
         types.int64, vector(f"int{source.bits}"), vector("uint8"), vector("uint8"), vector(unsigned),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ROUNDING, HOST, OVERLAP = "tests/engine/rounding", "tests/engine/quantizing/test_host.py", "tests/test_overlap.py"
 PARTS, WALK = "tests/engine/traversal/test_parts.py", "tests/engine/traversal/test_block_walk.py"
-PLAN, CONVERSION = "mxnum/engine/quantizing/plan.py", "mxnum/engine/quantizing/conversion.py"
+PLAN = "mxnum/engine/quantizing/plan.py"
 
 ENGINE = (
     # Rounding
@@ -35,8 +35,8 @@ ENGINE = (
     (
         "additions-negative-overflow",
         "mxnum/engine/rounding/float_additions.py",
-        "stays_below = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTP)",
-        "stays_below = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTN)",
+        "below=element.max_code if stays_below else over,",
+        "below=element.max_code if stays_above else over,",
         "Negative numbers overflow as positive ones do.",
         (f"{ROUNDING}/test_float_additions.py::test_values_equal_the_definition",),
     ),
@@ -172,7 +172,7 @@ ENGINE = (
     ),
     (
         "copy-edge-of-a-tile",
-        "mxnum/engine/traversal/blocked_copy.py",
+        "mxnum/engine/traversal/parts.py",
         "slice(column, column + _SIDE)",
         "slice(column, column + _SIDE - 1)",
         "A column of every tile is not copied.",
@@ -217,7 +217,7 @@ ENGINE = (
         "words, direct = words_of_key(random.key, random.first), direct if self.order is None else None",
         "words = words_of_key(random.key, random.first)",
         "Arrays in Fortran order draw random bits in the order of their memory.",
-        ("tests/engine/quantizing/test_conversion.py::test_words_of_any_order_go_with_their_elements",),
+        ("tests/engine/quantizing/test_powers_of_two.py::test_words_of_any_order_go_with_their_elements",),
     ),
     (
         "plan-scales-over-numbers",
@@ -237,8 +237,8 @@ ENGINE = (
     ),
     (
         "plan-trusts-any-environment",
-        CONVERSION,
-        "if self._has_fast and float_environment.is_default():",
+        PLAN,
+        "if self._has_fast and workers.may_use_floats():",
         "if self._has_fast:",
         "Fast loops run where the hardware rounds in another direction.",
         ("tests/test_float_environment.py",),
@@ -246,7 +246,7 @@ ENGINE = (
     # Machine
     (
         "environment-flushes-results",
-        "mxnum/engine/machine/float_environment.py",
+        "mxnum/engine/machine/workers.py",
         "        and _TINY * _HALF * _TWO == _TINY\n",
         "",
         "Subnormal results that are flushed are not noticed.",

@@ -60,8 +60,8 @@ FLOAT_SCALES = (
     (
         "four-over-six-takes-the-worse-by-vectors",
         "mxnum/engine/loops/four_over_six.py",
-        "four if balance < 0.0 else six",
-        "four if balance > 0.0 else six",
+        "four if balance < 0 else six",
+        "four if balance > 0 else six",
         "Of two scales, where float32 decides, the one with larger errors is taken.",
         COMPILED,
     ),
@@ -91,7 +91,7 @@ FLOAT_SCALES = (
     ),
     (
         "float-scales-maxima-of-all-before",
-        "mxnum/engine/loops/maxima.py",
+        "mxnum/engine/loops/panels.py",
         "store(maxima, b, found)",
         "store(maxima, b, max(greatest, found))",
         "The largest magnitude of a block is that of all blocks before it, too.",
@@ -107,7 +107,7 @@ FLOAT_SCALES = (
     ),
     (
         "float-scales-values-without-random-bits",
-        "mxnum/engine/rounding/float_scales.py",
+        "mxnum/engine/rounding/formulation.py",
         "factor[2], random), factor[0]",
         "factor[2], 0), factor[0]",
         "Values that are rounded stochastically by the definition all go down.",
@@ -133,8 +133,8 @@ FLOAT_SCALES = (
     (
         "stack-refuses-infinities",
         "mxnum/engine/quantizing/by_stack.py",
-        "except Left:\n        return otherwise()\n    return codes, sides.scales",
-        "except Left:\n        raise\n    return codes, sides.scales",
+        "except Left:\n        return otherwise()\n    return codes, scales",
+        "except Left:\n        raise\n    return codes, scales",
         "A tensor of which loops leave a block is an error, and not left to numpy.",
         STACKS,
     ),

@@ -11,8 +11,8 @@ PARTS, LAYOUTS = (
 )
 RANDOM_BITS, COLUMNS = f"{FOLDER}/test_random_bits.py", f"{FOLDER}/test_columns.py"
 IN_ROWS, IN_COLUMNS = "mxnum/engine/loops/rows.py", "mxnum/engine/loops/columns.py"
-IN_MAXIMA, IN_PANELS = "mxnum/engine/loops/maxima.py", "mxnum/engine/loops/panels.py"
-IN_MARKED, CONVERSION = "mxnum/engine/loops/marked.py", "mxnum/engine/quantizing/conversion.py"
+IN_PANELS = "mxnum/engine/loops/panels.py"
+IN_MARKED, PLAN = "mxnum/engine/loops/marked.py", "mxnum/engine/quantizing/plan.py"
 
 LOOPS = (
     # Loops along rows
@@ -26,7 +26,7 @@ LOOPS = (
     ),
     (
         "rows-last-element-of-a-block",
-        IN_MAXIMA,
+        IN_PANELS,
         "                for i in range(start, stop):\n                    largest =",
         "                for i in range(start, stop - 1):\n                    largest =",
         "The last element of a block that registers do not divide has no part in its scale.",
@@ -38,7 +38,7 @@ LOOPS = (
         "                if leaves_rest and width != run:\n                    marks[number] = MIXED\n",
         "                if leaves_rest and width != run:\n",
         "What is left of a row is not marked for other loops.",
-        ("tests/engine/quantizing/test_conversion.py::test_what_is_marked_is_redone_and_nothing_else",),
+        ("tests/engine/quantizing/test_powers_of_two.py::test_what_is_marked_is_redone_and_nothing_else",),
     ),
     (
         "packed-group-elsewhere",
@@ -50,7 +50,7 @@ LOOPS = (
     ),
     (
         "redone-codes-not-packed",
-        CONVERSION,
+        PLAN,
         "pack(codes, bits, written.reshape(len(codes), -1))",
         "pass",
         "Packed codes that are made again stay in the copy where they were unpacked.",
@@ -131,7 +131,7 @@ LOOPS = (
     # Loops along columns
     (
         "columns-short-band",
-        "mxnum/engine/traversal/block_walk.py",
+        IN_PANELS,
         "band // bands * rows + min(begin + k, rows)",
         "band // bands * rows + begin + k",
         "A short last band goes on in the next plane.",
@@ -139,7 +139,7 @@ LOOPS = (
     ),
     (
         "marked-short-block-with-others",
-        "mxnum/engine/traversal/block_walk.py",
+        IN_PANELS,
         "number = band * in_band + (in_band - 1 if is_short else column // panel)",
         "number = band * in_band + column // panel",
         "What redoes marked groups takes a short last block for a part of the group before it.",
@@ -147,7 +147,7 @@ LOOPS = (
     ),
     (
         "columns-old-maxima",
-        IN_MAXIMA,
+        IN_PANELS,
         "        for j in range(panel.blocks * run):\n            store(high, j, 0)",
         "        for j in range(panel.width):\n            store(high, j, 0)",
         "A short last block takes what a panel before it had there into account.",
@@ -196,7 +196,7 @@ LOOPS = (
     ),
     (
         "offsets-of-nan-blocks",
-        "mxnum/engine/quantizing/transforms.py",
+        "mxnum/engine/quantizing/offsets.py",
         "                offsets[scales == E8M0.nan_code] = 0\n",
         "",
         "Blocks of NaN keep an offset.",
@@ -212,15 +212,15 @@ LOOPS = (
     ),
     (
         "offsets-in-any-environment",
-        "mxnum/engine/quantizing/transforms.py",
-        "by_floats = subtracts_fast and float_environment.is_default()",
+        "mxnum/engine/quantizing/offsets.py",
+        "by_floats = subtracts_fast and workers.may_use_floats()",
         "by_floats = subtracts_fast",
         "Offsets are taken away by hardware that rounds in another direction.",
         ("tests/test_float_environment.py",),
     ),
     (
         "offsets-half-range",
-        "mxnum/engine/quantizing/transforms.py",
+        "mxnum/engine/quantizing/offsets.py",
         "scales_given=asked.scales_given or in_halves",
         "scales_given=asked.scales_given",
         "Scales of half the range are overwritten by those of the differences.",
@@ -261,7 +261,7 @@ LOOPS = (
     ),
     (
         "philox-in-vectors-upper-counter",
-        "mxnum/engine/loops/philox.py",
+        "mxnum/engine/loops/random_bits.py",
         "c1 = self.upper(c0)",
         "c1 = self.lower(c0)",
         "The upper half of counters is the lower one.",

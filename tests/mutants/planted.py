@@ -69,7 +69,7 @@ MUTANTS = (
         ("tests/test_errors.py",),
     ),
     Mutant(
-        "unknown-range-of-offsets", "mxnum/ops.py",
+        "unknown-range-of-offsets", "mxnum/engine/request.py",
         "if asked.offset is None and used_range.is_half:", "if False:",
         "offset_range without offset is ignored in silence.",
         ("tests/test_errors.py",),

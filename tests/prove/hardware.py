@@ -33,10 +33,14 @@ module enc #(parameter EXTRA = 0) (input [31:0] x, input [7:0] scale, output [7:
 endmodule
 """
 PIPELINE = """
-module pipeline (input clk, input enable, input [31:0] data, output reg [7:0] q);
-  reg [31:0] held;
+module stage (input clk, input enable, input [31:0] d, output reg [31:0] q);
+  always @(posedge clk) if (enable) q <= d;
+endmodule
+module pipeline (input clk, input reset_n, input enable, input [31:0] data, output reg [7:0] q);
+  wire [31:0] held;
   wire signed [31:0] c;
+  stage first (clk, enable, data, held);
   assign c = m::encode($signed(held), 127);
-  always @(posedge clk) if (enable) begin held <= data; q <= c[7:0]; end
+  always @(posedge clk or negedge reset_n) if (!reset_n) q <= 0; else if (enable) q <= c[7:0];
 endmodule
 """

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.conformance import prove
 from mxnum.formats import ELEMENTS
-from mxnum.prove import prove
 from mxnum.prove.claims import make_dot
 from tests.prove.hardware import needs_yosys, write
 from tests.prove.test_c import needs_clang

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mxnum.conformance import prove
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.emit import reference_model
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.prove import prove
 from tests.prove.test_c import needs_clang
 
 FORMATS = {"e4m3": "mxfp8_e4m3", "e5m2": "mxfp8_e5m2", "e3m2": "mxfp6_e3m2", "e2m3": "mxfp6_e2m3", "e2m1": "mxfp4_e2m1"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.prove import prove
+from mxnum.conformance import prove
 
 #: Decodes E2M1, the subnormal numbers on a branch of their own.
 DECODE = """
@@ -77,7 +77,7 @@ def test_a_predicate_guards_a_statement(tmp_path):
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("mul.rn.f32", "mul.f32", "'mul.f32 %f2, %f1, 0f3F000000': no such operation on floats"),
+        ("mul.rn.f32", "mul.f32", "in line 26 of f.ptx: 'mul.f32 %f2, %f1, 0f3F000000': no such operation on floats"),
         ("bra.uni $L__BB0_3", "bra.uni $L__BB0_3;\n$L__BB0_2:\n    bra.uni $L__BB0_2", "a loop"),
         ("mad.lo.s32 %r7", "vadd.s32 %r7", "vadd.s32 .*: no such instruction"),
     ],

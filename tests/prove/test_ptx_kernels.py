@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.prove import prove
+from mxnum.conformance import prove
 
 #: Triton 3.9 for compute capability 8.0, of this kernel, without comments:
 #:
@@ -205,7 +205,7 @@ def test_a_parameter_is_anything_unless_it_is_said(tmp_path):
             "ld.global.v2.u32 {%r7, %r8}, [%rd6]",
             "ld.global.v2.u32 .*: no such instruction",
         ),
-        ("st.global.u32 [%rd7], %r8;", "", "the kernel stores nothing"),
+        ("st.global.u32 [%rd7], %r8;", "", "in line 2 of f.ptx: the kernel stores nothing"),
         ("[%rd7]", "[%rd5]", "no pointer of the kernel"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mxnum.prove import prove
+from mxnum.conformance import prove
 from tests.prove.test_c import needs_clang
 
 pytestmark = needs_clang

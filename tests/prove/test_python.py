@@ -6,11 +6,11 @@ import numba
 import numpy as np
 import pytest
 
+from mxnum.conformance import prove
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.definition.word import select
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.prove import prove
 
 TABLE = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
@@ -31,7 +31,7 @@ def test_few_random_bits():
     settings = {"source": "float16", "rounding": "sr"}
     assert prove(encode, "encode", "mxfp4_e2m1", sr_bits=2, **settings)
     refuted = prove(encode, "encode", "mxfp4_e2m1", sr_bits=3, **settings)
-    assert "sr: the first 3 bits of it, plus R" in str(refuted)
+    assert "sr adds R to the first 3 fraction bits" in str(refuted)
 
 
 def test_a_function_that_overflows_64_bits_is_refuted():
@@ -70,7 +70,20 @@ def test_numba_with_branches_and_with_a_table():
     assert prove(wrong, "decode", "mxfp4_e2m1").counterexample.inputs == {"code": 9}
 
 
-@pytest.mark.parametrize(("result", "message"), [("(code, code)", "UniTuple"), ("code > 1", "at least 32 bits")])
+def test_an_exception_of_numba_is_refuted():
+    @numba.njit
+    def decode(code):
+        if code == 9:
+            raise ValueError("no such code")
+        return TABLE[code]
+
+    example = prove(decode, "decode", "mxfp4_e2m1").counterexample
+    assert (example.inputs, example.found) == ({"code": 9}, {"value": None})
+
+
+@pytest.mark.parametrize(
+    ("result", "message"), [("(code, code)", r"line \d+ of .*UniTuple"), ("code > 1", "at least 32 bits")]
+)
 def test_numba_functions_must_return_one_number_that_is_wide_enough(result, message):
     with pytest.raises(ValueError, match=message):
         prove(numba.njit(eval(f"lambda code: {result}")), "decode", "mxfp4_e2m1")

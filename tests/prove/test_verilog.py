@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mxnum as mx
-from mxnum.prove import prove
+from mxnum.conformance import prove
 from tests.prove.hardware import ENCODER, PIPELINE, needs_yosys, write
 
 pytestmark = needs_yosys
@@ -32,18 +32,22 @@ def value(example):
 
 def test_parameters(tmp_path):
     files = write(tmp_path, ENCODER, format="mxfp4_e2m1")
-    refuted = prove(files, "encode", "mxfp4_e2m1", function="enc", parameters={"EXTRA": 1})
-    assert refuted.verdict == "refuted"
+    for function in ("enc", None):
+        refuted = prove(files, "encode", "mxfp4_e2m1", function=function, parameters={"EXTRA": 1})
+        assert refuted.verdict == "refuted"
+    with pytest.raises(ValueError, match="NIX"):
+        prove(files, "encode", "mxfp4_e2m1", parameters={"NIX": 1})
 
 
 def test_a_pipeline_is_proved_at_its_latency_alone(tmp_path):
     files = write(tmp_path, PIPELINE, format="mxfp4_e2m1")
-    settings = {"function": "pipeline", "ports": {"data": "x", "enable": 1, "q": "code"}}
+    settings = {"function": "pipeline", "ports": {"data": "x", "enable": 1, "reset_n": 1, "q": "code"}}
     proof = prove(files, "encode", "mxfp4_e2m1", latency=2, **settings)
     assert proof
     assert "Not taken, so 1: scale." in str(proof)
-    assert prove(files, "encode", "mxfp4_e2m1", latency=1, **settings).verdict == "refuted"
-    with pytest.raises(ValueError, match=r"'latency' must be at least 1 .* registers \(held, q\)"):
+    example = prove(files, "encode", "mxfp4_e2m1", latency=1, **settings).counterexample
+    assert example.right != example.found
+    with pytest.raises(ValueError, match=r"'latency' must be at least 1 .* which has registers"):
         prove(files, "encode", "mxfp4_e2m1", **settings)
 
 
@@ -66,6 +70,16 @@ def test_an_undefined_bit_may_be_either(tmp_path):
         (
             "module f (input [31:0] x, output [7:0] o, o2); assign {o, o2} = x; endmodule",
             r"which output of module f",
+        ),
+        (
+            "module f (input c, input e, input [31:0] x, output reg [7:0] code);"
+            " always @(posedge (c & e)) code <= x[7:0]; endmodule",
+            r"a register whose clock is no input: f/code",
+        ),
+        (
+            "module f (input c, input [31:0] x, output reg [7:0] code); reg [31:0] h;"
+            " always @(posedge c) h <= x; always @(negedge c) code <= h[7:0]; endmodule",
+            r"2 clocks \(posedge c or negedge c\)",
         ),
     ],
 )

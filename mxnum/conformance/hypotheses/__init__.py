@@ -1,10 +1,10 @@
 """Mistakes that an implementation may make: other modes, common errors, and codes in another order.
 
-Each hypothesis is a name and a function of a task and its inputs that gives one field of the
-answers. For the codes of blocks, the column ``scale`` of the inputs holds the implementation's
-scale codes. The column ``answered`` holds the implementation's answers in the field; a hypothesis
-that does not determine an answer returns the one from this column. A name completes "what ...
-gives", or begins with "the right".
+Each hypothesis has a name, and a function that computes one field of the answers from a task and
+its inputs. For the codes of blocks, the column ``scale`` of the inputs holds the implementation's
+scale codes. The column ``answered`` of the inputs holds the implementation's answers in the field.
+A hypothesis that does not determine an answer returns the answer in ``answered``. The name of a
+hypothesis completes "what ... gives", or begins with "the right".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The name of the hypothesis that all answers of a field are zero. It may hold for one field only.
+#: The name of the hypothesis that all answers of one field are zero; other fields may differ.
 ZEROS = "a kernel that leaves zeros"
 
 
@@ -36,14 +36,14 @@ class Hypothesis:
     #: The field of the answers that the hypothesis explains.
     field: str
     answer: Answer
-    #: If the hypothesis is the arithmetic of a stack of `mxnum.stacks`: the name of that stack.
+    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis is; None for other hypotheses.
     stack: str | None = None
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
     """Return the hypotheses for an operation, in the order of preference.
 
-    If several hypotheses explain the same cases, the report names them in this order.
+    If several hypotheses explain the same cases, the report names the preferred hypotheses first.
     """
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, answer_of_stack(stack, field.name), stack.name)
@@ -54,7 +54,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
     for field in task.outputs:
         found.append(Hypothesis(ZEROS, field.name, lambda _, inputs: np.zeros_like(inputs["answered"])))
         if field.kind != "float":
-            name = f"the right codes with other bits above their lowest {field.bits}"
+            name = f"the right codes in the lowest {field.bits} bits, with other bits above them"
             found.append(Hypothesis(name, field.name, partial(_other_bits_above, field)))
     return found
 
@@ -62,7 +62,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
     """Yield the hypotheses that one bit of the codes never changes.
 
-    These hypotheses are tried only on all cases together, not on one class of cases.
+    Hypotheses about stuck bits are tried on all cases together, not on single classes of cases.
     """
 
     def stuck(field: Field, bit: int, at: int) -> Answer:

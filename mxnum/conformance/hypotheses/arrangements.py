@@ -22,9 +22,9 @@ Change = Callable[[Array], Array]
 
 
 def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
-    """Yield the name of each order, and a function that puts rows of codes in it.
+    """Yield the name of each order, and a function that puts rows of codes in that order.
 
-    No two orders are the same.
+    All yielded orders are different.
     """
     straight = np.arange(block)
     seen = {straight.tobytes()}
@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # with four bits, reversed packing is the same as the swapped nibbles above
+    if bits < 8 and bits != 4:  # with four bits, this packing swaps nibbles, an order yielded above
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -78,9 +78,10 @@ FIRST, BATCH = 64, 8192
 class Answered:
     """An array of numbers and the answers for it."""
 
-    #: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and ``scales``.
+    #: The input arrays: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and
+    #: ``scales``.
     inputs: dict[str, Array]
-    #: ``scale`` (and ``codes``, if the operation has codes), in the shapes of arrays; or ``value``.
+    #: The answers: ``scale`` (and ``codes`` if the operation has codes), or ``value``.
     answers: dict[str, Array]
     blocks: Blocks
     layout: str
@@ -90,9 +91,11 @@ class Answered:
     tensor: Columns = field(default_factory=dict)
 
 
-#: An arrangement: it turns an answered array into cases and answers, or None if it cannot apply.
+#: A function that reads an answered array in another order and returns cases and answers, or None
+#: if the array has no such order.
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
-#: Another order of the elements of an array; None if the array has no such order.
+#: A function that puts the elements of an array in another order, or returns None if the array has
+#: no such order.
 Reordered = Callable[[Array], Array | None]
 
 
@@ -118,7 +121,7 @@ def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks:
 
 
 def _reordered(**changes: Reordered) -> Arranged:
-    """Return an arrangement that puts codes or scales, of answers or inputs, in other orders."""
+    """Return an arrangement that reorders the named arrays of the inputs or answers."""
 
     def arrange(one: Answered) -> tuple[Columns, Columns] | None:
         arrays = {**one.inputs, **one.answers}
@@ -186,7 +189,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return the cases, with codes that suit the previous block's scale replaced by right ones."""
+    """Return the cases, with right codes for blocks whose codes are right at the previous scale."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -204,7 +207,7 @@ def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | 
 ARRANGEMENTS: dict[str, Arranged] = {
     "scales are read as written column by column": _reordered(scale=_by_columns),
     "scales are read as swizzled": _reordered(scale=_unswizzled),
-    "scales had not been taken for swizzled": _reordered(scale=_swizzled),
+    "scales are read as plain, not as swizzled": _reordered(scale=_swizzled),
     "codes are read as written column by column": _reordered(codes=_by_columns),
     "codes and scales are read as written column by column": _everything_by_columns,
     "x is taken for contiguous memory from its first element on": _memory,
@@ -224,12 +227,14 @@ def _tried(task: Task) -> dict[str, Arranged]:
         return lambda codes: from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
 
     named = orders(task.block, task.element.bits)
-    found = {name.replace("the right", "they are for the"): _reordered(codes=in_rows(change)) for name, change in named}
+    found = {
+        name.replace("the right", "the values are for the"): _reordered(codes=in_rows(change)) for name, change in named
+    }
     return found | {
-        "they are for the scale of the previous block": _reordered(scales=_previous),
-        "they are for the scales read as if they were written column by column": _reordered(scales=_by_columns),
-        "they are for the scales read as swizzled": _reordered(scales=_unswizzled),
-        "they are for the scales read as not swizzled": _reordered(scales=_swizzled),
+        "the values are for the scale of the previous block": _reordered(scales=_previous),
+        "the values are for the scales read as written column by column": _reordered(scales=_by_columns),
+        "the values are for the scales read as swizzled": _reordered(scales=_unswizzled),
+        "the values are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
     }
 
 
@@ -239,7 +244,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # this implies that they are left out
+    if "short last blocks are left zero" in found:  # the stronger statement implies "are left out"
         found.remove("short last blocks are left out")
     return found
 

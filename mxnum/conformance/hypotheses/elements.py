@@ -72,7 +72,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:
-    """Return the answers of `answer` where the quotient is below the normal elements."""
+    """Return the codes of `answer` where the quotient is subnormal, the right codes elsewhere."""
     quotients = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     return np.where(quotients < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
 
@@ -100,18 +100,18 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
         return lambda t, i: _codes(t, {**i, "random": change(i["random"])})
 
     yield from choices_of_bits(task)
-    yield "the highest bits of the random words", drawn(lambda words: words >> high)
-    yield "`>` for `>=` where random bits are added", drawn(lambda words: (words & low) - ((words & low) > 0))
-    yield "random bits taken away from all ones", drawn(lambda words: low - (words & low))
+    yield "random bits from the top of each random word", drawn(lambda words: words >> high)
+    yield "`>` in place of `>=` for fraction plus random bits", drawn(lambda words: (words & low) - ((words & low) > 0))
+    yield "the complement of the random bits", drawn(lambda words: low - (words & low))
     if task.has_scales:
-        yield "the random word of its first element for a whole block", drawn(lambda words: words[:, :1] + 0 * words)
+        yield "the random word of the first element for a whole block", drawn(lambda words: words[:, :1] + 0 * words)
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes if a number rounds away where floor(F + 1/2) + R >= 2^r.
+    """Return the codes if numbers round away from zero where floor(F + 1/2) + R >= 2^r.
 
-    F is the fraction times 2^r. This rule equals the library's rule for r + 1 bits with the random
-    word 2 R + 1.
+    F is the fraction of the gap times 2^r, and R is the random word of r bits. The nearest-fraction
+    rule equals the library's rule for r + 1 bits with the random word 2 R + 1.
     """
     words = (inputs["random"] & np.uint32((1 << task.sr_bits) - 1)) * np.uint32(2) + np.uint32(1)
     return _codes(replace(task, sr_bits=task.sr_bits + 1), {**inputs, "random": words})
@@ -120,7 +120,7 @@ def _nearest_fraction(task: Task, inputs: Columns) -> Array:
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
     """Return the codes of the nearest-fraction rule with ties to even.
 
-    A tie is an F, the fraction times 2^r, halfway between two integers.
+    A tie is a fraction of the gap halfway between two multiples of 2^-r.
     """
     y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)
@@ -138,8 +138,8 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
     """Yield `(name, answer)` for each mistake in reading inputs.
 
-    Such mistakes lose subnormal numbers, or read a narrower type. The answer is right for the
-    number that was read.
+    Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
+    is right for the number that the implementation read.
     """
 
     def flushed(task: Task, bits: Array) -> Array:
@@ -166,7 +166,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    These are the right answers for numbers `step` ulps farther from zero.
+    Thresholds `step` ulps too low give the right answers for numbers `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -179,7 +179,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of numbers truncated `bits` bits below the last place, then rounded."""
+    """Return the codes of numbers truncated `bits` bits below the last place and then rounded."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -200,9 +200,10 @@ def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
-    """Return the codes that the first nearest entry of a table of values gives.
+    """Return the codes of a table search that takes the first of equally near values.
 
-    Ties go toward zero. -0 becomes 0, and so does infinity, which is equally far from all entries.
+    Ties go toward zero, and -0 becomes 0. Infinity becomes 0, because it is equally far from all
+    values.
     """
     code = _with_ties(Rounding.RTZ, task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
@@ -220,9 +221,9 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return a function that gives the codes as numbers in two's complement.
+    """Return the codes as numbers in two's complement.
 
-    The numbers are signed if `full` is 0, and codes of eight bits if it is 256.
+    If `full` is 0, the numbers are signed; if `full` is 256, they are codes of eight bits.
     """
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)

@@ -1,8 +1,8 @@
-"""Mistakes in float scales: other rules, other orders, no tensor scale.
+"""Mistakes in float scales: other rules, other orders of operations, and other tensor scales.
 
-m is the largest magnitude of a block, s the block's scale, t the tensor scale (or 1) and x a
-number. A is the largest magnitude of the tensor, L the largest element and S the largest scale.
-`answer_of_stack` computes the answers of the stacks of `mxnum.stacks`.
+In the names of hypotheses, m is the largest magnitude of a block, s the block's scale, t the tensor
+scale (or 1) and x a number. A is the largest magnitude of the tensor, L the largest element and S
+the largest scale. `answer_of_stack` computes the answers of the stacks of `mxnum.stacks`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOURCES = "float32", "bfloat16", "float16"
 
 
 def applicable_stacks(task: Task) -> Iterator[Stack]:
-    """Yield the stacks that compute what a task asks for."""
+    """Yield the stacks that can do a task."""
     fmt = task.format
     if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
         return
@@ -38,7 +38,7 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.takes_codes  # for codes the source is the type of the result
+        takes = task.source.name in stack.takes or task.takes_codes  # if inputs are codes, source is the result's type
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
@@ -46,7 +46,7 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
 def answer_of_stack(stack: Stack, field: str) -> Answer:
     """Return a function that gives the stack's answers in a field.
 
-    For the field "codes" it gives the stack's codes at the scales of the implementation under test.
+    For the field "codes", the function gives the stack's codes at the implementation's scales.
     """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
@@ -57,8 +57,8 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # The largest magnitude of a tensor with an infinity may be that infinity or the largest
-            # finite number. For a tensor with a NaN, every answer is accepted.
+            # A stack may take infinity or the largest finite number as the largest magnitude of a
+            # tensor with an infinity. For a tensor with a NaN, every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -110,7 +110,7 @@ def _values_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) 
 
 _ONE = np.float32(1)
 
-#: Ways to compute m / (L t) in float32.
+#: Ways to compute a block's scale, m / (L t), in float32.
 _SCALE_ORDERS: dict[str, Callable[..., Array]] = {
     "m / L / t": lambda m, L, t: (m / L) / t,
     "m / t / L": lambda m, L, t: (m / t) / L,
@@ -137,18 +137,21 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "rounding scales down", _rounded_down
     for name, order in _SCALE_ORDERS.items():
         if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
-            yield f"{name} in float32", partial(_in_order, order)
+            yield (
+                f"{name} in float32 (m: block maximum, L: largest element, t: tensor scale)",
+                partial(_in_order, order),
+            )
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)
-    yield "a scale of m / t, without the largest element", _without_largest
+    yield "a scale that is not divided by the largest element", _without_largest
     least = 1 << task.scale_number.mantissa_bits
 
     def below_before_rounding(task: Task, inputs: Columns) -> Array:
         return np.where(_rounded_down(task, inputs) < least, 0, _scale(task, inputs))
 
-    yield "the least normal scale in place of smaller ones", lambda t, i: np.maximum(_scale(t, i), least)
+    yield "the smallest normal scale in place of smaller scales", lambda t, i: np.maximum(_scale(t, i), least)
     yield "flushing subnormal scales to zero", lambda t, i: np.where(_scale(t, i) < least, 0, _scale(t, i))
-    yield "flushing scales below the least normal to zero before rounding", below_before_rounding
+    yield "flushing scales below the smallest normal scale to zero before rounding", below_before_rounding
     yield "a smallest scale code of 1", lambda t, i: np.maximum(_scale(t, i), 1)
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -162,7 +165,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
         return
     for name, order in _ELEMENT_ORDERS.items():
         if task.has_tensor or ("(s t)" in name):
-            yield f"{name} in float32", partial(_element_in_order, order)
+            yield f"{name} in float32 (x: number, s: scale, t: tensor scale)", partial(_element_in_order, order)
     yield "multiplying by the scale", partial(_element_in_order, lambda x, s, t: x * s * t)
 
 
@@ -178,7 +181,7 @@ def values(task: Task) -> Iterator[tuple[str, Answer]]:
         return with_one_nan(value.astype(numpy_dtype(task.source)), task.source)
 
     if task.has_tensor:
-        yield "a product s t that is rounded to float32", product_first
+        yield "a product of scale and tensor scale that is rounded to float32", product_first
 
 
 def _changed(answer: Answer, change: Callable[[Columns], Columns]) -> Answer:
@@ -223,7 +226,7 @@ def _encoded_scale(task: Task, found: Array) -> Array:
 
 
 def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:
-    """Yield names of mistakes in the tensor scale, and functions that replace it in the inputs."""
+    """Yield names of mistakes in the tensor scale, and functions that replace the tensor scale."""
     if not task.has_tensor:
         return
 
@@ -241,14 +244,26 @@ def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Column
         return replace_it
 
     yield "a tensor scale of 1", computed(lambda A, t: np.ones_like(t))
-    yield "the tensor scale turned around (1 / t)", computed(lambda A, t: _ONE / t)
+    yield "the reciprocal of the tensor scale", computed(lambda A, t: _ONE / t)
     F, L, S = np.float32, np.float32(task.element.max), np.float32(task.scale_number.max)
-    yield "a tensor scale without the largest scale", computed(lambda A, t: A / L)
-    yield "a tensor scale without the largest element", computed(lambda A, t: A / S)
-    yield "a tensor scale of A / L / S in float32", computed(lambda A, t: A.astype(F) / L / S)
-    yield "a tensor scale of A / S / L in float32", computed(lambda A, t: A.astype(F) / S / L)
-    yield "a tensor scale of A * (1 / (L S)) in float32", computed(lambda A, t: A.astype(F) * (_ONE / (L * S)))
-    yield "a tensor scale of 1 / (L S / A) in float32", computed(lambda A, t: _ONE / (L * S / A.astype(F)))
+    yield "a tensor scale that is not divided by the largest scale", computed(lambda A, t: A / L)
+    yield "a tensor scale that is not divided by the largest element", computed(lambda A, t: A / S)
+    yield (
+        "a tensor scale of A / L / S in float32 (A: tensor maximum, L: largest element, S: largest scale)",
+        computed(lambda A, t: A.astype(F) / L / S),
+    )
+    yield (
+        "a tensor scale of A / S / L in float32 (A: tensor maximum, L: largest element, S: largest scale)",
+        computed(lambda A, t: A.astype(F) / S / L),
+    )
+    yield (
+        "a tensor scale of A * (1 / (L S)) in float32 (A: tensor maximum, L: largest element, S: largest scale)",
+        computed(lambda A, t: A.astype(F) * (_ONE / (L * S))),
+    )
+    yield (
+        "a tensor scale of 1 / (L S / A) in float32 (A: tensor maximum, L: largest element, S: largest scale)",
+        computed(lambda A, t: _ONE / (L * S / A.astype(F))),
+    )
 
 
 def _x(task: Task, inputs: Columns) -> Array:
@@ -261,7 +276,7 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
-    """Return the codes that float32 operations give in that order.
+    """Return the codes that the float32 operations of `order` give.
 
     At a scale of zero, the right codes are accepted, too.
     """

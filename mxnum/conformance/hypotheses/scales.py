@@ -16,12 +16,12 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
 
-#: Rare scale rules. The report prefers a wrong comparison in another rule as an explanation.
+#: Rare scale rules, which a report names only after wrong comparisons in other scale rules.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules without a comparison.
+#: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. All other rules with a
-#: threshold add one only above it.
+#: Scale rules that add one to the exponent at their threshold and above. All other scale rules with
+#: a threshold add one to the exponent only above the threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -45,24 +45,24 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     for rule in ScaleRule:
         if rule not in _WITHOUT_THRESHOLD:
             written, meant = (">", ">=") if rule in _FROM_THEIR_THRESHOLD else (">=", ">")
-            yield f"`{written}` for `{meant}` in scale rule {rule}", compared_otherwise(rule)
+            yield f"`{written}` in place of `{meant}` in scale rule {rule}", compared_otherwise(rule)
     if task.scale_rule not in _WITHOUT_THRESHOLD:
         for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
             yield f"a threshold of scale rule {task.scale_rule} that is {where}", moved(right_scales, step)
     for rule in others:
-        if rule in _SELDOM:  # after the wrong comparisons, which are likelier
+        if rule in _SELDOM:  # rare rules come after the likelier wrong comparisons
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # otherwise no scale has the code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # for a smaller source, no block has the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
     if task.element.emax:
-        yield "a scale of the maximum alone, without emax", shifted(task.element.emax)
+        yield "a scale exponent from which emax is not subtracted", shifted(task.element.emax)
     yield from scales_of_others(task)
 
 
@@ -86,9 +86,9 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
         return np.where(sign_bits(x, task.source), x.dtype.type(0), x)
 
     first_only = read_as(lambda _, x: np.repeat(x[:, :1], x.shape[1], axis=1), right_scales)
-    yield "a scale of the first element alone", first_only
-    yield "a scale of all elements but the last", read_as(all_but_last, right_scales)
-    yield "a scale of the largest element, negative ones left out", read_as(positive, right_scales)
+    yield "a scale computed from the first element alone", first_only
+    yield "a scale computed from all elements but the last", read_as(all_but_last, right_scales)
+    yield "a scale computed from the positive elements alone", read_as(positive, right_scales)
     yield from inputs_read_otherwise(task, right_scales)
 
 
@@ -118,7 +118,7 @@ def _compared_otherwise(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rule floor with a float32 logarithm.
+    """Return the scales of the rule floor, computed with a float32 logarithm.
 
     Rounding the logarithm to float32 moves some maxima up to the next power of two.
     """
@@ -131,9 +131,9 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rule rceil with quotient and logarithm in float32.
+    """Return the scales of the rule rceil, with the quotient and its logarithm in float32.
 
-    Infinity gives the largest scale.
+    A block with infinity gets the largest scale.
     """
     decides, largest = maxima(task, inputs)
     with np.errstate(all="ignore"):
@@ -144,7 +144,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return a function that gives blocks with infinity but no NaN the scale 2**exponent."""
+    """Return the scale codes if blocks with infinity but no NaN have the scale 2**exponent."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

@@ -1,4 +1,4 @@
-"""Mistakes in products of matrix units: another registered unit, or one field that is off."""
+"""Mistakes in products of matrix units: another registered unit, or one wrong field of the unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxnum.definition import fused_by_numpy
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.units import MatrixUnit
 
-#: The fields that say how a unit adds.
+#: The fields of `MatrixUnit` that say how the unit adds.
 _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "operands", "k", "scales", "evidence"))
 
 
@@ -27,7 +27,9 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     """
     assert task.unit is not None
     unit = unit or task.unit
-    # One instruction of a unit with another K is as long as the task's, or is filled with zeros.
+    # A case of `mma` is one instruction of length `task.k`, if the unit has that length. If the
+    # unit lacks that length, instructions have the unit's last listed length, and zeros fill the
+    # last instruction.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -45,7 +47,7 @@ def _vectors(task: Task, inputs: Columns, side: str) -> fused_by_numpy.Vectors:
 def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     """Yield names of mistakes, and functions that give the resulting values.
 
-    Registered units come first, then fields that are off, then other sums.
+    Registered units come first, then units with wrong fields, then other ways to sum.
     """
     assert task.unit is not None
     for name, unit in _others(task):
@@ -65,14 +67,15 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the sum in float64, rounded once", partial(_in_type, np.float64)
     yield "sums in float32 of rounded products, in order", partial(_in_type, np.float32)
     if not isinstance(task.format, ArrayFormat):
-        yield "the scales of the first block for all", _changed(a_scale=_first, b_scale=_first)
-        yield "the scales of a in place of those of b", lambda t, i: right_bits(t, {**i, "b_scale": i["a_scale"]})
+        yield "the scales of the first block for all blocks", _changed(a_scale=_first, b_scale=_first)
+        yield "the scales of operand a for both operands", lambda t, i: right_bits(t, {**i, "b_scale": i["a_scale"]})
 
 
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
-    """Yield other rules: registered units that take the operands, and the unit with fields changed.
+    """Yield other units: registered units that take the operands, and the unit with changed fields.
 
-    Two changes are the fraction bits with those of the result or with the length of sums.
+    Most changes concern one field. Some change the fraction bits together with the result bits or
+    with the number of terms.
     """
     unit = task.unit
     assert unit is not None
@@ -81,7 +84,7 @@ def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
     def new(name: str, make: Callable[[], MatrixUnit]) -> Iterator[tuple[str, MatrixUnit]]:
         try:
             other = make()
-        except ValueError:  # the fields do not fit together
+        except ValueError:  # the unit rejects this combination of fields
             return
         if _rule(other) not in seen and _uses_scales(other, task):
             seen.add(_rule(other))
@@ -103,7 +106,7 @@ def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
 
 
 def _uses_scales(unit: MatrixUnit, task: Task) -> bool:
-    """Return True if the task has no scales, or the unit or its promotions take them."""
+    """Return True if the task has no scales, or if the unit or its promotions take scales."""
     return isinstance(task.format, ArrayFormat) or bool(unit.scales) or unit.promotion == task.block
 
 
@@ -112,7 +115,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield fields that differ from the unit's, with words that say what that does."""
+    """Yield the changed fields of each changed unit, and words for what the unit then does."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:
@@ -126,9 +129,9 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
     for said, changes in roundings:
         yield f"{said} where {unit.name!r} {does}", changes
     if unit.addend == "term":
-        yield f"adds the addend after the sum where {unit.name!r} has it as a term", {"addend": "after"}
+        yield f"adds the addend after the sum where {unit.name!r} adds it as a term of the sum", {"addend": "after"}
     else:
-        yield f"has the addend as a term where {unit.name!r} adds it after the sum", {"addend": "term"}
+        yield f"adds the addend as a term of the sum where {unit.name!r} adds it after the sum", {"addend": "term"}
     lengths = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n != unit.terms and n <= unit.k[-1]]
     for terms in lengths:
         yield f"adds {terms} products at once where {unit.name!r} adds {unit.terms}", {"terms": terms}
@@ -145,13 +148,13 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
         yield f"{said} where {unit.name!r} {does}", {"promotion": promotion}
     for bits in near[:12]:
         said, changes = f"keeps {bits} fraction bits and", {"fraction_bits": bits}
-        yield f"{said} truncates results to as many", {**changes, "result_bits": bits}
+        yield f"{said} truncates results to the same number", {**changes, "result_bits": bits}
         for terms in lengths:
             yield f"{said} adds {terms} products at once", {**changes, "terms": terms}
 
 
 def _changed(**changes: Callable[[Array], Array]) -> Answer:
-    """Return an answer with some inputs changed."""
+    """Return a function that computes the answers for changed inputs."""
     return lambda task, inputs: right_bits(task, {**inputs, **{name: f(inputs[name]) for name, f in changes.items()}})
 
 
@@ -191,7 +194,7 @@ def _without_subnormals(task: Task, codes: Array) -> Array:
 
 
 def _in_type(dtype: Any, task: Task, inputs: Columns) -> Array:
-    """Return sums in order of products, both rounded to a type, from the addend on."""
+    """Return the addend plus the products in index order, all rounded to `dtype`."""
     total = as_floats(inputs["c"], task.source).astype(dtype)
     with np.errstate(all="ignore"):
         a, b = (values(task, inputs, side) for side in ("a", "b"))
@@ -200,7 +203,7 @@ def _in_type(dtype: Any, task: Task, inputs: Columns) -> Array:
 
 
 def values(task: Task, inputs: Columns, side: str) -> Array:
-    """Return the values of an operand in float64, with its scales."""
+    """Return the values of an operand in float64, multiplied by its scales."""
     e = task.operand
     codes = inputs[side] >> inputs[side].dtype.type(task.element.bits - e.bits)
     if e.bits <= 8:

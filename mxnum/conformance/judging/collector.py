@@ -34,10 +34,10 @@ from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.task import Columns, Task, select
 from mxnum.memory.dtypes import Array
 
-#: The most combinations of causes for which an example is stored; further combinations only count
-#: in the totals.
+#: The largest number of combinations of causes for which an example is stored; further combinations
+#: only count in the totals.
 COMBINATIONS = 4096
-#: The most ranges that the report lists for one cause.
+#: The largest number of ranges that the report lists for one cause.
 RANGES = 6
 
 Cause = tuple[Any, ...]
@@ -46,7 +46,7 @@ Cause = tuple[Any, ...]
 def causes(task: Task, found: Judgement) -> dict[str, Array]:
     """Return the values of possible causes for each case of a batch, as numbers or words.
 
-    A cause has the value None for a case in which it has no meaning.
+    The value of a cause is None for a case in which this cause has no meaning.
     """
     titles = np.array(task.operation.class_names(task), object)
     bits, more = task.operation.causes(task, found)
@@ -62,7 +62,9 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 
 
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
-    """Return the counts of wrong codes by the code answered and the code wanted at that scale.
+    """Return how often each wrong code was answered in place of each right code.
+
+    The right code is that at the scale which was answered.
 
     NaNs are left out if the element has no code for them.
     """
@@ -77,7 +79,7 @@ def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> 
 
 
 class Groups:
-    """Counts of cases by each cause, and one example for each combination of causes."""
+    """Counts of cases by cause, and one example for each combination of causes."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[Any]] = {}
@@ -181,7 +183,7 @@ OF_SCALES = ("nonfinite", "zero_scale")
 
 @dataclass
 class _Wrong:
-    """The wrong cases: their number, by class and by part, and their common causes."""
+    """The number of wrong cases, also by class and by part, and their common causes."""
 
     count: int = 0
     groups: Groups = field(default_factory=Groups)
@@ -189,13 +191,13 @@ class _Wrong:
     parts: Counter[str] = field(default_factory=Counter)
 
     def add(self, count: int, classes: Counter[int]) -> None:
-        """Add a number of cases of these classes."""
+        """Add `count` cases, which `classes` counts by class."""
         self.count += count
         self.classes.update(classes)
 
 
 class Collector:
-    """A collector, which judges batches of cases and answers and makes the report about them."""
+    """Judges batches of cases and answers, and makes the report about all of them."""
 
     def __init__(self, task: Task, profile: Profile | None = None, keep: int = 5) -> None:
         self.task, self.profile, self.keep = task, profile or Profile(), keep
@@ -209,7 +211,7 @@ class Collector:
         self._diagnosis = Diagnosis(task)
         self._distances = Distances()
         self.coverage = Coverage(task)
-        #: Answers with unknown bits: their number by class, and the first such answer.
+        #: Answers with unknown bits: their number by class, and the first few such cases.
         self._unknown: Counter[int] = Counter()
         self._with_unknown: list[Case] = []
 
@@ -238,9 +240,9 @@ class Collector:
         return len(wrong)
 
     def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
-        """Count cases of a batch whose answers have unknown bits as wrong.
+        """Count the cases of a batch whose answers have unknown bits; all of them are wrong.
 
-        `written` has the text of each such answer by row.
+        `written` maps the row of each answer with unknown bits to the text of the answer.
         """
         rows = np.array(list(written), np.int64)
         some = select(inputs, rows)

@@ -14,7 +14,7 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: Takes the place of a code for a value that no code has.
+#: A placeholder for the code of a value that no code has.
 NO_CODE = -(1 << 40)
 
 
@@ -110,7 +110,7 @@ def without_padding(inputs: Columns) -> Array:
 
 
 def misfit(code: int, bits: int) -> str:
-    """Return in words why a number is not a code of that many bits."""
+    """Return in words why a number is not a code of `bits` bits."""
     if code == NO_CODE:
         return "a value that no code gives"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
@@ -147,7 +147,7 @@ def plain(x: float) -> str:
 def code_text(task: Task, code: int) -> str:
     """Return a code with its value, as text."""
     if code >= 1 << task.element.bits:
-        return f"what is no code of {task.element.bits} bits"
+        return f"a value that is no code of {task.element.bits} bits"
     return f"{plain(task.element.value(code))} ({hexadecimal(code, task.element.bits)})"
 
 

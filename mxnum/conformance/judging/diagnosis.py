@@ -1,9 +1,8 @@
 """Find hypotheses that explain every answer, the wrong answers and the right ones.
 
-A hypothesis is dropped at the first answer that differs from it. A difference does not count if a
-legitimate choice of the implementation explains it and the implementation makes this choice
-throughout.
-The sign of a zero and the code of a NaN are such choices too. If no hypothesis is left,
+A hypothesis is dropped at the first answer that differs from its prediction. A difference does not
+count if a legitimate choice explains it and the implementation makes this choice throughout. The
+sign of a zero and the code of a NaN count as legitimate choices, too. If no hypothesis is left,
 combinations of two mistakes are tried, and then each class of cases by itself.
 """
 
@@ -26,10 +25,11 @@ from mxnum.memory.dtypes import Array, code_dtype
 
 #: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
 FIRST = 16
-#: The fewest wrong answers that a hypothesis about some classes must give to be named; fewer may
-#: agree by chance.
+#: A report names a hypothesis about some classes only if it explains at least this many wrong
+#: answers, because it may explain fewer by chance.
 FEWEST = 4
-#: The most bytes of batches that are kept, so that further hypotheses can be tried on them.
+#: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
+#: them.
 KEPT = 1 << 27
 
 
@@ -47,7 +47,7 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of other answers that the hypothesis would change but that do not follow it.
+    #: Number of other answers that contradict the hypotheses, which predict another, wrong answer.
     contradicted: int = 0
 
     @property
@@ -66,7 +66,7 @@ class Explanation:
         """Return the claim, with the number of right answers for which it also holds."""
         right = {
             "scale": f"the {self.right} right scales",
-            "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
+            "codes": f"the right codes of {self.right} blocks (blocks of NaN or with a wrong scale are not counted)",
         }.get(self.field, f"the {self.right} right ones")
         rest = f", and so are {right}" if self.right else ""
         return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{self.doubt}."
@@ -74,7 +74,7 @@ class Explanation:
     @property
     def doubt(self) -> str:
         """The number of other answers that contradict the claim, in words."""
-        return f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
+        return f"; but {self.contradicted} other answers contradict this explanation" if self.contradicted else ""
 
 
 @dataclass
@@ -96,11 +96,11 @@ def _singles(task: Task) -> list[Hypothesis]:
 
 
 class Diagnosis:
-    """A diagnosis, which keeps judged batches and finds the hypotheses that explain them all."""
+    """Keeps judged batches and finds the hypotheses that explain all of them."""
 
     def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
         self.task, self._made = task, made
-        self._alive: list[_Tried] | None = None  # None until the first bug: trying hypotheses costs time
+        self._alive: list[_Tried] | None = None  # None before the first bug, because trying hypotheses costs time
         self._kept: list[tuple[Columns, Columns, Columns]] = []
         self._size = 0
         #: Number of rows with choices or bugs, by field and by the union of their labels.
@@ -165,7 +165,7 @@ class Diagnosis:
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
         """Return True if every answer equals that of the hypothesis or differs by choice.
 
-        With `count`, count the choices, too.
+        If `count` is True, also count the choices that explain differences.
         """
         theirs = tried.hypothesis.answer(self.task, inputs)
         differs, choices = self._compared(output, inputs, got, theirs)
@@ -183,9 +183,9 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return which answers differ from the hypothesis, and which choices may explain that.
+        """Return which answers differ from the hypothesis, and the choices that may explain them.
 
-        Answers that the judge does not judge are compared, too.
+        Answers with the label `UNJUDGED` are compared, too.
         """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
@@ -211,7 +211,7 @@ class Diagnosis:
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
         """Return True for each answer that saturates to the most negative integer.
 
-        The right answers never contain this integer.
+        Right answers never contain the most negative integer.
         """
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
@@ -260,7 +260,7 @@ class Diagnosis:
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return how many answers that are not explained contradict the hypothesis."""
+        """Return how many answers outside an explanation contradict one of its hypotheses."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
@@ -286,7 +286,7 @@ class Diagnosis:
     ) -> Diagnosis:
         """Return a diagnosis of the same batches with other hypotheses about `fields`.
 
-        If `chosen` is given, the diagnosis has only those rows of each batch.
+        `chosen` selects rows of each batch; None selects all rows.
         """
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
         for index, batch in enumerate(self._kept):
@@ -301,7 +301,7 @@ class Diagnosis:
             fitting = self._fitting(output, steady)
             fitting.sort(
                 key=lambda tried: tried.misses.total()
-            )  # hypotheses that differ from fewer answers by choice come first
+            )  # hypotheses that need choices to explain fewer answers come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)

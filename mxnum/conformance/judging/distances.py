@@ -1,4 +1,4 @@
-"""How far wrong sums are from the right ones, in units in the last place of the result."""
+"""Measure how far wrong sums are from right sums, in units in the last place of the result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from mxnum.memory.dtypes import Array
 
 
 def in_last_places(task: Task, got: Array, want: Array) -> Array:
-    """Return the signed distance of each answer from the right one; NaN where one is not finite.
+    """Return the signed distance of each answer from the right answer; NaN if either is not finite.
 
-    The unit is that of the larger of the two, with the fraction bits of the operation's results.
+    The unit is the last place of the larger magnitude of the two, with the fraction bits of the
+    operation's results.
     """
     bits = task.operation.result_bits(task)
     with np.errstate(all="ignore"):
@@ -34,9 +35,9 @@ def signed(distance: float) -> str:
 
 @dataclass
 class Distances:
-    """The distances of wrong answers, and how many of them are nearer zero than the right ones."""
+    """The distances of wrong answers, and how many are nearer zero than the right answers."""
 
-    #: The largest distance and the case that has it, with the sign of answer - right.
+    #: The largest distance, with the sign of answer - right, and the location of its case.
     largest: float = 0.0
     where: str = ""
     nearer: int = 0
@@ -70,9 +71,9 @@ class Distances:
     def sentence(self) -> str:
         """Return the distances in words."""
         return (
-            f"Distances of {self.count} wrong answers in units in the last place: largest {signed(self.largest)} "
-            f"({self.where}), median {signed(self.median)}; {self.nearer} are nearer zero than the right ones, "
-            f"{self.farther} farther from it."
+            f"Distances of {self.count} wrong answers from the right answers, in units in the last place: largest "
+            f"{signed(self.largest)} ({self.where}), median {signed(self.median)}. "
+            f"{self.nearer} wrong answers are nearer zero than the right answers, {self.farther} are farther from zero."
         )
 
     def as_dict(self) -> dict[str, Any]:

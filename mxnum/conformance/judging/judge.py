@@ -1,7 +1,8 @@
 """Judge whether answers are right, differ by a legitimate choice, or are wrong.
 
-Every number of an answer gets labels, which are the bits of an integer: no label if the number is
-right, the labels of choices that explain a difference, and ``BUG`` if no choice explains it.
+Every number of an answer gets labels, which are the bits of an integer. A right number has no
+label. A number that differs has the labels of the choices that explain the difference, or ``BUG``
+if no choice does.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from mxnum.modes import Nonfinite, Overflow
 
 #: The choices that the standard leaves to an implementation, each with a description.
 CHOICES = {
-    "overflow": "finite values beyond the largest: saturating, or infinity (NaN where there is none)",
-    "infinity": "infinite inputs: saturating, or infinity (NaN where there is none)",
+    "overflow": "finite values beyond the largest saturate, or become infinity (NaN if the element has no infinity)",
+    "infinity": "infinite inputs saturate, or become infinity (NaN if the element has no infinity)",
     "minus_zero": "a negative number that rounds to zero loses its sign",
-    "nan_code": "another NaN code (sign or payload)",
-    "nonfinite": "NaN or infinity: the whole block becomes NaN, or its element alone",
+    "nan_code": "a NaN has another of the NaN codes (sign or payload)",
+    "nonfinite": "a NaN or an infinity makes the whole block NaN, or changes only its own element",
     "nan_block_codes": "element codes other than 0 in a block whose scale is NaN",
     "zero_scale": "the scale code of a block of zeros",
     "sr_bits": "the number of random bits that stochastic rounding uses",
-    "sr_fraction": "stochastic rounding takes the nearest r-bit fraction of the gap, not its first r bits",
+    "sr_fraction": "stochastic rounding rounds the fraction of the gap to r bits, instead of truncating it to r bits",
     "most_negative": "two's complement: numbers near -2 get the most negative code, which the library never produces",
-    "nan_element": "a NaN in an element without NaN becomes the largest or zero (or the most negative integer)",
+    "nan_element": "a NaN becomes the largest value or zero (or the most negative integer) if the element has no NaN",
 }
 
 #: Bits of the verdict on a case: `BUG`, and one bit for each choice in `LABELS`.
@@ -53,7 +54,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """Counts of the answers that follow one choice, and of the answers that could but do not."""
+    """Counts of answers that follow a choice, and of answers that could follow it but do not."""
 
     followed: int = 0
     kept: int = 0
@@ -84,7 +85,7 @@ class Tallies:
         self.zero_scales: Counter[int] = Counter()
 
     def add(self, key: Key, followed: Array, kept: Array) -> None:
-        """Count answers that follow a choice, and answers that could but do not."""
+        """Count answers that follow a choice, and answers that could follow it but do not."""
         tally = self.choices.setdefault(key, Consistency())
         tally.followed += int(followed.sum())
         tally.kept += int(kept.sum())
@@ -208,7 +209,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # `encode` cannot raise, so this is its right answer
+    if not task.takes_nan:  # an answer must be a code, so the largest code counts as right
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
@@ -221,7 +222,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return rules for NaN in an element without it: codes for a positive and a negative NaN."""
+    """Return rules for NaN in an element without NaN: the codes of positive and negative NaNs."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -344,7 +345,7 @@ def place_of_largest(task: Task, x: Array) -> Array:
 
 
 def direction(task: Task, got: Array, want: Array) -> Array:
-    """Return 1 for each code that is too high, -1 for too low, None for one that is no code."""
+    """Return 1 for codes that are too high, -1 for too low, None for answers that are no code."""
     known = fits(got, task.element.bits)
     ranks = np.array([ordinal(task.element, code) for code in range(1 << task.element.bits)])
     steps = ranks[np.where(known, got, 0).astype(np.int64)] - ranks[want]

@@ -19,7 +19,7 @@ ARRAYS = 16
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents; differences that they explain conform."""
+    """The choices that an implementation documents, and by which its answers may differ."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
@@ -147,15 +147,15 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"but {kept} others that could do not"
-            lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
+            others = f"but {kept} other answers that could follow this choice do not"
+            lines.append(f"{followed} answers follow the choice {name}, {others}: all that follow it are wrong.")
         if self.unknown:
-            lines.append(f"Wrong answers with unknown bits (X or Z), which no explanation covers: {self.unknown}.")
+            lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
                 names = errors.joined(self.stacks)
-                lines.append(f"Not the exact definition, but in all cases what {names} computes (see mxnum.stacks).")
+                lines.append(f"Not the exact definition: all answers are what {names} computes (see mxnum.stacks).")
             lines += [explanation.sentence() for explanation in self.explanations if not explanation.classes]
             if self.failures:
                 lines.append("Some of the failures, chosen to differ as much as possible:")
@@ -166,7 +166,7 @@ class Report:
             lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
             lines += self.causes
             lines += [explanation.sentence() for explanation in self.explanations if explanation.classes]
-            lines += [f"{self.unexplained} other wrong answers are not explained."] if self.unexplained else []
+            lines += [f"No explanation covers {self.unexplained} other wrong answers."] if self.unexplained else []
         return "\n".join(lines)
 
     def _array_lines(self) -> list[str]:
@@ -218,7 +218,7 @@ class Report:
 class StochasticReport:
     """The outcome of `check_stochastic`; a right kernel has no `problems`.
 
-    `problems` has sentences for each topic.
+    `problems` maps each topic to sentences that say what is wrong.
     """
 
     task: Task
@@ -227,7 +227,7 @@ class StochasticReport:
     draws: int = 0
     cases: int = 0
     problems: dict[str, list[str]] = field(default_factory=dict)
-    #: The legitimate choices that the kernel makes, and the number of numbers that follow each.
+    #: The legitimate choices that the kernel makes, and how many numbers follow each choice.
     choices: dict[str, int] = field(default_factory=dict)
     #: The rules whose probabilities fit the observed shares.
     fits: list[str] = field(default_factory=list)
@@ -256,7 +256,7 @@ class StochasticReport:
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} numbers): {CHOICES.get(name, name)}.")
         if self.fits:
-            lines.append(f"The shares are those of {', or of '.join(self.fits)}.")
+            lines.append(f"The observed shares are those of {', or of '.join(self.fits)}.")
         return "\n".join([*lines, *self.guarantees])
 
     def as_dict(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
 
 
 def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
-    """Add the number of numbers that follow a choice, unless the profile accepts the choice."""
+    """Add the count of numbers that follow a choice, unless the profile accepts the choice."""
     if numbers and name not in profile.accepted:
         report.choices[name] = report.choices.get(name, 0) + numbers
 

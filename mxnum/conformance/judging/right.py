@@ -1,6 +1,6 @@
-"""The right answers, computed with numpy by the definition.
+"""Compute the right answers with numpy, by the definition.
 
-This needs no compilation before the first case. The module shares no code with the compiled loops,
+numpy needs no compilation before the first case. The module shares no code with the compiled loops,
 which may be the implementation under test.
 """
 
@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; codes of blocks are right for the inputs' scales."""
+    """Return the right answers in a field; for codes of blocks, those at the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -56,7 +56,7 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
     """Return the scale codes of rows of numbers, found from their maxima alone.
 
-    For a rule that needs all elements of a block, use the rule "nearest" instead.
+    The rule "nearest" takes the place of a rule that needs all elements of a block.
     """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
@@ -72,10 +72,10 @@ def tensor_scales(inputs: Columns) -> Array | None:
 
 
 def with_tensor(task: Task, inputs: Columns) -> Columns:
-    """Return the inputs with each row's tensor scale and maximum, if the format needs them.
+    """Return the inputs with each row's tensor scale and maximum, if the format has tensor scales.
 
-    Each row is a part of a tensor. The tensor's largest finite magnitude is the larger one of the
-    row's own and the one in the column ``largest``.
+    Each row is a part of a tensor. The tensor's largest finite magnitude is the column ``largest``,
+    or the row's own maximum if that is larger.
     """
     if not task.has_tensor:
         return inputs
@@ -99,10 +99,10 @@ def held(task: Task, scales: Array) -> Array:
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
-    """Return element codes by the element policy, at scale 1 or at each row's scale.
+    """Return element codes with ``nonfinite="element"``, at scale 1 or at each row's scale.
 
-    The library raises an error for a NaN if the element has none. This function returns the largest
-    value instead; callers ignore it.
+    If the element has no NaN, the library raises an error for a NaN. This function returns the code
+    of the largest value instead, which callers ignore.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
@@ -117,7 +117,7 @@ def element_codes(
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """Return |x| over the scale of its row, in float64.
+    """Return |x| divided by the scale of its row, in float64.
 
     Each returned quotient compares with every element value as the exact quotient does.
     """

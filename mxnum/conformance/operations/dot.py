@@ -213,7 +213,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
     yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)
-    yield "the scales of the first block for all", with_first_scale
+    yield "the scales of the first block for all blocks", with_first_scale
     yield "the scales of a in place of those of b", lambda t, i: right_values(t, {**i, "b_scale": i["a_scale"]})
     yield "the scales of b in place of those of a", lambda t, i: right_values(t, {**i, "a_scale": i["b_scale"]})
 

@@ -1,4 +1,4 @@
-"""Judge kernels that draw their own random bits, by tests of stated power."""
+"""Judge kernels that draw their own random bits, with statistical tests of stated power."""
 
 from __future__ import annotations
 
@@ -35,35 +35,36 @@ def check_stochastic(
 ) -> StochasticReport:
     """Judge a callable that rounds with its own random bits, and return the report.
 
-    A number may only become one of the two codes next to it, the one farther from zero with its
-    exact probability. Zero, values of the element and numbers that saturate must not change from
-    call to call. Scales must be right and not random. The same seed must give the same bits, and
-    another seed other bits. The draws of elements must be independent, in one call and in
-    successive calls. If one of these conditions fails, raise `ConformanceError`.
+    Each number may only become one of its two neighbouring codes, and must become the code farther
+    from zero with the exact probability. The codes of zero, of values of the element and of
+    saturated numbers must not change from call to call. Scales must be right and not random. The
+    same seed must give the same bits, and different seeds must give different bits. The draws of
+    elements must be independent, in one call and in successive calls. A violated condition raises
+    `ConformanceError`.
 
     Parameters
     ----------
     function
-        The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arrays and
-        answers are those of `check`. For ``encode``, x has the shape (n,) and the answers are
-        element codes. For ``quantize``, x has the shape (n, block) and the answers are
+        The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arguments and
+        answers have the types that `check` describes. For ``encode``, x has the shape (n,) and the
+        answers are element codes. For ``quantize``, x has the shape (n, block) and the answers are
         ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
-        ``largest`` or ``tensor_scale`` receives its largest magnitude or its scale.
+        ``largest`` or ``tensor_scale`` receives the tensor's largest magnitude or tensor scale.
     sr_bits
-        The number of random bits that the callable claims, 1 to 64. The fraction of the gap is
-        truncated to this number of bits; None means the exact fraction. The report says which
-        numbers of bits fit the answers.
+        The number of random bits that the callable claims, 1 to 64. The right probability is the
+        fraction of the gap, truncated to `sr_bits` bits; None means the exact fraction. The report
+        says which numbers of random bits fit the answers.
     seeded
-        True if the callable takes a seed. None: it takes one if it needs two arguments, or if its
-        second argument is called ``seed``.
+        True if the callable takes a seed. If `seeded` is None, the callable takes a seed if it
+        needs two arguments, or if its second argument is called ``seed``.
     bias, power
         An error of `bias` in the probability of a single case is detected with a probability of at
-        least `power`. Both decide the number of draws: some 14 / bias² for each of about sixty
-        cases, which takes seconds by default.
+        least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of
+        about sixty cases, which takes seconds with the defaults.
     false_alarm
-        An upper limit for the probability that a right callable is called wrong. Single cases,
-        groups of cases, and dependence have a third of the limit each, divided by the number of
-        tests (Bonferroni).
+        An upper limit for the probability that a right callable is called wrong. The tests of
+        single cases, of groups of cases, and of dependence have a third of the limit each, divided
+        by the number of tests (Bonferroni).
     seed
         Seed of the cases and their order.
     accept, strict, arrays, scales
@@ -108,7 +109,7 @@ def takes_seed(function: Callable[..., Any]) -> bool:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise ValueError(
-            "Argument 'seeded' must be given for a function whose signature cannot be read: True or False."
+            "Argument 'seeded' must be True or False for a function whose signature cannot be read."
         ) from None
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = [p for p in named if p.name not in OF_TENSORS]

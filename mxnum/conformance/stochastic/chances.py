@@ -1,4 +1,4 @@
-"""Numbers between codes, and their exact and observed chances to round away from zero."""
+"""Numbers between codes, and their exact and observed probabilities to round away from zero."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest
 from mxnum.conformance.task import Task
 from mxnum.memory.dtypes import Array
 
-#: The most gaps between neighbouring values in which small fractions are tested. If the element
-#: has more gaps, `survey` also tests each gap, with fewer draws.
+#: The largest number of gaps between neighbouring values in which small fractions are tested. If
+#: the element has more gaps, `survey` also tests each gap, with fewer draws.
 GAPS = 16
-#: The ways in which an implementation may reduce a fraction of the gap to r bits. The right
-#: answers truncate it.
+#: The ways in which an implementation may reduce a fraction of the gap to r bits. The right answers
+#: truncate the fraction.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -46,7 +46,7 @@ class Chance:
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
         """Return the probability of rounding away from zero.
 
-        This is the fraction of the gap, reduced to `sr_bits` bits as `kind` says.
+        The probability is the fraction of the gap, reduced to `sr_bits` bits as `kind` says.
         """
         if sr_bits is None:
             return float(self.delta)
@@ -60,17 +60,18 @@ class Chance:
 
 
 def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
-    """Return cases in at most `GAPS` gaps: irregular fractions, halves, small fractions.
+    """Return cases in at most `GAPS` gaps: irregular fractions, halves, and small fractions.
 
-    The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which grows as `bias`, the
-    smallest bias to be detected, shrinks. `reach` is the largest magnitude that may occur.
+    The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which is larger for a smaller
+    `bias`. `bias` is the smallest bias to be detected. `reach` is the largest magnitude that may
+    occur.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) > GAPS:
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # nearly zero, which the source can represent in the first gap only
+    wanted += [2.0**-60] * 2  # so near zero that only numbers in the first gap are representable
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -82,7 +83,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
 def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
     """Return two cases of alternating signs in each gap if there are more than `GAPS` gaps.
 
-    Otherwise return an empty list.
+    If there are at most `GAPS` gaps, return an empty list.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
@@ -94,9 +95,9 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 
 
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
-    """Return one number at exactly that fraction of a gap.
+    """Return one number at exactly the fraction `delta` of a gap.
 
-    Take the gap nearest to the middle of the range in which the number is exact.
+    Of the gaps in which this number is exact, take the gap nearest to the middle of the range.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -104,7 +105,8 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
         if found and found[0].delta == delta:
             return found[0]
     raise ValueError(
-        f"Format {task.format.name!r} must have a gap of which {Fraction(delta)} is exact in {task.source.name}."
+        f"Format {task.format.name!r} must have a gap in which the fraction {Fraction(delta)} is exact "
+        f"in {task.source.name}."
     )
 
 
@@ -153,7 +155,7 @@ GROUPS: dict[str, Callable[[Chance], bool]] = {
 }
 #: Wrong rules that kernels may follow, as functions of the probability p and the sign.
 MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
-    "1 - p, the fraction taken the wrong way round": lambda p, negative: 1 - p,
+    "1 - p, the fraction measured from the wrong neighbour": lambda p, negative: 1 - p,
     "1 - p for negative numbers alone": lambda p, negative: np.where(negative, 1 - p, p),
     "1 - p for positive numbers alone": lambda p, negative: np.where(negative, p, 1 - p),
     "one half for every fraction": lambda p, negative: np.full(len(p), 0.5),
@@ -174,7 +176,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The probability of a false alarm is at most `false_alarm` in the tests of all cases, and
-        also in those of all groups.
+        also in the tests of all groups.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
@@ -209,7 +211,7 @@ class Shares:
         return found
 
     def fits(self, p: Array, levels: Levels) -> bool:
-        """Return True if nothing contradicts these probabilities."""
+        """Return True if no test contradicts the probabilities p."""
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
@@ -223,8 +225,8 @@ class Shares:
         variance, total = float((self.draws * p * (1 - p)).sum()), float(self.draws.sum())
         common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
         found = [
-            f"A bias of {_one_in(bias)} in one of {precise} cases would have been seen with "
-            f"probability {math.floor(seen * 1e4) / 1e4:g}, one of {_one_in(common)} in all of them with {power:g}."
+            f"The test finds a bias of {_one_in(bias)} in one of {precise} cases with probability "
+            f"{math.floor(seen * 1e4) / 1e4:g}, and one of {_one_in(common)} in all cases with probability {power:g}."
         ]
         if len(p) > precise:
             fewest = int(self.draws[precise:].min())
@@ -232,7 +234,7 @@ class Shares:
             while coarse < 0.5 and weakest(fewest, 0.5, coarse, levels.case) < power:
                 coarse *= 1.05
             found.append(
-                f"In each gap between two codes a bias of {_one_in(coarse)} would have been seen with {power:g}."
+                f"The test finds a bias of {_one_in(coarse)} in any gap between two codes with probability {power:g}."
             )
         return found
 
@@ -247,15 +249,15 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
     found = []
     for name, bias in shares.biases(p, levels.group).items():
         often = "too often" if bias > 0 else "too rarely"
-        found.append(f"{name} go away from zero {often}, by {abs(bias):.3g} of their draws (about {_one_in(bias)}).")
+        found.append(f"{name} round away from zero {often}, by {abs(bias):.3g} of their draws (about {_one_in(bias)}).")
     cases = list(shares.contradicted(p, levels.case))
     if cases:
-        found.append(f"The shares of {len(cases)} of {len(p)} cases are wrong:")
+        found.append(f"The share of draws that round away from zero is wrong in {len(cases)} of {len(p)} cases:")
     for i, value in cases[:keep]:
         share = f"{shares.ups[i]} of {shares.draws[i]} draws ({shares.ups[i] / shares.draws[i]:.6g})"
         found.append(
-            f"  {shares.chances[i].text(task)}: {share} went away from zero, where {_probability_text(p[i])} is right; "
-            f"chance does that once in {_times(value)}."
+            f"  {shares.chances[i].text(task)}: {share} rounded away from zero; the right share is "
+            f"{_probability_text(p[i])}, and chance causes such a difference once in {_times(value)}."
         )
     return found
 
@@ -275,9 +277,10 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
         return found
     p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
     for r in BITS if sr_bits is None else (sr_bits,):
-        # A word of 0 never goes away: the others do so more often than 2**r equally likely words.
+        # A word of 0 never rounds away. Without the word 0, words round away more often than 2**r
+        # equally likely words.
         if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
-            found.append(f"random words of {r} bits that are never 0")
+            found.append(f"random words of {r} bits, none of which is 0")
     return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]
 
 

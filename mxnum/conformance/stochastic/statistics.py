@@ -15,12 +15,12 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    `q` is 1 - p, if the caller knows it more exactly.
+    `q` is 1 - p; a caller may know 1 - p more exactly than the difference.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
-    if k <= n * p:  # fewer terms in the other tail
+    if k <= n * p:  # the other tail has fewer terms
         return 1 - tail(n - k + 1, n, q, p)
     log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
     first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
@@ -34,7 +34,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 def p_value(k: int, n: int, p: float) -> float:
     """Return twice the tail on the side of k, a valid p-value for all n and p.
 
-    For every level, the p-value is at most that level with at most that probability.
+    For every level, the p-value is at or below the level with a probability of at most the level.
     """
     if p in (0, 1):
         return float(k == n * p)
@@ -44,7 +44,7 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest low and the smallest high count with a p-value of at most `level`.
 
-    The low count is -1 if there is none, the high count n + 1.
+    If no low count qualifies, it is -1; if no high count qualifies, it is n + 1.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -59,7 +59,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 
 def power(n: int, p: float, truth: float, level: float) -> float:
-    """Return the probability that n draws contradict p at that level if `truth` is right."""
+    """Return the power of n draws to contradict p at `level` if the probability is `truth`."""
     if p in (0, 1):  # one draw in the impossible direction contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
@@ -93,22 +93,23 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return how far a sum of independent draws may rarely be from its expectation.
+    """Return a bound on the distance of a sum of independent draws from its expectation.
 
-    The sum is farther away with a probability of at most `level`, by Bernstein's inequality. Each
-    term is at most 1 from its expectation; the terms may have different probabilities.
+    The sum is farther away than the bound with a probability of at most `level`, by Bernstein's
+    inequality. Each term is at most 1 from its expectation; the terms may have different
+    probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: The largest distance at which draws that go up a quarter of the time are also compared.
+#: The largest distance at which draws that round away from zero a quarter of the time are compared.
 NEAR = 64
 
 
 @dataclass(frozen=True)
 class Echo:
-    """A dependence: draws at some distance that agree more or less often than independent ones."""
+    """A dependence: draws at some distance that agree more or less often than independent draws."""
 
     distance: int
     #: 0: both draws are in the same call. 1: the second draw is in the next call. -1: the second
@@ -159,12 +160,12 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
-#: The least period of a generator whose shares are judged in spite of it.
+#: The shares of a generator that repeats are still judged if its period is at least this long.
 LEAST_PERIOD = 1024
 
 
 def period(within: Sequence[Echo]) -> int:
-    """Return the period of draws that repeat, if that alone explains their dependence, or 0.
+    """Return the period of draws that repeat, or 0 if repetition does not explain all dependences.
 
     `within` are the dependences between the draws of one call.
     """
@@ -176,7 +177,7 @@ def period(within: Sequence[Echo]) -> int:
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away half the time, in pairs at each of these distances."""
+    """Compare pairs of draws at each distance; each draw goes away from zero half the time."""
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
     # Count only an excess that neither chance nor a common bias of all draws explains.
@@ -184,7 +185,7 @@ def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) 
     found = np.flatnonzero(excess > deviation(pairs / 4, level)).tolist()
     shares = (pairs[found] + together[found]) / 2 / pairs[found]
     return [
-        Echo(distances[i], calls, float(share), 0.5, int(pairs[i]), "go the same way")
+        Echo(distances[i], calls, float(share), 0.5, int(pairs[i]), "round in the same direction")
         for i, share in zip(found, shares, strict=True)
     ]
 
@@ -205,7 +206,7 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Compare draws that go away a quarter of the time: count the pairs in which both go away.
+    """Count the pairs in which both draws go away from zero; each does a quarter of the time.
 
     The pairs are disjoint, and therefore independent.
     """
@@ -217,18 +218,15 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
     excess = min(abs(both - pairs / 16), abs(both - pairs * by_shares))
     if excess <= deviation(pairs * 15 / 256, level):
         return []
-    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both go away from zero (which each does in 1/4)")]
+    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both round away from zero (each does so in 1/4)")]
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
-    """Return the smallest correlation at one distance that `pairs` pairs detect.
-
-    `pairs` pairs detect a correlation of this size with probability `power`.
-    """
+    """Return the smallest correlation at one distance that `pairs` pairs detect with `power`."""
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
-        # This treats pairs as independent of each other, which is nearly true for a small
+        # Pairs are treated as independent of each other, which is nearly true for a small
         # correlation.
         enough = math.ceil(pairs / 2 + deviation(pairs / 4, level))
         low, high = (low, rho) if tail(enough, pairs, (1 + rho) / 2) >= power else (rho, high)
@@ -236,7 +234,7 @@ def smallest_correlation(pairs: int, power: float, level: float) -> float:
 
 
 def groups(half: Array, block: int) -> int:
-    """Return the largest size of groups within which all draws go the same way, or 1.
+    """Return the largest size of groups within which all draws go in the same direction, or 1.
 
     The sizes tried are the powers of two and the block length.
     """
@@ -256,11 +254,9 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
     """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
     drawn = calls[calls != 0]
     if not drawn.size or abs(drawn.sum()) == drawn.size:
-        return []  # every draw went the same way, so equal calls prove nothing
+        return []  # all draws went in the same direction, so equal calls prove nothing
     if all(abs(call.sum()) == abs(call).sum() for call in calls):
-        return [
-            "All equal elements of a call go the same way, those of other calls the other: one random word for all."
-        ]
+        return ["In each call all equal elements round in the same direction: the call uses one random word for all."]
     _, kind, copies = np.unique(calls, axis=0, return_inverse=True, return_counts=True)
     if len(copies) == len(calls):
         return []
@@ -268,7 +264,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
         return [f"All answers are the same ({names[0]} to {names[-1]})."]
     alike = [name for name, of in zip(names, kind.ravel(), strict=True) if of == np.argmax(copies)]
     more = f" and {len(alike) - 4} more" if len(alike) > 4 else ""
-    return [f"There are only {len(copies)} different answers: {', '.join(alike[:4])}{more} give the same bits."]
+    return [f"The calls gave only {len(copies)} different answers: {', '.join(alike[:4])}{more} give the same bits."]
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
@@ -282,7 +278,7 @@ def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
     excess = np.minimum(abs(together), abs(together - pairs * np.outer(means, means))) / 2
     first, second = np.nonzero(np.triu(excess > deviation(pairs / 4, level), 1))
     return [
-        f"{names[i]} and {names[j]}: elements at the same index go the same way in "
+        f"{names[i]} and {names[j]}: elements at the same index round in the same direction in "
         f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, where 50% is right."
         for i, j in zip(first[:3].tolist(), second[:3].tolist(), strict=True)
     ]

@@ -17,7 +17,7 @@ from mxnum.conformance.stochastic.chances import Chance
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: The most elements that are passed to a function at a time.
+#: The largest number of elements that are passed to a function at a time.
 ELEMENTS = 1 << 21
 #: Number of columns in which codes are counted. The last column counts answers that are not codes,
 #: because they are negative or too large. Scale codes get columns in the order in which they
@@ -36,8 +36,8 @@ class Tile:
 
     task: Task
     chances: list[Chance]
-    #: Bit patterns, and for each an id: the index of its case, or at least `len(chances)` for a
-    #: number with one right code.
+    #: Bit patterns of numbers, and an id for each number: the index of its case, or `len(chances)`
+    #: or more for a number with one right code.
     x: Array
     ids: Array
     #: True for rows in which no number is rounded stochastically.
@@ -63,7 +63,8 @@ class Tile:
 def inputs_of(task: Task, x: Array) -> Columns:
     """Return the rows as inputs of a task.
 
-    All their tensors have the same largest magnitude, which makes the tensor scale a power of two.
+    The tensors of all rows have the same largest magnitude, which makes the tensor scale a power of
+    two.
     """
     if not task.has_tensor:
         return {"x": x}
@@ -94,15 +95,16 @@ def factors(task: Task, x: Array) -> Array:
 def largest_quotient(task: Task) -> float:
     """Return the largest quotient, magnitude over factor, that has one right code.
 
-    It is a value of the element, or a number beyond the largest element if that saturates. The
-    number is used as an anchor: a block whose largest magnitude it is has the factor 1.
+    The quotient is a value of the element, or a number beyond the largest element if such numbers
+    saturate. Blocks use the quotient as an anchor: a block whose largest magnitude is the anchor
+    has the factor 1.
     """
     if not task.has_scales:
         return np.inf
     if task.format.scale.number is None:
         top = 2.0**task.element.emax
         candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
-    else:  # a number beyond the largest element, by a quarter of a unit in the last place of a scale
+    else:  # `above` exceeds 1 by a quarter of a unit in the last place of a scale
         above = 1 + 2.0 ** -(task.format.scale.number.mantissa_bits + 2)
         candidates = task.element.max * np.array([1, *([above] * task.overflow.saturates)])
     rows = grid.narrowed(np.repeat(candidates, task.block), task.source).reshape(-1, task.block)
@@ -138,7 +140,7 @@ def make_tile(task: Task, chances: list[Chance], rng: Generator, repeats: int = 
     ids = np.resize(np.arange(len(values)), (rows, length))
     ids = np.concatenate(
         [np.full((rows, 1), len(values)), ids], axis=1
-    )  # a block is its anchor, which sets the scale, and then its cases
+    )  # a block has an anchor, which sets the scale, and cases
     order = np.argsort(rng.integers(0, 1 << 40, ids.shape), axis=1)
     ids = np.take_along_axis(ids, order, axis=1)
     drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
@@ -165,7 +167,7 @@ def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Arr
 
 
 def _offsets(task: Task, values: list[float]) -> list[int]:
-    """Return the exponents by which blocks and their factors can be scaled exactly."""
+    """Return the exponents in `OFFSETS` by which blocks and their factors can be scaled exactly."""
     exact = []
     for offset in OFFSETS:
         moved = np.ldexp(values, offset)
@@ -212,7 +214,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._implementation.function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # keep the names of its parameters, which may ask for the tensor's largest magnitude
+        if tile.task.has_tensor:  # keep parameter names, which may ask for the tensor's largest magnitude
             update_wrapper(function, self._implementation.function, updated=())
         answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids

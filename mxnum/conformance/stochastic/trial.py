@@ -77,7 +77,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
         if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
-        add_problem(report, "Scales", f"These are the scales of scale rule {errors.joined(rules)}.")
+        add_problem(report, "Scales", f"The scales are those of scale rule {errors.joined(rules)}.")
 
 
 def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> None:
@@ -93,7 +93,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither.")
+            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither code.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
         add_problem(report, "Codes", text)
@@ -121,9 +121,11 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if row.sum() != row[steady_code]:
             x = float(as_floats(tile.x.ravel()[place : place + 1], task.source)[0])
             codes = ", ".join(f"{code_text(task, c)} {row[c]} times" for c in np.flatnonzero(row).tolist())
-            moved.append(f"{describe.plain(x)} becomes {codes}; it has one right code, so rounding must not be random.")
+            moved.append(
+                f"{describe.plain(x)} becomes {codes}; this number has one right code, so rounding must not be random."
+            )
     if moved:
-        text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes change."
+        text = f"{len(moved)} of {tile.numbers - count} numbers with one right code become different codes."
         add_problem(report, "Moved", text)
     for text in moved[:3]:
         add_problem(report, "Moved", text)
@@ -172,16 +174,17 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds that together vary each of 31 bits. Some are so close that they are equal as float32.
+#: Seeds that together vary each of 31 bits. Some of these seeds are so close that they are equal as
+#: float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
-#: Number of draws with each of these seeds.
+#: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096
 #: The fewest elements of a call that tests dependence, even if single cases need fewer draws.
 AT_LEAST = 1 << 14
-#: Each case of the survey of all gaps has this many times fewer draws.
+#: Each case from `survey` has this many times fewer draws than each case from `chances`.
 SURVEYED = 64
-#: Number of draws of each case if shares are not judged; also the fewest draws of a case in the
-#: survey of all gaps.
+#: Number of draws of each case if shares are not judged; also the fewest draws of a case from
+#: `survey`.
 FEW = 4096
 
 
@@ -224,8 +227,8 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"A number that has one right code but changes once in {round(-looks / np.log(1 - power))} draws "
-                f"would have been seen with probability {power:g}."
+                f"The test finds a number that has one right code but changes once in "
+                f"{round(-looks / np.log(1 - power))} draws with probability {power:g}."
             )
         report.guarantees.append(
             f"A right kernel would be called wrong in at most 1 of {round(1 / false_alarm)} such checks."
@@ -239,10 +242,10 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls repeat with one seed and all other draws are independent.
+        """Return True if calls with the same seed repeat and all other draws are independent.
 
-        Problems are added to the report. A generator with a period of many draws, which no other
-        dependence shows, counts as independent: its shares can be judged.
+        Problems are added to the report. A generator whose only dependence is a long period counts
+        as independent, because its shares can be judged.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
@@ -272,7 +275,9 @@ class Trial:
         within = [echo for echo in found if not echo.calls]
         if within and (size := statistics.groups(halves[0], block)) > 1:
             add_problem(
-                self.report, "Dependent draws", f"The elements of each group of {size} in a row go the same way."
+                self.report,
+                "Dependent draws",
+                f"All elements in each group of {size} in a row round in the same direction.",
             )
         # If draws within a call depend on each other, or calls are equal, comparing two calls adds
         # nothing.
@@ -286,11 +291,11 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # without the anchors of blocks, which are not random
+        pairs = int(reach * (length / half.ids.size) ** 2)  # pairs without anchors of blocks, which are not random
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
-            f"A correlation of {rho:.2g} between elements at one distance up to {reach}, of a call or of two in "
-            f"a row, would have been seen with probability {power:g}."
+            f"The test finds a correlation of {rho:.2g} between elements at any one distance up to {reach}, in one "
+            f"call or in two successive calls, with probability {power:g}."
         )
         return len(self.report.problems) == before
 
@@ -364,7 +369,7 @@ DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return the direction of each of many equal numbers: +1 away from zero, -1 toward it.
+    """Return the direction of each of many equal numbers: +1 away from zero, -1 toward zero.
 
     The direction is 0 for numbers with one right code.
     """

@@ -49,7 +49,7 @@ function explain(state, made, i) {
 function special(format, step, saturates) {
   if (step.scaleKind === 2) return "the scale is NaN, so the element code is 0 and means nothing";
   if (step.x.kind === 2) return format.element.nanCode === null ? "NaN has no code in this element" : "NaN becomes the NaN code";
-  if (step.x.kind === 1) return saturates ? "infinity saturates" : "infinity becomes infinity, or NaN where there is none";
+  if (step.x.kind === 1) return saturates ? "infinity saturates" : "infinity becomes infinity, or NaN if the element has none";
   if (step.scaleKind === 1) return "the scale is infinite, so the element is zero";
   if (step.factor.n === 0n) return "the scale is zero, so the element is zero";
   return "";
@@ -82,7 +82,7 @@ function roundingRule(state, negative, odd, [n, d], i) {
     const word = Array.isArray(state.random) ? state.random[i] : state.random;
     const low = BigInt(SHARED.alignRandom(word | 0)), floor = (n << 30n) / d, away = floor + low >= 1n << 30n;
     const where = away ? "away from" : "toward";
-    return [`sr: the first 30 bits of it, plus R, ${floor} + ${low} ${away ? ">=" : "<"} 2^30: goes ${where} zero`, away];
+    return [`sr adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30: goes ${where} zero`, away];
   }
   if (twice !== d) return [`${mode} takes the nearer one`, twice > d];
   if (mode === "rna") return ["a tie, which rna takes away from zero", true];
@@ -94,7 +94,7 @@ function overflowRule(state, step, rounded, largestValue, saturates) {
   const beyond = `beyond the largest, ${signed(largestValue)}`;
   const rule = step.position[0] === 0n ? `is ${beyond}` : `${step.rule}; ${signed(rounded)} is ${beyond}`;
   if (saturates) return `${rule}: it saturates`;
-  if (staysAtLargest(state.rounding, negative)) return `${rule}, and ${state.rounding} stays at it`;
+  if (staysAtLargest(state.rounding, negative)) return `${rule}, and ${state.rounding} stays at the largest`;
   const to = FORMAT[state.format].element.specials === "ieee" ? "infinity" : "NaN";
   return `${rule}: it overflows to ${to}`;
 }

@@ -353,7 +353,10 @@ function renderChoices() {
   $("random-label").hidden = state.rounding !== "sr";
   const unusual = state.overflow !== "saturate" || state.nonfinite !== "block" || state.scale !== null || state.tensor !== null;
   if (unusual || state.rounding === "sr") $("more").open = true;
-  $("problem").textContent = "";
+  const {name, nanCode} = format.element, nan = state.bits.findIndex((x) => (x & 0x7fffffff) > 0x7f800000);
+  const raises = state.nonfinite === "element" && nanCode === null && nan >= 0;
+  $("problem").textContent = !raises ? "" :
+    `mxnum.quantize raises an error: Argument 'x' must be free of NaN for ${name}, which has no NaN code; there is a NaN at index ${nan}.`;
 }
 
 function render() {

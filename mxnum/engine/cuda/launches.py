@@ -39,9 +39,7 @@ def refuse(**options: Any) -> None:
 def map_over(
     kernel: Any,
     blocks: Blocks,
-    source: DeviceArray,
-    scales: DeviceArray,
-    offsets: DeviceArray | None,
+    operands: tuple[DeviceArray, DeviceArray, DeviceArray | None],
     out: DeviceArray,
     stream: int | None,
     *,
@@ -49,7 +47,11 @@ def map_over(
     key: tuple[int, int, int, int, int] = NO_KEY,
     signed: bool | None = None,
 ) -> None:
-    """Run a kernel of `kernels` that processes one element at a time."""
+    """Run a kernel of `kernels` that processes one element at a time.
+
+    The operands are the elements, the scales, and the offsets or tensor scales if there are any.
+    """
+    source, scales, offsets = operands
     others = scales if offsets is None else offsets, source if words is None else words
     shape = padded(source.shape, 1)
     is_float = source.dtype.itemsize > 1 or signed is True

@@ -78,10 +78,8 @@ def _run(
         if given is not None and not given.is_contiguous:
             given, strided = arrays.empty(x, given.shape, np.uint8), given
             copy(strided, given, stream)
-        kernel = vectors.quantize_rows(
-            source, element, blocks[-1], asked.power_rule, nonfinite, given is not None, how, sr_bits,
-            function, values,
-        )  # fmt: skip
+        scaling = vectors.Scaling(source, element, asked.power_rule, nonfinite, given is not None)
+        kernel = vectors.quantize_rows(blocks[-1], scaling, (how, sr_bits), function, values)
         quads = x.size // 4
         target = flat(out) if values else driver.at_address(out.pointer, quads, "u4", out.owner)
         scales = None if values else arrays.empty(x, asked.scales_shape, np.uint8)
@@ -99,7 +97,7 @@ def _run(
         kernel = kernels.fake_quantize_with_offset(*modes, how, sr_bits)
     else:
         kernel = kernels.quantize_with_offset(*modes, how, sr_bits)
-    map_over(kernel, blocks, x, scales, offsets, out, stream, words=words, key=key)
+    map_over(kernel, blocks, (x, scales, offsets), out, stream, words=words, key=key)
     return scales, offsets
 
 
@@ -143,7 +141,7 @@ def encode(
         words = x if random is None or random.words is None else random.words
         unit = _unit_scale(x, stream)
         kernel = kernels.map_elements(function, how, sr_bits)
-        map_over(kernel, _whole(x), x, unit, None, codes, stream, words=words, key=key)
+        map_over(kernel, _whole(x), (x, unit, None), codes, stream, words=words, key=key)
         return codes.owner
 
 
@@ -160,7 +158,7 @@ def dequantize(request: DecodingRequest, out: DeviceArray | None = None) -> Any:
             function = float_scales.make_dequantized(asked.element, asked.scale, asked.target)
             kernel = kernels.map_with_tensor(function, kernels.NOWHERE, 0)
             tensor = over_blocks(request.tensor_scale, request.scales, stream)
-            map_over(kernel, asked.blocks, codes, request.scales, tensor, result, stream)
+            map_over(kernel, asked.blocks, (codes, request.scales, tensor), result, stream)
             return result.owner
     return values_of(codes, request.scales, request.offsets, asked.element, asked.blocks, asked.target, out)
 
@@ -179,7 +177,7 @@ def values_of(
         result = arrays.empty(codes, codes.shape, numpy_dtype(target)) if out is None else out
         if offsets is not None:
             kernel = kernels.dequantize_with_offset(element, target)
-            map_over(kernel, blocks, codes, scales, offsets, result, stream)
+            map_over(kernel, blocks, (codes, scales, offsets), result, stream)
             return result.owner
         function = make_dequantized(element, target)
         if scales.is_contiguous and _are_quads(blocks, None, codes, result):
@@ -188,7 +186,7 @@ def values_of(
             words = driver.at_address(codes.pointer, quads, "u4", codes.owner)
             driver.launch(kernel, quads, stream, quads, words, flat(scales), flat(result, _signed(target)))
         else:
-            map_over(kernels.map_values(function), blocks, codes, scales, None, result, stream)
+            map_over(kernels.map_values(function), blocks, (codes, scales, None), result, stream)
         return result.owner
 
 
@@ -234,7 +232,7 @@ def map_elements(
     kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
 ) -> None:
     """Run a kernel that processes one element at a time, with scale 1."""
-    map_over(kernel, _whole(source), source, _unit_scale(source, stream), None, out, stream, signed=signed)
+    map_over(kernel, _whole(source), (source, _unit_scale(source, stream), None), out, stream, signed=signed)
 
 
 def largest(codes: DeviceArray) -> int:

@@ -49,7 +49,7 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
     fill_scales(request, x, scales, None, stream)
     tensor = over_blocks(request.tensor_scale, scales, stream)
     kernel = kernels.map_with_tensor(function, how, sr_bits)
-    map_over(kernel, asked.blocks, x, scales, tensor, out, stream, words=words, key=key)
+    map_over(kernel, asked.blocks, (x, scales, tensor), out, stream, words=words, key=key)
     return scales
 
 

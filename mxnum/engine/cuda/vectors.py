@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,30 +27,33 @@ from mxnum.modes import Nonfinite, ScaleRule
 RUNS = (4, 8, 16, 32, 64, 128)
 
 
+class Scaling(NamedTuple):
+    """How a kernel finds the scales of blocks."""
+
+    source: ElementFormat
+    element: ElementFormat
+    rule: ScaleRule
+    nonfinite: Nonfinite
+    #: True if the kernel reads them instead.
+    given: bool
+
+
 @cache
 def quantize_rows(
-    source: ElementFormat,
-    element: ElementFormat,
-    run: int,
-    rule: ScaleRule,
-    nonfinite: Nonfinite,
-    given: bool,
-    how: str,
-    sr_bits: int,
-    function: Callable[..., Any],
-    values: bool,
+    run: int, scaling: Scaling, random: tuple[str, int], function: Callable[..., Any], values: bool
 ) -> Any:
     """Return `quantize(quads, source, given_scales, scales, words, key, out)`, a kernel.
 
     The kernel computes out = function(x, scale, random) for every element. The function returns
     codes, which are stored as one 32-bit word for each quad. With `values`, it returns bit patterns
     as wide as the source instead, and scales are not stored. The source has 32 bits or fewer, so
-    that lanes can exchange magnitudes.
+    that lanes can exchange magnitudes. `random` are the arguments of `_make_randoms_of`.
     """
+    source, element, rule, nonfinite, given = scaling
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1
     largest_of_quad, scale_of, NONFINITE = _scale_functions(source, element, rule, nonfinite)
     largest_of_block = make_largest_of_block(LANES, largest_of_quad)
-    randoms_of = _make_randoms_of(how, sr_bits)
+    randoms_of = _make_randoms_of(*random)
     BLOCK = nonfinite.by_block
     NEEDS_LARGEST = BLOCK or not given
 

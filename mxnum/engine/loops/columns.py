@@ -18,16 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.loops.maxima import magnitude_type, make_panel_maxima
-from mxnum.engine.loops.panels import convert_panel
-from mxnum.engine.loops.random_bits import NO_DRAW, SPARE, Draw
+from mxnum.engine.loops.panels import (
+    SPARE,
+    Draw,
+    address_of,
+    convert_panel,
+    magnitude_type,
+    make_panel_maxima,
+    panel_at,
+    panels,
+)
 from mxnum.engine.loops.rows import NAN_SCALE, make_fast_scales
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, others_apart
+from mxnum.engine.machine.jit import LONG_PART, PART, Kernel, ask_for, compile_loop, others_apart
 from mxnum.engine.machine.lanes import integer, lane, load, store
-from mxnum.engine.machine.prefetch import LONG_PART, PART, ask_for
-from mxnum.engine.rounding.per_element import numbers_given
-from mxnum.engine.traversal.block_walk import MIXED, panel_at, panels
+from mxnum.engine.rounding.formulation import numbers_given
+from mxnum.engine.traversal.block_walk import MIXED
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
@@ -42,10 +47,10 @@ def quantize(
     columns, k, run, panel). It computes the scales and the results of all panels by a fast
     formulation, marks the panels for which that is not right, and returns their number.
     """
-    kernel, loop = _quantizing_kernel(function, draw is not NO_DRAW), _quantize(source, constant_run)
+    kernel, loop = _quantizing_kernel(function, draw is not None), _quantize(source, constant_run)
 
     def bind(x: Array, out: Array, *others: Array) -> Callable[..., int]:
-        return partial(loop, (kernel.for_types(x.dtype, out.dtype), draw.address(), int(scales_given)))
+        return partial(loop, (kernel.for_types(x.dtype, out.dtype), address_of(draw), int(scales_given)))
 
     return bind
 
@@ -54,7 +59,7 @@ def quantize(
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
     """Return the loop of `quantize` for every function.
 
-    Its first argument is (kernel, `Draw.address`, scales given).
+    Its first argument is (kernel, `address_of`, scales given).
     """
     Magnitude = magnitude_type(source)
     panel_maxima, fast_scales = make_panel_maxima(source, False), make_fast_scales(source)

@@ -16,17 +16,24 @@ import numpy as np
 
 from mxnum.definition.word import dialect
 from mxnum.engine.loops.marked import Converter, Finder
-from mxnum.engine.loops.maxima import magnitude_type, make_column_maxima, make_panel_maxima, of_blocks
-from mxnum.engine.loops.panels import convert_panel
-from mxnum.engine.loops.random_bits import NO_DRAW, SPARE, Draw
+from mxnum.engine.loops.panels import (
+    SPARE,
+    Draw,
+    address_of,
+    convert_panel,
+    magnitude_type,
+    make_column_maxima,
+    make_panel_maxima,
+    of_blocks,
+    panel_at,
+    panels,
+)
 from mxnum.engine.machine import vectors
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, call_kernel
+from mxnum.engine.machine.jit import READ_AHEAD, WRITE_AHEAD, Kernel, ask_for, call_kernel, compile_loop
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
-from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.machine.vectors import LENGTH, load_nibbles, many, store_nibbles
-from mxnum.engine.rounding.float_scales import Formulation
-from mxnum.engine.traversal.block_walk import MIXED, panel_at, panels
+from mxnum.engine.rounding.by_factors import Formulation
+from mxnum.engine.traversal.block_walk import MIXED
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
@@ -44,7 +51,7 @@ def find_by(find_scale: Callable[..., Any] | None, source: ElementFormat, nan_co
 
 def convert_by(formulation: Formulation, draw: Draw) -> Converter:
     """Return the converter of marked panels by the definition's formulation."""
-    elements = _elements(formulation, draw is not NO_DRAW, 0, False, False)
+    elements = _elements(formulation, draw is not None, 0, False, False)
     return Converter(_preparing(formulation), elements, _constant(formulation), formulation.constants)
 
 
@@ -69,7 +76,7 @@ def quantize(
     there are several.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
-    elements = _elements(formulation, draw is not NO_DRAW, run, False, packed)
+    elements = _elements(formulation, draw is not None, run, False, packed)
 
     def bind(x: Array, out: Array, scales: Array, tensor: Array, maxima: Array) -> Callable[..., int]:
         find: Any = 0
@@ -82,7 +89,7 @@ def quantize(
             find,
             _preparing(formulation).for_types(scales.dtype, _constant(formulation), tensor.dtype),
             elements.for_types(x.dtype, out.dtype, _constant(formulation)),
-            draw.address(),
+            address_of(draw),
         )
         return partial(_quantize(source, _constant(formulation)), (kernels, formulation.constants))
 

@@ -18,6 +18,7 @@ two sums differ by more than all these errors, the comparison is decided.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from mxnum.definition.float_scale import make_float_scale
 from mxnum.definition.word import dialect, select
+from mxnum.engine.loops.panels import rows_of
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.float32_numbers import number_of
 from mxnum.engine.machine.float64_words import multiply_float64
@@ -44,7 +46,6 @@ from mxnum.engine.machine.lanes import (
 from mxnum.engine.machine.vectors import LENGTH, many, total_float32
 from mxnum.engine.rounding import by_factors, paths
 from mxnum.engine.rounding.by_factors import make_number_of_scale
-from mxnum.engine.traversal.block_walk import rows_of
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
 
@@ -123,14 +124,13 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     these it sets `undecided` to 1, and stores the scale of the first candidate. `bits` are the bit
     patterns of `x`, and `tensor` holds tensor scales. `source` is float32 or float64.
     """
-    MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
     finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
     make_scale = by_factors.make_scale if finds_fast else make_float_scale
     six_of, four_of = (make_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
     exact_six_of, exact_four_of = (make_float_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
-    IN_VECTORS = source.bits == 32 and vectors.available()
-
-    number_of_scale = make_number_of_scale(scale)
+    IN_VECTORS, number_of_scale = source.bits == 32 and vectors.available(), make_number_of_scale(scale)
+    largest_of_block, balance_of = _make_largest(source, IN_VECTORS), _make_balance(source, rule)
+    balance_in_vectors = _make_balance_in_vectors(source, rule)
 
     def loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats):
         _, columns, _, run, _ = shape
@@ -142,19 +142,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
             first_row, last_row = rows_of(band, shape)
             for column in range(begin, end, run):
                 place, stop = band * per_row + column // run, min(column + run, end)
-                amax, is_finite = np.int64(0), True
-                start = first_row * columns + column
-                in_vectors = IN_VECTORS and last_row - first_row == 1 and (stop - column) % LENGTH == 0
-                if in_vectors:
-                    for i in range(start, start + stop - column, LENGTH):
-                        amax = max(amax, np.int64(greatest_of(bits, i, LENGTH, MAGNITUDE)))
-                    is_finite = bool(amax <= MAX)
-                if not (in_vectors and is_finite):
-                    amax = np.int64(0)
-                    for row in range(first_row, last_row):
-                        for i in range(row * columns + column, row * columns + stop):
-                            magnitude = np.int64(integer(load(bits, i) & MAGNITUDE))
-                            amax = max(amax, magnitude if magnitude <= MAX else np.int64(0))
+                block = first_row, last_row, columns, column, stop
+                amax, in_vectors = largest_of_block(bits, block)
                 t = wide(load(tensor, place * step))
                 if by_floats:
                     six, four = wide(six_of(amax, t)), wide(four_of(amax, t))
@@ -163,68 +152,131 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                 store(scales, place, six)
                 if six == four:
                     continue
-                if not by_floats:
-                    undecided[place] = 1
-                    count += 1
-                    continue
-                wide_t = float32_to_float64(low_word(t))
-                words[0] = multiply_float64(number_of_scale(six), wide_t)
-                words[1] = multiply_float64(number_of_scale(four), wide_t)
-                f6, f4 = factors[0], factors[1]
-                if IN_VECTORS and in_vectors and is_finite:
-                    words[0] = float32_to_float64(low_word(amax))
-                    largest = factors[0]
-                    is_clear = min(largest, f6) > _LEAST_WIDE and max(largest, f4) < _GREATEST_WIDE
-                    narrow6 = float64_to_float32(multiply_float64(number_of_scale(six), wide_t))
-                    narrow4 = float64_to_float32(multiply_float64(number_of_scale(four), wide_t))
-                    balance = 0.0
-                    for i in range(start, start + stop - column, LENGTH):
-                        numbers = load(bits, many(i)) & MAGNITUDE
-                        near6, near4 = _difference(numbers, narrow6), _difference(numbers, narrow4)
-                        if SQUARES:
-                            near6, near4 = multiply_float32(near6, near6), multiply_float32(near4, near4)
-                        balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
-                    term = _SQUARE * largest * largest if SQUARES else _TERM * largest
-                    if is_clear and abs(balance) > (stop - column) * term:
-                        # No branch: half would be mispredicted.
-                        store(scales, place, four if balance < 0.0 else six)
-                        continue
-                h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
-                is_exact, elements = True, np.float64((last_row - first_row) * (stop - column))
-                for row in range(first_row, last_row):
-                    for i in range(row * columns + column, row * columns + stop):
-                        if integer(load(bits, i) & MAGNITUDE) > MAX:
+                balance = 0
+                if by_floats:
+                    wide_t = float32_to_float64(low_word(t))
+                    words[0] = multiply_float64(number_of_scale(six), wide_t)
+                    words[1] = multiply_float64(number_of_scale(four), wide_t)
+                    f6, f4 = factors[0], factors[1]
+                    if IN_VECTORS and in_vectors:
+                        narrow6, narrow4 = float64_to_float32(words[0]), float64_to_float32(words[1])
+                        words[0] = float32_to_float64(low_word(amax))
+                        balance = balance_in_vectors(bits, block, factors[0], f6, f4, narrow6, narrow4)
+                        if balance != 0:
+                            # No branch: half would be mispredicted.
+                            store(scales, place, four if balance < 0 else six)
                             continue
-                        number = abs(np.float64(x[i]))
-                        v6, v4 = _nearest(number, f6), _nearest(number, f4)
-                        is_exact &= (v6 == 0.0) | ((number <= 2.0 * v6) & (v6 <= 2.0 * number))
-                        is_exact &= (v4 == 0.0) | ((number <= 2.0 * v4) & (v4 <= 2.0 * number))
-                        d6, d4 = abs(number - v6), abs(number - v4)
-                        if SQUARES:
-                            is_exact &= (d6 == 0.0) | ((d6 > _LEAST) & (d6 < _GREATEST))
-                            is_exact &= (d4 == 0.0) | ((d4 > _LEAST) & (d4 < _GREATEST))
-                            far6, far4 = d6 * _SPLIT, d4 * _SPLIT
-                            a6, a4 = far6 - (far6 - d6), far4 - (far4 - d4)
-                            b6, b4 = d6 - a6, d4 - a4
-                            p6, p4 = d6 * d6, d4 * d4
-                            e6 = ((a6 * a6 - p6) + 2.0 * a6 * b6) + b6 * b6
-                            e4 = ((a4 * a4 - p4) + 2.0 * a4 * b4) + b4 * b4
-                            h6, l6, lost = _added(h6, l6, lost, e6)
-                            h4, l4, lost = _added(h4, l4, lost, e4)
-                            d6, d4 = p6, p4
-                        h6, l6, lost = _added(h6, l6, lost, d6)
-                        h4, l4, lost = _added(h4, l4, lost, d4)
-                high, error_high = two_sum(h4, -h6)
-                low, error_low = two_sum(l4, -l6)
-                total, error = two_sum(high, low)
-                rest = abs(error) + abs(error_high) + abs(error_low)
-                is_clear = abs(total) > 4.0 * rest + ((h4 + h6) * (_LOST * elements * elements) if lost else 0.0)
-                is_zero = (not lost) and total == 0.0 and rest == 0.0
-                if not (is_exact and (is_clear or is_zero)):
+                    balance = balance_of(x, bits, block, f6, f4)
+                if balance == 0:
                     undecided[place] = 1
                     count += 1
-                elif total < 0.0:
+                elif balance < 0:
                     store(scales, place, four)
         return count
 
     return compile_loop(loop)
+
+
+# A block is (first row, row after the last, columns of a row, first column, column after the last).
+# A balance is -1 if the second scale has the smaller errors, 1 if it has not, 0 if undecided.
+
+
+def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:
+    """Return `largest_of_block(bits, block)`, which returns the largest finite magnitude.
+
+    It also returns True if the block consists of whole vectors of finite numbers.
+    """
+    MAGNITUDE, MAX, IN_VECTORS = (1 << (source.bits - 1)) - 1, source.max_code, in_vectors
+
+    @dialect
+    def largest_of_block(bits, block):
+        first_row, last_row, columns, column, stop = block
+        amax, start = np.int64(0), first_row * columns + column
+        if IN_VECTORS and last_row - first_row == 1 and (stop - column) % LENGTH == 0:
+            for i in range(start, start + stop - column, LENGTH):
+                amax = max(amax, np.int64(greatest_of(bits, i, LENGTH, MAGNITUDE)))
+            if amax <= MAX:
+                return amax, True
+        amax = np.int64(0)
+        for row in range(first_row, last_row):
+            for i in range(row * columns + column, row * columns + stop):
+                magnitude = np.int64(integer(load(bits, i) & MAGNITUDE))
+                amax = max(amax, magnitude if magnitude <= MAX else np.int64(0))
+        return amax, False
+
+    return largest_of_block
+
+
+def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
+    """Return `balance(bits, block, largest, f6, f4, narrow6, narrow4)`, computed in float32.
+
+    `largest` is the largest magnitude of the block, a float64 number as the factors `f6` and `f4`.
+    The other two are these factors as float32 bit patterns.
+    """
+    MAGNITUDE, SQUARES = (1 << (source.bits - 1)) - 1, rule.error_power == 2
+
+    @dialect
+    def balance_in_vectors(bits, block, largest, f6, f4, narrow6, narrow4):
+        first_row, _, columns, column, stop = block
+        start, balance = first_row * columns + column, 0.0
+        for i in range(start, start + stop - column, LENGTH):
+            numbers = load(bits, many(i)) & MAGNITUDE
+            near6, near4 = _difference(numbers, narrow6), _difference(numbers, narrow4)
+            if SQUARES:
+                near6, near4 = multiply_float32(near6, near6), multiply_float32(near4, near4)
+            balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
+        term = _SQUARE * largest * largest if SQUARES else _TERM * largest
+        is_clear = min(largest, f6) > _LEAST_WIDE and max(largest, f4) < _GREATEST_WIDE
+        if is_clear and abs(balance) > (stop - column) * term:
+            return -1 if balance < 0.0 else 1
+        return 0
+
+    return balance_in_vectors
+
+
+def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
+    """Return `balance(x, bits, block, f6, f4)`, computed by exact sums of float64 numbers."""
+    MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
+
+    @dialect
+    def balance_of(x, bits, block, f6, f4):
+        first_row, last_row, columns, column, stop = block
+        h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
+        is_exact, elements = True, np.float64((last_row - first_row) * (stop - column))
+        for row in range(first_row, last_row):
+            for i in range(row * columns + column, row * columns + stop):
+                if integer(load(bits, i) & MAGNITUDE) > MAX:
+                    continue
+                number = abs(np.float64(x[i]))
+                v6, v4 = _nearest(number, f6), _nearest(number, f4)
+                is_exact &= (v6 == 0.0) | ((number <= 2.0 * v6) & (v6 <= 2.0 * number))
+                is_exact &= (v4 == 0.0) | ((number <= 2.0 * v4) & (v4 <= 2.0 * number))
+                d6, d4 = abs(number - v6), abs(number - v4)
+                if SQUARES:
+                    is_exact &= (d6 == 0.0) | ((d6 > _LEAST) & (d6 < _GREATEST))
+                    is_exact &= (d4 == 0.0) | ((d4 > _LEAST) & (d4 < _GREATEST))
+                    (d6, e6), (d4, e4) = _square(d6), _square(d4)
+                    h6, l6, lost = _added(h6, l6, lost, e6)
+                    h4, l4, lost = _added(h4, l4, lost, e4)
+                h6, l6, lost = _added(h6, l6, lost, d6)
+                h4, l4, lost = _added(h4, l4, lost, d4)
+        high, error_high = two_sum(h4, -h6)
+        low, error_low = two_sum(l4, -l6)
+        total, error = two_sum(high, low)
+        rest = abs(error) + abs(error_high) + abs(error_low)
+        is_clear = abs(total) > 4.0 * rest + ((h4 + h6) * (_LOST * elements * elements) if lost else 0.0)
+        is_zero = (not lost) and total == 0.0 and rest == 0.0
+        if is_exact and (is_clear or is_zero):
+            return -1 if total < 0.0 else 1
+        return 0
+
+    return balance_of
+
+
+@dialect
+def _square(d):
+    """Return (p, e), where p is d * d rounded, and p + e is d * d exactly."""
+    far = d * _SPLIT
+    a = far - (far - d)
+    b, p = d - a, d * d
+    return p, ((a * a - p) + 2.0 * a * b) + b * b

@@ -15,14 +15,20 @@ from typing import Any
 import numpy as np
 
 from mxnum.definition.word import select
-from mxnum.engine.loops.maxima import magnitude_type, make_panel_maxima
-from mxnum.engine.loops.panels import convert_panel
-from mxnum.engine.loops.random_bits import SPARE, Draw
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, call_kernel
+from mxnum.engine.loops.panels import (
+    SPARE,
+    Draw,
+    address_of,
+    convert_panel,
+    magnitude_type,
+    make_panel_maxima,
+    panel_at,
+    panels,
+)
+from mxnum.engine.machine.jit import Kernel, call_kernel, compile_loop
 from mxnum.engine.machine.lanes import integer, load, store
-from mxnum.engine.rounding.per_element import NO_NUMBERS, Definition, numbers_given
-from mxnum.engine.traversal.block_walk import FINITE, MIXED, panel_at, panels
+from mxnum.engine.rounding.formulation import NO_NUMBERS, Definition, numbers_given
+from mxnum.engine.traversal.block_walk import FINITE, MIXED
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
@@ -145,7 +151,7 @@ class Converter:
         kernels = (
             self.prepare.for_types(scales.dtype, self.constant, tensor.dtype),
             self.elements.for_types(x.dtype, out.dtype, self.constant),
-            draw.address(),
+            address_of(draw),
         )
         return partial(_convert(self.constant), (kernels, self.constants, self.given, int(self.takes_mixed)))
 
@@ -154,7 +160,7 @@ class Converter:
 def _convert(constant: Any) -> Any:
     """Return the loop of `Converter` for tables of a type, which returns how many panels it left.
 
-    Its first argument is ((prepare, elements, `Draw.address`), constants, given, takes mixed).
+    Its first argument is ((prepare, elements, `address_of`), constants, given, takes mixed).
     """
     Constant = constant
 

@@ -25,14 +25,13 @@ from mxnum.definition.offset import (
     make_to_ordered,
 )
 from mxnum.definition.word import dialect, word_bits
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, call_kernel, others_apart
+from mxnum.engine.loops.panels import panel_at, panels
+from mxnum.engine.machine.jit import Kernel, call_kernel, compile_loop, others_apart
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.rounding.as_float32 import make_widen
 from mxnum.engine.rounding.float_additions import decoding_domain
+from mxnum.engine.rounding.formulation import Definition
 from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
-from mxnum.engine.rounding.per_element import Definition
-from mxnum.engine.traversal.block_walk import panel_at, panels
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule

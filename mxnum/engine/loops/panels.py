@@ -1,16 +1,224 @@
-"""The conversion of one panel, which all loops over panels share."""
+"""What loops share: panels, the largest magnitudes of blocks, and the conversion of a panel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
 from mxnum.definition.word import dialect
-from mxnum.engine.machine.kernels import call_kernel
+from mxnum.engine.machine.jit import Kernel, call_kernel, compile_loop
+from mxnum.engine.machine.lanes import greatest_of, integer, load, store
+from mxnum.engine.traversal.block_walk import USUAL_RUN
+from mxnum.formats import ElementFormat
+
+#: How to draw random bits; None if no bits are drawn. The kernel
+#: `(words, buffer, offset, _, _, (index, count, ...))` writes the bits of `count` elements, from
+#: C-order `index` on, to `buffer`, and stores in `offset` where they begin. The buffer has room for
+#: `count` + `SPARE` elements. `words` is an array in C order, or what `words_of_key` returns.
+Draw = Kernel | None
+SPARE = 8
+#: The words that loops receive if they draw no bits.
+NO_WORDS = np.zeros(1, np.uint32)
+
+
+@dialect
+def rows_of(band, shape):
+    """Return the first row of a band, and the row after its last."""
+    rows, _, k, _, _ = shape
+    bands = (rows + k - 1) // k
+    begin = band % bands * k
+    return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
+
+
+class Panel(NamedTuple):
+    """A panel of a band, as loops process them."""
+
+    #: The number of its mark.
+    number: int
+    #: The first row of its band, and the row after the last.
+    first_row: int
+    last_row: int
+    #: Its first column, and how many it has.
+    column: int
+    width: int
+    #: The number of its first block among all blocks, and how many it has.
+    place: int
+    blocks: int
+
+
+class Panels(NamedTuple):
+    """The panels of a share. What they have in common is computed once."""
+
+    total: int
+    #: The panels of a band that belong to the share, and all of them.
+    in_share: int
+    in_band: int
+    #: The blocks of a band, and the columns of its whole blocks.
+    blocks: int
+    full: int
+
+
+@dialect
+def panels(share):
+    """Return the panels of a share, which is (shape, bounds)."""
+    shape, bounds = share
+    _, columns, _, run, panel = shape
+    first, last, begin, end = bounds
+    full = columns // run * run
+    of_share = min(end, full) - begin
+    in_share = (of_share + panel - 1) // panel + (1 if of_share < end - begin else 0)
+    in_band = (full + panel - 1) // panel + (1 if full < columns else 0)
+    return Panels((last - first) * in_share, in_share, in_band, (columns + run - 1) // run, full)
+
+
+@dialect
+def panel_at(i, share, all_panels):
+    """Return panel i of a share. A short block at the end of a row is a panel by itself."""
+    shape, bounds = share
+    _, columns, _, run, panel = shape
+    first, _, begin, _ = bounds
+    _, in_share, in_band, blocks, full = all_panels
+    of_bands = i // in_share
+    band, column = first + of_bands, min(begin + (i - of_bands * in_share) * panel, full)
+    is_short = column >= full
+    number = band * in_band + (in_band - 1 if is_short else column // panel)
+    width = columns - full if is_short else min(panel, full - column)
+    first_row, last_row = rows_of(band, shape)
+    place = band * blocks + column // run
+    return Panel(number, first_row, last_row, column, width, place, (width + run - 1) // run)
+
+
+def magnitude_type(source: ElementFormat) -> Any:
+    """Return the integer type that holds magnitudes of a float type as bit patterns."""
+    return np.int64 if source.bits > 32 else np.int32
+
+
+@cache
+def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
+    """Return the kernel that finds the largest magnitude of each block of a row.
+
+    It is `(x, maxima, _, _, _, (first element, blocks, width, ...))`. `constant_run` is the width
+    if that is compiled in, else 0.
+    """
+    MAGNITUDE, Magnitude = (1 << (source.bits - 1)) - 1, magnitude_type(source)
+
+    @dialect
+    def kernel(x, maxima, unused, unused_too, numbers, where):
+        first, blocks, width, _, _, _, _, _ = where
+        if constant_run > 0:
+            for b in range(blocks):
+                store(maxima, b, greatest_of(x, first + b * constant_run, constant_run, MAGNITUDE))
+        else:
+            for b in range(blocks):
+                start, stop = first + b * width, first + (b + 1) * width
+                largest = Magnitude(0)
+                while start + USUAL_RUN <= stop:
+                    some = Magnitude(greatest_of(x, start, USUAL_RUN, MAGNITUDE))
+                    largest, start = Magnitude(max(largest, some)), start + USUAL_RUN
+                for i in range(start, stop):
+                    largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
+                store(maxima, b, largest)
+
+    return Kernel(kernel)
+
+
+@cache
+def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
+    """Return a function that fills `high` with the maxima of a panel's columns.
+
+    It is `column_maxima(x, high, panel, columns, run)`.
+
+    If `finite_only`, NaN and infinities do not count. Columns that a short last block lacks get 0.
+    """
+    MAGNITUDE, Magnitude, LIMIT = (1 << (source.bits - 1)) - 1, magnitude_type(source), source.max_code
+
+    @dialect
+    def column_maxima(x, high, panel, columns, run):
+        for j in range(panel.blocks * run):
+            store(high, j, 0)
+        for row in range(panel.first_row, panel.last_row):
+            base = row * columns + panel.column
+            for j in range(panel.width):
+                magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
+                if finite_only:
+                    magnitude = magnitude if magnitude <= LIMIT else Magnitude(0)
+                store(high, j, Magnitude(max(Magnitude(integer(load(high, j))), magnitude)))
+
+    return column_maxima
+
+
+@cache
+def make_panel_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
+    """Return a function that fills `amax` with the maxima of the blocks of a panel.
+
+    It is `panel_maxima(x, high, amax, panel, columns, run)`.
+
+    `high` is scratch for `make_column_maxima`.
+    """
+    column_maxima, Magnitude = make_column_maxima(source, finite_only), magnitude_type(source)
+
+    @dialect
+    def panel_maxima(x, high, amax, panel, columns, run):
+        column_maxima(x, high, panel, columns, run)
+        if run == 1:  # Fast path: compilers vectorize this copy.
+            for b in range(panel.blocks):
+                amax[b] = high[b]
+            return
+        for b in range(panel.blocks):
+            largest = Magnitude(0)
+            for j in range(b * run, (b + 1) * run):
+                largest = Magnitude(max(largest, Magnitude(integer(load(high, j)))))
+            amax[b] = largest
+
+    return panel_maxima
+
+
+@cache
+def greatest_magnitude(source: ElementFormat) -> Any:
+    """Return `loop(x)`, which returns the greatest magnitude of an array as a bit pattern."""
+    MAGNITUDE, Magnitude = (1 << (source.bits - 1)) - 1, magnitude_type(source)
+
+    def loop(x):
+        greatest = Magnitude(0)
+        for i in range(x.size):
+            greatest = Magnitude(max(greatest, Magnitude(integer(load(x, i) & MAGNITUDE))))
+        return greatest
+
+    return compile_loop(loop)
+
+
+@cache
+def block_maxima(source: ElementFormat, run: int) -> Any:
+    """Return `loop(x, maxima)`, which stores the greatest magnitude of each block of `run` numbers.
+
+    It returns the greatest of all. Magnitudes are bit patterns.
+    """
+    RUN, MAGNITUDE, Magnitude = run, (1 << (source.bits - 1)) - 1, magnitude_type(source)
+
+    def loop(x, maxima):
+        greatest = Magnitude(0)
+        for b in range(maxima.size):
+            found = Magnitude(greatest_of(x, b * RUN, RUN, MAGNITUDE))
+            store(maxima, b, found)
+            greatest = max(greatest, found)
+        return greatest
+
+    return compile_loop(loop)
+
+
+def address_of(draw: Draw) -> Any:
+    """Return the value with which loops call the kernel that draws random bits; 0 for None."""
+    return 0 if draw is None else draw.for_types(np.uint32, np.int32, np.int64)
 
 
 @dialect
 def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel, share, at):
     """Convert the rows of a panel by a kernel, and draw their random bits row by row.
 
-    `kernels` are the kernel for elements and `Draw.address`. The tables hold what the kernel reads
+    `kernels` are the kernel for elements and `address_of`. The tables hold what the kernel reads
     for each column or block. `words`, `buffer` and `offset` are for random bits. `at` holds two
     integers for the kernel: it receives (first element, width, rows, columns, run, *at, offset of
     random bits). Arrays are arguments by themselves: numba would count references to arrays in a

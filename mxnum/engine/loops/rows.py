@@ -18,15 +18,22 @@ from typing import Any
 import numpy as np
 
 from mxnum.definition.word import dialect, select
-from mxnum.engine.loops.maxima import magnitude_type, of_blocks
-from mxnum.engine.loops.random_bits import NO_DRAW, SPARE, Draw
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, call_kernel, others_apart
+from mxnum.engine.loops.panels import SPARE, Draw, address_of, magnitude_type, of_blocks
+from mxnum.engine.machine.jit import (
+    LONG_PART,
+    PART,
+    READ_AHEAD,
+    WRITE_AHEAD,
+    Kernel,
+    ask_for,
+    call_kernel,
+    compile_loop,
+    others_apart,
+)
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
-from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
 from mxnum.engine.rounding import as_float32, float_additions
-from mxnum.engine.rounding.per_element import numbers_given
+from mxnum.engine.rounding.formulation import numbers_given
 from mxnum.engine.traversal.block_walk import MIXED, PIECE, SHORT_RUN
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
@@ -118,7 +125,7 @@ def quantize(
     bits are packed, and blocks begin at a byte. If `inlined`, the kernels are compiled into a loop
     of their own: it takes longer to compile and a twentieth less to run.
     """
-    elements = _quantizing_kernel(function, draw is not NO_DRAW, constant_run, bits == 8)
+    elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
     loop = _quantize(source, bits, (maxima.function, elements.function) if inlined else None)
     flags = int(scales_given), int(constant_run > 0)
@@ -127,7 +134,7 @@ def quantize(
         kernels: tuple[Any, ...] = (0, 0)
         if not inlined:
             kernels = maxima.for_types(x.dtype, magnitude_type(source)), elements.for_types(x.dtype, out.dtype)
-        return partial(loop, (*kernels, draw.address(), *flags))
+        return partial(loop, (*kernels, address_of(draw), *flags))
 
     return bind
 
@@ -141,7 +148,8 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
     `within` are the functions of two kernels that are compiled in, for maxima and for elements.
     """
     Magnitude, fast_scales = magnitude_type(source), make_fast_scales(source)
-    pack_run, PACKED, INLINED = make_pack_run(bits), bits < 8, within is not None
+    PACKED, INLINED = bits < 8, within is not None
+    pack_run: Any = make_pack_run(bits) if PACKED else None
     maxima_of: Any
     convert: Any
     maxima_of, convert = within or (None, None)
@@ -255,7 +263,8 @@ def _decode(bits: int) -> Any:
 
     Its first argument is (kernel, leaves what is left of a row).
     """
-    unpack_run, PACKED = make_unpack_run(bits), bits < 8
+    PACKED = bits < 8
+    unpack_run: Any = make_unpack_run(bits) if PACKED else None
 
     def loop(settings, arrays, share, marks, unused, numbers):
         kernel, leaves_rest = settings

@@ -21,10 +21,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
-from numba.np.arrayobj import make_array
 
 from mxnum.definition import random, word
-from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, has_feature
+from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, element_pointer, has_feature
 
 #: Float arithmetic of machines other than plain integers and numpy: type -> (operation, *bit
 #: patterns) -> result.
@@ -330,12 +329,6 @@ def _to_lane(context, value):
 @intrinsic
 def _to_integer(context, value):
     return types.int32(value), lambda target, builder, signature, arguments: arguments[0]
-
-
-def element_pointer(context, builder, array_type, array, index):
-    """Return the address of an element of an array, or behind an address."""
-    is_address = isinstance(array_type, types.CPointer)
-    return builder.gep(array if is_address else make_array(array_type)(context, builder, array).data, [index])
 
 
 @intrinsic

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mxnum.engine.machine import lanes
-from mxnum.engine.machine.jit import compile_directly
+from mxnum.engine.machine.jit import compile_directly, element_pointer
 from mxnum.engine.machine.lanes import LENGTH as LENGTH
 from mxnum.engine.machine.lanes import VECTOR
 
@@ -82,7 +82,7 @@ def _load(context, array, index):
 
     def generate(target, builder, signature, arguments):
         items = ir.VectorType(ir.IntType(width), LENGTH)
-        pointer = lanes.element_pointer(target, builder, array, *arguments)
+        pointer = element_pointer(target, builder, array, *arguments)
         value = builder.load(builder.bitcast(pointer, items.as_pointer()), align=width // 8)
         return value if width == 32 else (builder.sext if signed else builder.zext)(value, _VECTOR)
 
@@ -95,7 +95,7 @@ def _store(context, array, index, value):
 
     def generate(target, builder, signature, arguments):
         items = ir.VectorType(ir.IntType(width), LENGTH)
-        pointer = lanes.element_pointer(target, builder, array, *arguments[:2])
+        pointer = element_pointer(target, builder, array, *arguments[:2])
         vector = arguments[2] if width == 32 else builder.trunc(arguments[2], items)
         builder.store(vector, builder.bitcast(pointer, items.as_pointer()), align=width // 8)
         return target.get_dummy_value()
@@ -153,7 +153,7 @@ def _chosen(places: list[int]) -> Any:
 @intrinsic
 def _load_nibbles(context, array, index):
     def generate(target, builder, signature, arguments):
-        pointer = lanes.element_pointer(target, builder, array, *arguments)
+        pointer = element_pointer(target, builder, array, *arguments)
         both = builder.zext(builder.load(builder.bitcast(pointer, _BYTES.as_pointer()), align=1), _HALF)
         low = builder.and_(both, ir.Constant(_HALF, [15] * (LENGTH // 2)))
         high = builder.lshr(both, ir.Constant(_HALF, [4] * (LENGTH // 2)))
@@ -165,7 +165,7 @@ def _load_nibbles(context, array, index):
 @intrinsic
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
-        pointer, codes = lanes.element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        pointer, codes = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
         pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper half.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)

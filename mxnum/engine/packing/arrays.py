@@ -14,8 +14,7 @@ import numpy as np
 
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
-from mxnum.engine.traversal.blocked_copy import contiguous
-from mxnum.engine.traversal.parts import Where
+from mxnum.engine.traversal.parts import Where, contiguous
 from mxnum.layout import packed_length
 from mxnum.memory.dtypes import Array
 

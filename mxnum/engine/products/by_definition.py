@@ -84,13 +84,15 @@ def add_to_rows(x: Array, row: Array) -> None:
 
 @cache
 def sequential_loop() -> Any:
-    """Return `multiply(a, b, out)`, which computes fma sums in index order.
+    """Return `multiply((a,), (b,), numbers, out)`, which computes fma sums in index order.
 
-    The arrays hold float32 bit patterns, with a row of `a` and a row of `b` for each sum.
+    The arrays hold float32 bit patterns, with a row of `a` and a row of `b` for each sum. There are
+    no numbers.
     """
     fma_float32 = make_fma_float32()
 
-    def multiply(a, b, out):
+    def multiply(arrays_a, arrays_b, numbers, out):
+        a, b = arrays_a[0], arrays_b[0]
         for i in range(a.shape[0]):
             for j in range(b.shape[0]):
                 total = int(out[i, j])
@@ -103,10 +105,10 @@ def sequential_loop() -> Any:
 
 @cache
 def exact_loop() -> Any:
-    """Return `multiply(*parts of a, scales of a, *parts of b, scales of b, run, adding, ...)`.
+    """Return `multiply((*parts of a, scales of a), (*parts of b, scales of b), numbers, out)`.
 
-    The parts are `Terms.parts`. `run` is the block length. The last arguments are the lowest
-    exponent of a product, the number of limbs of the accumulator, and `out`.
+    The parts are `Terms.parts`. The numbers are the block length, `adding`, the lowest exponent of
+    a product, and the number of limbs of the accumulator.
 
     The sum of each block is exact, scaled and rounded once. If `adding`, the blocks of a row are
     added in float32 to the starting value; otherwise a row has a single block, and the starting
@@ -119,7 +121,10 @@ def exact_loop() -> Any:
     WIDTH = FLOATS["float32"].mantissa_bits
     unpack = make_parts(FLOATS["float32"])
 
-    def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, adding, lowest, size, out):
+    def multiply(a, b, numbers, out):
+        ma, ea, ca, xa, scales_a = a
+        mb, eb, cb, xb, scales_b = b
+        run, adding, lowest, size = numbers
         length, limbs = ca.shape[1], np.zeros(size, np.int64)
         for i in range(ca.shape[0]):
             for j in range(cb.shape[0]):
@@ -198,7 +203,7 @@ def _by_rows(
     def work(part: tuple[int, int]) -> None:
         some = slice(*part)
         parts = [x[:, some] if x.ndim == 3 else x[some] for x in a]
-        loop(*map(_plain, parts), *map(_plain, b), *numbers, stored_bits(out[some]))
+        loop(tuple(map(_plain, parts)), tuple(map(_plain, b)), numbers, stored_bits(out[some]))
 
     run_in_threads(work, list(pairwise(bounds(height, min(height, workers)))))
 

@@ -214,7 +214,7 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
             stop = min(start + chunk, last)
             b = its_panels.part(slice(-(-(stop - start) // columns)))
             right.pack(slice(start, stop), b, bias)
-            multiply(a.numbers, b.numbers, a.scales, b.scales, b.starts, step, lines, start, 1)
+            multiply((a.numbers, b.numbers, a.scales, b.scales, b.starts), step, lines, start, 1)
 
     run_in_threads(pack_rows, list(pairwise(bounds(count, min(workers, count)))))
     run_in_threads(multiply_with_columns, _parts(count, width, columns, workers))
@@ -246,7 +246,7 @@ def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: 
             left.pack(slice(first * rows, stop * rows), x, bias)
             right.pack(slice(first * columns, stop * columns), y, bias)
             lines = out[first:stop].reshape(-1, width)
-            multiply(x.numbers, y.numbers, x.scales, y.scales, y.starts, step, lines, 0, stop - first)
+            multiply((x.numbers, y.numbers, x.scales, y.scales, y.starts), step, lines, 0, stop - first)
 
     workers = worth(out.size * a.array.shape[-1], MULTIPLICATIONS_PER_THREAD, threads)
     run_in_threads(work, list(pairwise(bounds(count, min(workers, count)))))

@@ -10,6 +10,7 @@ import numpy as np
 
 from mxnum.definition.fused_sum import INVALID, MINUS, PLUS, align, make_add, make_finish, make_parts
 from mxnum.definition.unpack import INFINITE, NAN
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products.exact import state_of_product
@@ -40,32 +41,31 @@ def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array
 
     def work(part: tuple[int, int]) -> None:
         some = slice(*part)
-        loop(*_arrays(a, some), *_arrays(b, slice(None)), numbers, marks[some], stored_bits(out[some]))
+        loop(_arrays(a, some), _arrays(b, slice(None)), numbers, marks[some], stored_bits(out[some]))
 
     workers = worth(int(marks.sum()) * a.elements.classes.shape[1], PRODUCTS_PER_THREAD, threads)
     run_in_threads(work, list(pairwise(bounds(len(out), max(1, min(len(out), workers))))))
 
 
-def _arrays(x: Side, some: slice) -> list[Array]:
+def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
     arrays = [array for p in (x.elements, x.scales) for array in (p.significands, p.exponents, p.classes)]
-    return [np.ascontiguousarray(array[some]) for array in (*arrays, x.factors, x.special)]
+    return tuple(np.ascontiguousarray(array[some]) for array in (*arrays, x.factors, x.special))
 
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
     """Return the loop that computes marked pairs of rows.
 
-    It is `multiply(*arrays of a, *arrays of b, numbers, marks, out)`.
+    It is `multiply(arrays of a, arrays of b, numbers, marks, out)`.
     """
     parts, finish, add = make_parts(accumulator), make_finish(accumulator, rounding), make_add(accumulator)
     fma = make_fma_float32()
     MASK, INFINITY = (1 << accumulator.bits) - 1, accumulator.max_code + 1
     MAGNITUDE = MASK >> 1
 
-    def multiply(
-        ma, ea, ca, scale_ma, scale_ea, scale_ca, factors_a, xa,
-        mb, eb, cb, scale_mb, scale_eb, scale_cb, factors_b, xb, numbers, marks, out,
-    ):  # fmt: skip
+    def multiply(a, b, numbers, marks, out):
+        ma, ea, ca, scale_ma, scale_ea, scale_ca, factors_a, xa = a
+        mb, eb, cb, scale_mb, scale_eb, scale_cb, factors_b, xb = b
         k, terms, group, promotion, block_a, block_b, after, fraction_bits, below = numbers[:9]
         left, right, left_c, right_c = numbers[9:]
         significands, exponents = np.zeros(terms // group, np.int64), np.zeros(terms // group, np.int64)
@@ -77,9 +77,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                 total = int(out[i, j])
                 chain = 0 if promotion else total
                 for start in range(0, ma.shape[1], k):
-                    addend = chain
-                    if after:
-                        chain = 0
+                    addend, chain = chain, 0 if after else chain
                     for first in range(start, start + k, terms):
                         sign_c, exponent_c, significand_c, kind_c = parts(chain)
                         largest = exponent_c
@@ -96,11 +94,8 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                                     own_state |= state_of_product(int(ca[i, index]), int(cb[j, index]))
                             own_a = at // block_a if scale_ma.shape[1] > 1 else 0
                             own_b = at // block_b if scale_mb.shape[1] > 1 else 0
-                            if special and (scale_ca[i, own_a] >= NOT_A_NUMBER or scale_cb[j, own_b] >= NOT_A_NUMBER):
-                                own_state = INVALID
-                            if own_state != 0 and (scale_ca[i, own_a] == ZERO or scale_cb[j, own_b] == ZERO):
-                                own_state = INVALID
-                            state |= own_state
+                            if special:
+                                state |= _state_of_scaled(own_state, scale_ca[i, own_a], scale_cb[j, own_b])
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
@@ -123,6 +118,16 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                 out[i, j] = MAGNITUDE if (result & MAGNITUDE) > INFINITY else result
 
     return compile_loop(multiply)
+
+
+@dialect
+def _state_of_scaled(state, class_a, class_b):
+    """Return the state of the sum of a group times its two scales."""
+    if class_a >= NOT_A_NUMBER or class_b >= NOT_A_NUMBER:
+        return INVALID
+    if state != 0 and (class_a == ZERO or class_b == ZERO):
+        return INVALID
+    return state
 
 
 @cache

@@ -102,12 +102,12 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
         every, some = slice(None), slice(*part)
         rows, columns = (every, some) if by_columns else (some, every)
         lines = out if by_columns else out[part[0] * ROWS : part[1] * ROWS]
-        panels = [
+        panels = tuple(
             None if x is None else x[which]
             for pair in zip(left, right, strict=True)
             for x, which in zip(pair, (rows, columns), strict=True)
-        ]
-        tile.multiply(*panels, np.array(numbers, np.int64), lines, part[0] * LANES if by_columns else 0)
+        )
+        tile.multiply(panels, np.array(numbers, np.int64), lines, part[0] * LANES if by_columns else 0)
 
     count = len(right[0]) if by_columns else len(left[0])
     workers = worth(height * width * sums * unit.terms, PRODUCTS_PER_THREAD, threads)

@@ -18,8 +18,10 @@ from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LA
 
 
 @intrinsic
-def _group_tile(typing_context, a, b, scale_a, scale_b, exponent_a, exponent_b, tile, p, q, numbers):
+def _group_tile(typing_context, panels, tile, p, q, numbers):
     """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
+
+    `panels` are as in `multiply`.
 
     `numbers` are (sums, groups of a sum, products of a group, fraction bits, discarded bits of a
     float64). Scales are float32 numbers and int32 exponents, one for each group.
@@ -27,15 +29,16 @@ def _group_tile(typing_context, a, b, scale_a, scale_b, exponent_a, exponent_b, 
 
     def generate(context, builder, signature, arguments):
         t = _Tile(context, builder)
-        p, q = arguments[7], arguments[8]
-        packed = t.array(numbers, arguments[9]).data
+        p, q = arguments[2], arguments[3]
+        packed = t.array(numbers, arguments[4]).data
         sums, groups, group, fraction_bits, discarded = (builder.load(builder.gep(packed, [_I64(i)])) for i in range(5))
         kept = t.splat(builder.trunc(fraction_bits, _I32))
         mask = t.splat(builder.shl(_I64(-1), discarded))
-        kinds = (a, p), (b, q), (scale_a, p), (scale_b, q), (exponent_a, p), (exponent_b, q)
-        panels = [t.panel(kind, arguments[i], which) for i, (kind, which) in enumerate(kinds)]
-        left, right, scales_a, scales_b, exponents_a, exponents_b = panels
-        cells = [builder.gep(t.array(tile, arguments[6]).data, [_I64(i * LANES)]) for i in range(ROWS)]
+        given = [builder.extract_value(arguments[0], i) for i in range(6)]
+        left, right, scales_a, scales_b, exponents_a, exponents_b = (
+            t.panel(kind, value, which) for kind, value, which in zip(panels.types, given, (p, q) * 3, strict=True)
+        )
+        cells = [builder.gep(t.array(tile, arguments[1]).data, [_I64(i * LANES)]) for i in range(ROWS)]
 
         def greatest(g: Any, most: list[Any]) -> list[Any]:
             column = t.lanes_at(exponents_b, g)
@@ -76,17 +79,17 @@ def _group_tile(typing_context, a, b, scale_a, scale_b, exponent_a, exponent_b, 
             t.store(value, cell)
         return context.get_dummy_value()
 
-    arrays = (a, b, scale_a, scale_b, exponent_a, exponent_b, tile)
-    return types.void(*arrays, types.int64, types.int64, numbers), generate
+    return types.void(panels, tile, types.int64, types.int64, numbers), generate
 
 
 @compile_loop
-def multiply(a, b, scale_a, scale_b, exponent_a, exponent_b, numbers, out, first):
+def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    Panels are arrays (panels, length, rows or lanes), of elements and of the scales of groups.
-    `numbers` is as in `_group_tile`.
+    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: of elements,
+    and of the values and the exponents of the scales of groups. `numbers` is as in `_group_tile`.
     """
+    a, b = panels[0], panels[1]
     tile = np.zeros((a.shape[2], b.shape[2]), np.float32)
     for q in range(b.shape[0]):
         column = first + q * b.shape[2]
@@ -97,7 +100,7 @@ def multiply(a, b, scale_a, scale_b, exponent_a, exponent_b, numbers, out, first
             for i in range(height):
                 for j in range(width):
                     tile[i, j] = out[row + i, column + j]
-            _group_tile(a, b, scale_a, scale_b, exponent_a, exponent_b, tile, p, q, numbers)
+            _group_tile(panels, tile, p, q, numbers)
             for i in range(height):
                 for j in range(width):
                     out[row + i, column + j] = tile[i, j]

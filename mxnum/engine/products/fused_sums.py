@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.products import by_floats, fused_by_definition, fused_by_floats
 from mxnum.engine.products.fused_operands import side
 from mxnum.engine.products.operands import Operand, matrices
@@ -35,7 +35,7 @@ def matmul(
     """
     if not out.size:
         return
-    is_fast = float_environment.is_default() and by_floats.HAS_FMA and fused_by_floats.serves(a, b, scales, unit)
+    is_fast = workers.may_use_floats() and by_floats.HAS_FMA and fused_by_floats.serves(a, b, scales, unit)
     for result, x, y in matrices(out, a.by_rows(), b.by_rows()):
         redo = None
         if is_fast:
@@ -60,7 +60,7 @@ def multiply_by_factors(product: Array, left: Array | None, right: Array | None)
     one = np.ones((1, 1), np.float32)
     rows, columns = (one if x is None else x for x in (left, right))
     rows, columns = np.broadcast_to(rows, (*batch, height, 1)), np.broadcast_to(columns, (*batch, width, 1))
-    if float_environment.is_default():
+    if workers.may_use_floats():
         with np.errstate(all="ignore"):
             product *= rows * columns.swapaxes(-1, -2)
         product.view(np.uint32)[np.isnan(product)] = _NAN

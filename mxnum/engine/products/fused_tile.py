@@ -109,19 +109,21 @@ class _Tile(_Builder):
 
 
 @intrinsic
-def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile, p, q, numbers):
+def _fused_tile(typing_context, panels, tile, p, q, numbers):
     """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
 
     `numbers` are (sums, terms of a sum, terms of an integer sum, fraction bits, fraction bits less
     those of products, discarded bits of a float64, exponent of subnormal steps, sums of a
     promotion, whether the addend comes after). Scales are the int32 exponents of each sum, and
-    factors the float32 numbers of each promotion; they may be None.
+    factors the float32 numbers of each promotion; they may be None. `panels` are as in `multiply`.
     """
+    sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
     def generate(context, builder, signature, arguments):
         t = _Tile(context, builder)
-        p, q = arguments[9], arguments[10]
-        packed = t.array(numbers, arguments[11]).data
+        values = [builder.extract_value(arguments[0], i) for i in range(8)]
+        p, q = arguments[2], arguments[3]
+        packed = t.array(numbers, arguments[4]).data
         given = [builder.load(builder.gep(packed, [_I64(i)])) for i in range(9)]
         sums, terms, at_once, kept, lifted, discarded, quantum, promotion, is_after = given
 
@@ -131,11 +133,10 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
         kept, lifted, quantum = splat32(kept), splat32(lifted), splat32(quantum)
         mask = t.splat(builder.shl(_I64(-1), discarded))
         after = t.splat(builder.icmp_signed("!=", is_after, _I64(0)))
-        panels = [t.panel(kind, arguments[i], which) for i, (kind, which) in enumerate(
-            ((sa, p), (ea, p), (sb, q), (eb, q))
-        )]  # fmt: skip
-        a, exponents_a, b, exponents_b = panels
-        cells = [builder.gep(t.array(tile, arguments[8]).data, [_I64(i * LANES)]) for i in range(ROWS)]
+        a, b, exponents_a, exponents_b = (
+            t.panel(kind, values[i], which) for i, (kind, which) in enumerate(((sa, p), (sb, q), (ea, p), (eb, q)))
+        )
+        cells = [builder.gep(t.array(tile, arguments[1]).data, [_I64(i * LANES)]) for i in range(ROWS)]
         zero = t.all(_F32, 0.0)
 
         def exponents(k: Any) -> list[Any]:
@@ -150,8 +151,8 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
                 lambda k, most: [t.greater(m, e) for m, e in zip(most, exponents(k), strict=True)],
             )  # fmt: skip
             if scale_a != types.none:
-                own = t.scalars(t.panel(scale_a, arguments[4], p), index)
-                right = t.lanes_at(t.panel(scale_b, arguments[5], q), index)
+                own = t.scalars(t.panel(scale_a, values[4], p), index)
+                right = t.lanes_at(t.panel(scale_b, values[5], q), index)
                 scales = [builder.add(x, right) for x in own]
                 largest = [builder.add(m, s) for m, s in zip(largest, scales, strict=True)]
             addends = [builder.select(after, zero, c) for c in chain]
@@ -198,8 +199,8 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
                 last = builder.add(first, promotion)
                 last = builder.select(builder.icmp_signed("<", last, sums), last, sums)
                 chain = t.loop(first, last, [zero] * ROWS, fused_sum)
-                own = t.scalars(t.panel(factor_a, arguments[6], p), index)
-                right = t.lanes_at(t.panel(factor_b, arguments[7], q), index)
+                own = t.scalars(t.panel(factor_a, values[6], p), index)
+                right = t.lanes_at(t.panel(factor_b, values[7], q), index)
                 return [
                     t.add_product(builder.fmul(x, right), c, total)
                     for x, c, total in zip(own, chain, totals, strict=True)
@@ -211,17 +212,17 @@ def _fused_tile(typing_context, sa, ea, sb, eb, scale_a, scale_b, factor_a, fact
             t.store(value, cell)
         return context.get_dummy_value()
 
-    arrays = (sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile)
-    return types.void(*arrays, types.int64, types.int64, numbers), generate
+    return types.void(panels, tile, types.int64, types.int64, numbers), generate
 
 
 @compile_loop
-def multiply(sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b, numbers, out, first):
+def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    Panels are arrays (panels, length, rows or lanes): significands and exponents of elements,
-    exponents of scales and factors. `numbers` is as in `_fused_tile`.
+    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: significands
+    and exponents of elements, exponents of scales, and factors. `numbers` is as in `_fused_tile`.
     """
+    sa, sb = panels[0], panels[1]
     tile = np.zeros((sa.shape[2], sb.shape[2]), np.float32)
     for q in range(sb.shape[0]):
         column = first + q * sb.shape[2]
@@ -232,7 +233,7 @@ def multiply(sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b, numbers, out,
             for i in range(height):
                 for j in range(width):
                     tile[i, j] = out[row + i, column + j]
-            _fused_tile(sa, ea, sb, eb, scale_a, scale_b, factor_a, factor_b, tile, p, q, numbers)
+            _fused_tile(panels, tile, p, q, numbers)
             for i in range(height):
                 for j in range(width):
                     out[row + i, column + j] = tile[i, j]

@@ -144,11 +144,11 @@ def _pack(memory, is_turned, table, halves, panels):
         if is_turned:
             for k in range(0, whole, _CODES):
                 for r in range(0, whole_rows, _ROWS):
-                    _turn(memory, k, first + r, table, halves, panel, k // size, r)
+                    _turn(memory, table, halves, panel, (k, first + r, k // size, r))
         else:
             for r in range(0, whole_rows, _ROWS):
                 for k in range(0, whole, _CODES):
-                    _copy(memory, first + r, k, table, halves, panel, k // size, r)
+                    _copy(memory, table, halves, panel, (first + r, k, k // size, r))
         for word in range(words):
             for r in range(0 if word * size >= whole else whole_rows, width):
                 for t in range(size):
@@ -160,18 +160,20 @@ def _pack(memory, is_turned, table, halves, panels):
 
 
 def _moving(turning: bool) -> Any:
-    """Return `move(memory, i, j, table, halves, panel, word, row)`, which packs 4 rows of 16 codes.
+    """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    The codes begin at `memory[i, j]`; if `turning`, their rows are columns of `memory`. They go to
-    the rows of `panel` from `row` on, at the indices from `word` on.
+    `where` is (i, j, word, row). The codes begin at `memory[i, j]`; if `turning`, their rows are
+    columns of `memory`. They go to the rows of `panel` from `row` on, at the indices from `word`
+    on.
     """
 
     @intrinsic
-    def move(typing_context, memory, i, j, table, halves, panel, word, row):
+    def move(typing_context, memory, table, halves, panel, where):
         def generate(context, builder, signature, arguments):
             source, values, parts, target = (
-                context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 3, 4, 5)
+                context.make_array(signature.args[k])(context, builder, arguments[k]) for k in range(4)
             )
+            i, j, word, row = (builder.extract_value(arguments[4], k) for k in range(4))
             size = panel.dtype.bitwidth // 8
 
             def pointer(data, line, column, pitch, kind):
@@ -179,8 +181,8 @@ def _moving(turning: bool) -> Any:
                 return builder.bitcast(at, kind.as_pointer())
 
             line, pitch = _bytes(_ROWS if turning else _CODES), builder.extract_value(source.shape, 1)
-            indices = [builder.add(arguments[1], _I64(k)) for k in range(_RECTANGLE // line.count)]
-            lines = [_loaded(builder, pointer(source.data, k, arguments[2], pitch, line)) for k in indices]
+            indices = [builder.add(i, _I64(k)) for k in range(_RECTANGLE // line.count)]
+            lines = [_loaded(builder, pointer(source.data, k, j, pitch, line)) for k in indices]
             while len(lines) > 1:
                 whole = range(2 * lines[0].type.count)
                 lines = [_chosen(builder, lines[k], lines[k + 1], whole) for k in range(0, len(lines), 2)]
@@ -200,12 +202,11 @@ def _moving(turning: bool) -> Any:
                 first = n // size * 16 + n % size * 2
                 places = [first + r * 4 + t for r in range(_ROWS) for t in range(4 // size)]
                 both = [k + half * _RECTANGLE for k in places for half in range(size)]
-                at = pointer(data, builder.add(arguments[6], _I64(n)), arguments[7], width, _bytes(len(both)))
+                at = pointer(data, builder.add(word, _I64(n)), row, width, _bytes(len(both)))
                 builder.store(_chosen(builder, low, high, both), at, align=4)
             return context.get_dummy_value()
 
-        index = types.int64
-        return types.void(memory, index, index, table, halves, panel, index, index), generate
+        return types.void(memory, table, halves, panel, types.UniTuple(types.int64, 4)), generate
 
     return move
 

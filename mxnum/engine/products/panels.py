@@ -97,12 +97,11 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
             line = (p * ((length + run - 1) // run) + k // run) * width
             for r in range(0, width, _SIDE):
                 if is_turned:
-                    _copy_tile(
-                        memory, k * pitch + first + r, pitch, fields, scales, line + r, panel, k * width + r, width
-                    )
+                    at = k * pitch + first + r
+                    _copy_tile(memory, fields, scales, panel, (at, pitch, line + r, k * width + r, width))
                 else:
                     at = (first + r) * pitch + k
-                    _turn_tile(memory, at, pitch, fields, scales, line + r, panel, k * width + r, width)
+                    _turn_tile(memory, fields, scales, panel, (at, pitch, line + r, k * width + r, width))
         for r in range(count):
             for k in range(in_tiles, length):
                 code = memory[k, first + r] if is_turned else memory[first + r, k]
@@ -113,18 +112,20 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 
 
 def _moving(turning: bool) -> Any:
-    """Return `move(memory, start, pitch, ...)`, which copies a tile of eight by eight numbers.
+    """Return `move(memory, fields, scales, panel, where)`, which copies a tile of 8 x 8 numbers.
 
-    `move` reads lines `pitch` apart from index `start` of `memory` on. It writes lines `width`
-    apart from index `place` of `panel` on, and transposes the tile if `turning`. If `scales` is not
-    None, `move` multiplies each line it writes by the eight scales from index `factor` on.
+    `where` is (start, pitch, factor, place, width). `move` reads lines `pitch` apart from index
+    `start` of `memory` on. It writes lines `width` apart from index `place` of `panel` on, and
+    transposes the tile if `turning`. If `scales` is not None, `move` multiplies each line it writes
+    by the eight scales from index `factor` on.
     """
 
     @intrinsic
-    def move(typing_context, memory, start, pitch, fields, scales, factor, panel, place, width):
+    def move(typing_context, memory, fields, scales, panel, where):
         def generate(context, builder, signature, arguments):
+            start, pitch, factor, place, width = (builder.extract_value(arguments[4], i) for i in range(5))
             source = context.make_array(memory)(context, builder, arguments[0]).data
-            target = context.make_array(panel)(context, builder, arguments[6]).data
+            target = context.make_array(panel)(context, builder, arguments[3]).data
 
             def line(data, first, step, i):
                 return builder.gep(data, [builder.add(first, builder.mul(step, _I64(i)))])
@@ -135,7 +136,7 @@ def _moving(turning: bool) -> Any:
                 value.align = 1
                 return value
 
-            lines = [load(line(source, arguments[1], arguments[2], i)) for i in range(_SIDE)]
+            lines = [load(line(source, start, pitch, i)) for i in range(_SIDE)]
             if turning:
                 low, high = (
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
@@ -147,22 +148,19 @@ def _moving(turning: bool) -> Any:
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]
             if memory.dtype == types.uint8:
-                given = context.make_array(fields)(context, builder, arguments[3]).data
+                given = context.make_array(fields)(context, builder, arguments[1]).data
                 lines = [_decoded(builder, given, value) for value in lines]
             if scales != types.none:
-                factors = load(
-                    builder.gep(context.make_array(scales)(context, builder, arguments[4]).data, [arguments[5]])
-                )
+                factors = load(builder.gep(context.make_array(scales)(context, builder, arguments[2]).data, [factor]))
                 lines = [builder.fmul(value, factors) for value in lines]
             for i, value in enumerate(lines):
                 if panel.dtype == types.float64:
                     value = builder.fpext(value, ir.VectorType(ir.DoubleType(), _SIDE))
-                pointer = line(target, arguments[7], arguments[8], i)
+                pointer = line(target, place, width, i)
                 builder.store(value, builder.bitcast(pointer, value.type.as_pointer())).align = 4
             return context.get_dummy_value()
 
-        integer = types.int64
-        return types.void(memory, integer, integer, fields, scales, integer, panel, integer, integer), generate
+        return types.void(memory, fields, scales, panel, types.UniTuple(types.int64, 5)), generate
 
     return move
 

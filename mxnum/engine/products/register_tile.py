@@ -173,20 +173,26 @@ class _Builder:
 
 
 @intrinsic
-def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, stop, run, row, column):
-    """Add the product of panels `p` and `q` to the tile of `out` at (row, column).
+def _tile(typing_context, panels, out, run, where):
+    """Add the product of two panels to a tile of `out`.
 
-    Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
-    scales, it has a term for each block from `start` to `stop`, of `run` indices. The sum of a
-    block is exact; it is scaled, rounded to float32 once, and added.
+    `panels` are as in `multiply`. `where` is (p, q, start, stop, row, column): the product is that
+    of panels `p` and `q`, and the tile begins at (row, column). Without scales, the sum has one fma
+    for each index from `start` to `stop`, in order. With scales, it has a term for each block from
+    `start` to `stop`, of `run` indices. The sum of a block is exact; it is scaled, rounded to
+    float32 once, and added.
     """
+
+    a, b, scales_a, scales_b, starts = panels.types
 
     def generate(context, builder, signature, arguments):
         t = _Builder(context, builder, a.dtype.name)
         shape, factor = t.shape, _F64 if t.word == _F64 else _F32
-        p, q, start, stop, run, row, column = arguments[6:]
-        panel_a, panel_b = t.panel(a, arguments[0], p, t.word), t.panel(b, arguments[1], q, t.word)
-        result = t.array(out, arguments[5])
+        given = [builder.extract_value(arguments[0], i) for i in range(5)]
+        p, q, start, stop, row, column = (builder.extract_value(arguments[3], i) for i in range(6))
+        run = arguments[2]
+        panel_a, panel_b = t.panel(a, given[0], p, t.word), t.panel(b, given[1], q, t.word)
+        result = t.array(out, arguments[1])
         width = builder.extract_value(result.shape, 1)
         corner = builder.gep(result.data, [builder.add(builder.mul(row, width), column)])
         cells = [
@@ -198,8 +204,8 @@ def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, st
                 t.store(value, cell)
             return context.get_dummy_value()
 
-        left, right = t.panel(scales_a, arguments[2], p, factor), t.panel(scales_b, arguments[3], q, factor)
-        initial = None if starts == types.none else t.panel(starts, arguments[4], q, _I32)
+        left, right = t.panel(scales_a, given[2], p, factor), t.panel(scales_b, given[3], q, factor)
+        initial = None if starts == types.none else t.panel(starts, given[4], q, _I32)
 
         def block(index, _):
             first, last = builder.mul(index, run), builder.mul(builder.add(index, _I64(1)), run)
@@ -218,18 +224,20 @@ def _tile(typing_context, a, b, scales_a, scales_b, starts, out, p, q, start, st
         t.loop(start, stop, [], block)
         return context.get_dummy_value()
 
-    return types.void(a, b, scales_a, scales_b, starts, out, *[types.int64] * 7), generate
+    return types.void(panels, out, types.int64, types.UniTuple(types.int64, 6)), generate
 
 
 @compile_loop
-def multiply(a, b, scales_a, scales_b, starts, run, out, first, count):
+def multiply(panels, run, out, first, count):
     """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
-    `out` is a C-contiguous float32 matrix: `count` matrices, one below the other. Each has as many
-    panels of `a` and of `b`. NaN is canonical. `run` is the length of blocks, or 1 if scales are
-    None. `starts` are panels of the values from which block sums of 8-bit integers start, else
-    None. Panels of columns may extend beyond the edge of `out`.
+    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix:
+    `count` matrices, one below the other. Each has as many panels of a and of b. NaN is canonical.
+    `run` is the length of blocks, or 1 if scales are None. The starts are panels of the values from
+    which block sums of 8-bit integers start, else None. Panels of columns may extend beyond the
+    edge of `out`.
     """
+    a, b = panels[0], panels[1]
     rows, columns = a.shape[2], b.shape[2]
     height, width = out.shape[0] // count, out.shape[1]
     panels_a, panels_b = a.shape[0] // count, b.shape[0] // count
@@ -252,7 +260,7 @@ def multiply(a, b, scales_a, scales_b, starts, run, out, first, count):
                             _copy(out, row, column, edge, 0, 0, high, wide)
                         target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
                         own_a, own_b = matrix * panels_a + p, matrix * panels_b + q
-                        _tile(a, b, scales_a, scales_b, starts, target, own_a, own_b, start, stop, run, top_row, left)
+                        _tile(panels, target, run, (own_a, own_b, start, stop, top_row, left))
                         if not is_whole:
                             _copy(edge, 0, 0, out, row, column, high, wide)
     for i in range(out.shape[0]):

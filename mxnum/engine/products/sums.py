@@ -12,7 +12,7 @@ from typing import assert_never
 
 import numpy as np
 
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.products import by_definition, by_floats, exactness
 from mxnum.engine.products.operands import Operand, ToFloat32, matrices, stack
 from mxnum.memory.dtypes import Array
@@ -46,7 +46,7 @@ def matmul(
         return
     if not out.size:
         return
-    trusted = by_floats.HAS_FMA and float_environment.is_default()
+    trusted = by_floats.HAS_FMA and workers.may_use_floats()
     a, b = a.by_rows(), b.by_rows()
     done = trusted and accumulate == Accumulate.BLOCK and _multiply_stack(a, b, out, threads)
     for result, x, y in () if done else matrices(out, a, b):
@@ -79,7 +79,7 @@ def add_to_rows(x: Array, row: Array) -> None:
 
     Both are contiguous.
     """
-    (by_floats if float_environment.is_default() else by_definition).add_to_rows(x, row)
+    (by_floats if workers.may_use_floats() else by_definition).add_to_rows(x, row)
 
 
 def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:

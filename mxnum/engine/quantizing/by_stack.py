@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.loops.random_bits import NO_DRAW
-from mxnum.engine.machine import float_environment
+from mxnum.engine.loops.panels import greatest_magnitude
+from mxnum.engine.machine import workers
 from mxnum.engine.quantizing import float_scales
-from mxnum.engine.quantizing.conversion import Left
 from mxnum.engine.quantizing.float_scales import greatest
-from mxnum.engine.quantizing.plan import Call, Kind, Plan
-from mxnum.engine.quantizing.transforms import operation
-from mxnum.engine.request import Sides
+from mxnum.engine.quantizing.plan import Kind, Left, Plan, operation
 from mxnum.engine.rounding import by_stack
 from mxnum.engine.rounding.by_stack import E2M1, Arithmetic, tensor_word
 from mxnum.formats import FLOATS, ElementFormat
@@ -31,12 +28,12 @@ _BYTE = np.dtype(np.uint8)
 
 def may_run() -> bool:
     """Return True if numba compiles, in the default floating-point environment."""
-    return float_environment.is_default()
+    return workers.may_use_floats()
 
 
 def largest(x: Array, threads: int | None) -> Any:
     """Return the largest magnitude of x, in the type of x; NaN if x holds one."""
-    found = greatest(signed_bits(x).ravel(order="K"), FLOATS[x.dtype.name], threads)
+    found = greatest(signed_bits(x).ravel(order="K"), greatest_magnitude(FLOATS[x.dtype.name]), threads)
     return np.array(found, f"u{x.itemsize}").view(x.dtype)[()]
 
 
@@ -56,10 +53,10 @@ def quantize(
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
-        codes, sides = plan.run(Call(x, threads=threads, tensor_scale=tensor_word(global_scale, largest)))
+        codes, (scales,) = plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))
     except Left:
         return otherwise()
-    return codes, sides.scales
+    return codes, scales
 
 
 def fake_quantize(
@@ -79,7 +76,7 @@ def fake_quantize(
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
-        return plan.run(Call(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest)))[0]
+        return plan.run(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
     except Left:
         return otherwise()
 
@@ -101,7 +98,7 @@ def dequantize(
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)
     try:
-        return plan.run(Call(codes, sides=Sides(scales), threads=threads, tensor_scale=tensor))[0]
+        return plan.run(codes, sides=(scales,), threads=threads, tensor_scale=tensor)[0]
     except Left:
         return otherwise()
 
@@ -116,10 +113,10 @@ def _quantizing(
     codes: Kind = ((*rows, packed_length(length, E2M1.bits)) if packed else shape, _BYTE)
     kinds = (shape, numpy_dtype(source)) if values else codes, (scales_shape(shape, blocks), _BYTE)
     quantize = operation(conversion, E2M1.bits, shape)
-    return Plan(shape, blocks, quantize, NO_DRAW, kinds, E2M1.bits if packed else 0)
+    return Plan(shape, blocks, quantize, None, kinds, E2M1.bits if packed else 0)
 
 
 @lru_cache(maxsize=1024)
 def _dequantizing(shape: tuple[int, ...], blocks: Blocks, arithmetic: Arithmetic) -> Plan:
     decode = operation(float_scales.decoding(by_stack.decoding(arithmetic), None), E2M1.bits, shape)
-    return Plan(shape, blocks, decode, NO_DRAW, ((shape, np.dtype(np.float32)), (scales_shape(shape, blocks), _BYTE)))
+    return Plan(shape, blocks, decode, None, ((shape, np.dtype(np.float32)), (scales_shape(shape, blocks), _BYTE)))

@@ -13,9 +13,10 @@ import numpy as np
 
 from mxnum.definition.float_scale import make_float_scale
 from mxnum.engine.loops import four_over_six as loops
-from mxnum.engine.machine import float_environment
+from mxnum.engine.loops.panels import rows_of
+from mxnum.engine.machine import workers
 from mxnum.engine.request import Settings
-from mxnum.engine.traversal.block_walk import Walk, rows_of
+from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
@@ -32,7 +33,7 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
     walk = walk.in_bands
     undecided = np.zeros(codes.size, np.uint8)
     find = loops.choose(source, asked.element, scale, asked.float_rule)
-    if find(numbers, bits, codes, tensors, walk.shape, walk.whole, undecided, float_environment.is_default()) == 0:
+    if find(numbers, bits, codes, tensors, walk.shape, walk.whole, undecided, workers.may_use_floats()) == 0:
         return
     four_of = make_float_scale(source, asked.element, scale, asked.float_rule, loops.FOUR)
     for place in np.flatnonzero(undecided):

@@ -13,18 +13,14 @@ import numpy as np
 
 from mxnum.definition.float_scale import make_float_scale, make_tensor_scale
 from mxnum.engine.loops import float_scales as loops
-from mxnum.engine.loops.maxima import block_maxima, greatest_magnitude
-from mxnum.engine.loops.random_bits import Draw
+from mxnum.engine.loops.panels import Draw, block_maxima, greatest_magnitude
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.quantizing import choosing
-from mxnum.engine.quantizing.conversion import Bind, Conversion, Exact
-from mxnum.engine.quantizing.plan import Operation, Run
-from mxnum.engine.quantizing.transforms import operation
-from mxnum.engine.request import DecodingSettings, Request, Settings, Sides
-from mxnum.engine.rounding import by_factors, paths, stochastic_over
-from mxnum.engine.rounding import float_scales as formulation
-from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.engine.quantizing.plan import Bind, Conversion, Exact, Operation, Run, Sides, operation
+from mxnum.engine.request import DecodingSettings, Request, Settings
+from mxnum.engine.rounding import by_factors, formulation, paths, stochastic_over
+from mxnum.engine.rounding.by_factors import Formulation
 from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits
@@ -52,7 +48,7 @@ class FloatScales:
         how = asked.element, asked.scale, asked.target
         multiplies_fast = paths.MULTIPLIED.covers(asked.target, asked.element, scale=asked.scale)
         fast = by_factors.decoding(*how) if multiplies_fast else None
-        return operation(decoding(fast, formulation.decoding(*how)), asked.element.bits, asked.shape)
+        return operation(decoding(fast, formulation.decoding_over(*how)), asked.element.bits, asked.shape)
 
 
 transform = lru_cache(maxsize=None)(FloatScales)
@@ -65,7 +61,7 @@ def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
     source, scale = asked.source, asked.format.scale
     how = source, asked.element, scale, asked.rounding, asked.overflow, target
     nan_code = scale.nan_code if asked.nonfinite.by_block else -1
-    definition = formulation.quantizing(*how)
+    definition = formulation.quantizing_over(*how)
     conversion = quantizing(source, _fast(asked, target), definition, _finding(given), nan_code)
     convert = operation(conversion, asked.element.bits, asked.shape)
     return _after_choosing(asked, convert) if chooses else convert
@@ -140,7 +136,6 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
 
 
 _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
-_tensor_scale_by = lru_cache(maxsize=1024)(make_tensor_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
@@ -169,10 +164,9 @@ def _after_choosing(asked: Settings, convert: Operation) -> Operation:
     def along(walk: Walk, draw: Draw) -> Run:
         run = convert.along(walk, draw)
 
-        def choose_and_run(x: Array, out: Array, sides: Sides, words: Array, threads: int | None) -> None:
-            tensor = _ONE if sides.tensor_scale is None else sides.tensor_scale
-            choosing.choose_scales(x, sides.scales, tensor, walk, asked)
-            run(x, out, sides, words, threads)
+        def choose_and_run(x: Array, out: Array, sides: Sides, tensor_scale: Array | None, *rest: Any) -> None:
+            choosing.choose_scales(x, sides[0], _ONE if tensor_scale is None else tensor_scale, walk, asked)
+            run(x, out, sides, tensor_scale, *rest)
 
         return choose_and_run
 
@@ -193,7 +187,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
-    find = _tensor_scale_by(source, asked.element, asked.format.scale)
+    find, greatest_of = _tensor_scale_of(asked)
     if by_rows:
         found = np.asarray(find(_largest_of_rows(bits, source)))
         return found.astype(np.uint32).view(np.float32), None
@@ -204,9 +198,16 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
         maxima = np.empty(x.size // run, bits.dtype)
         largest = _largest_of_blocks(flat, source, run, maxima, request.threads)
     else:
-        largest = greatest(flat, source, request.threads)
+        largest = greatest(flat, greatest_of, request.threads)
     largest = largest if largest <= source.max_code else int(_finite(flat, source).max(initial=0))
     return np.array(find(largest)).astype(np.uint32).view(np.float32), maxima
+
+
+@lru_cache(maxsize=4096)
+def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Array], Any]]:
+    """Return the function from largest magnitudes to tensor scales, and `greatest_magnitude`."""
+    find = make_tensor_scale(asked.source, asked.element, asked.format.scale)
+    return find, greatest_magnitude(asked.source)
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
@@ -220,13 +221,13 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
     return int(max(run_in_threads(lambda piece: loop(*piece), pieces), default=0))
 
 
-def greatest(bits: Array, source: ElementFormat, threads: int | None) -> int:
-    """Return the bit pattern of the largest magnitude of a flat array.
+def greatest(bits: Array, loop: Callable[[Array], Any], threads: int | None) -> int:
+    """Return the bit pattern of the largest magnitude of a flat array, by `greatest_magnitude`.
 
     It is that of a NaN if the array holds one.
     """
     cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
-    return int(max(run_in_threads(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)])))
+    return int(max(run_in_threads(loop, [bits[a:b] for a, b in pairwise(cuts)])))
 
 
 def _finite(bits: Array, source: ElementFormat) -> Array:

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mxnum import errors
-from mxnum.engine.loops.maxima import greatest_magnitude
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, Draw, draw_from_seed, draw_from_words
+from mxnum.engine.loops.panels import NO_WORDS, Draw, greatest_magnitude
+from mxnum.engine.loops.random_bits import draw_from_seed, draw_from_words
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import float_scales
-from mxnum.engine.quantizing.conversion import Loops, from_codes
 from mxnum.engine.quantizing.float_scales import tensor_scale
-from mxnum.engine.quantizing.plan import Call, Plan
-from mxnum.engine.quantizing.transforms import (
-    OFFSETS,
-    POWERS_OF_TWO,
-    BlockTransform,
-    at_scale_one,
-    encoding,
-)
-from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, Sides, must_look
+from mxnum.engine.quantizing.offsets import OFFSETS
+from mxnum.engine.quantizing.plan import Loops, Operation, Plan
+from mxnum.engine.quantizing.powers_of_two import POWERS_OF_TWO, at_scale_one, encoding, from_codes
+from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.layout import packed_length
 from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, signed_bits
@@ -63,10 +57,16 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     asked, random = request.settings, request.random
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
-    plan = to_codes_plan(asked, request.packed, NO_DRAW if random is None else drawn(random))
-    codes, sides = (None, None) if out is None else (out[0], Sides(*out[1:]))
-    codes, made = plan.run(_call(request, codes, sides))
-    return codes, made.scales, made.offsets
+    plan = to_codes_plan(asked, request.packed, None if random is None else drawn(random))
+    has_offsets = asked.offset_range is not None
+    codes: Any = None
+    sides: Any = None
+    if out is not None:
+        codes, sides = out[0], out[1:] if has_offsets else out[1:2]
+    codes, made = plan.run(
+        request.x, codes, sides, request.scales, random, request.threads, request.tensor_scale, request.maxima
+    )
+    return codes, made[0], made[1] if has_offsets else None
 
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
@@ -74,14 +74,10 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
     asked, random = request.settings, request.random
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
-    plan = to_values_plan(asked, NO_DRAW if random is None else drawn(random))
-    return plan.run(_call(request, out, None))[0]
-
-
-def _call(request: Request, out: Array | None, sides: Sides | None) -> Call:
-    return Call(
-        request.x, out, sides, request.scales, request.random, request.threads, request.tensor_scale, request.maxima
-    )
+    plan = to_values_plan(asked, None if random is None else drawn(random))
+    return plan.run(
+        request.x, out, None, request.scales, random, request.threads, request.tensor_scale, request.maxima
+    )[0]
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
@@ -92,11 +88,11 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     The request must not have random bits, offsets or given scales.
     """
     asked, x = request.settings, request.x
-    loops = to_values_plan(asked, NO_DRAW).direct
+    loops = to_values_plan(asked, None).direct
     is_direct = x.flags.c_contiguous and out.flags.c_contiguous and not np.may_share_memory(x, out)
     if not (is_direct and isinstance(loops, Loops) and asked.by_powers_of_two) or asked.must_look:
         return partial(fake_quantize, request, out)
-    flat, marks = loops.flat(x, out, Sides(np.empty(asked.scales_shape, np.uint8))), loops.marks()
+    flat, marks = loops.flat(x, out, np.empty(asked.scales_shape, np.uint8)), loops.marks()
     run, threads = loops.run, request.threads
 
     def fake_quantize_again() -> Array:
@@ -111,9 +107,10 @@ def shared_scale(request: Request, out: Array | None = None) -> Array:
     asked = request.settings
     if asked.nonfinite.by_error:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
-    plan, sides = to_codes_plan(asked, False, NO_DRAW), None if out is None else Sides(out)
-    scales: Array = plan.run(_call(request, None, sides))[1].scales
-    return scales
+    plan, sides = to_codes_plan(asked, False, None), None if out is None else (out,)
+    tensor, maxima = request.tensor_scale, request.maxima
+    _, made = plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor, maxima=maxima)
+    return made[0]
 
 
 def encode(
@@ -131,7 +128,7 @@ def encode(
     """Return the codes of `target` for numbers without blocks, at scale 1."""
     check_finite(x, source, target, nonfinite)
     plan = encoding_plan(x.shape, source, target, (rounding, overflow), drawn(random))
-    return plan.run(Call(x, out, random=random, threads=threads))[0]
+    return plan.run(x, out, random=random, threads=threads)[0]
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
@@ -139,16 +136,16 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 
     A new array has its axes in the memory order of the codes.
     """
-    sides = Sides(request.scales, request.offsets)
-    call = Call(request.stored, out, sides, None, None, request.threads, request.tensor_scale)
-    return from_codes_plan(request.settings).run(call)[0]
+    sides = (request.scales, request.offsets) if request.settings.has_offsets else (request.scales,)
+    plan, tensor = from_codes_plan(request.settings), request.tensor_scale
+    return plan.run(request.stored, out, sides, threads=request.threads, tensor_scale=tensor)[0]
 
 
 def decode(
     codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
 ) -> Array:
     """Return the values of element codes without blocks, at scale 1."""
-    return decoding_plan(codes.shape, element, target).run(Call(codes, out, threads=threads))[0]
+    return decoding_plan(codes.shape, element, target).run(codes, out, threads=threads)[0]
 
 
 def beside(value: Array, like: Array) -> Array:
@@ -200,8 +197,28 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
 def drawn(random: RandomBits | None) -> Draw:
     """Return the way to draw random bits from a source."""
     if random is None:
-        return NO_DRAW
+        return None
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
+
+
+class BlockTransform(Protocol):
+    """Operations on the blocks of contiguous parts: quantize, quantize and decode, decode."""
+
+    @property
+    def sides(self) -> tuple[np.dtype[Any], ...]:
+        """The dtypes of the arrays with one item for each block."""
+
+    def apply(self, asked: Settings) -> Operation:
+        """Return the operation that computes the sides of each block and makes codes."""
+
+    def apply_and_undo(self, asked: Settings) -> Operation:
+        """Return the operation that computes the sides and the values of codes.
+
+        These have the type of the input.
+        """
+
+    def undo(self, asked: DecodingSettings) -> Operation:
+        """Return the operation that makes values from codes and sides."""
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
@@ -240,7 +257,7 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
     transform = transform_of(asked.scale, asked.has_offsets)
     kinds = (asked.shape, numpy_dtype(asked.target)), *((asked.scales_shape, dtype) for dtype in transform.sides)
     packed_bits = asked.element.bits if asked.packed else 0
-    return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kinds, packed_bits)
+    return Plan(asked.shape, asked.blocks, transform.undo(asked), None, kinds, packed_bits)
 
 
 @lru_cache(maxsize=4096)
@@ -256,7 +273,7 @@ def encoding_plan(
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
     """Return the plan that makes values of codes without blocks."""
     decode = at_scale_one(from_codes(element, target))
-    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, ((shape, numpy_dtype(target)),))
+    return Plan(shape, (1,) * len(shape), decode, None, ((shape, numpy_dtype(target)),))
 
 
 def _packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:

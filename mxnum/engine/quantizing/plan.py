@@ -4,13 +4,16 @@ Every array reaches a loop through `Plan.run`. A plan has the loops for contiguo
 shape, and passes such arrays to them directly. It splits all other arrays into parts, makes each
 part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
 so threads can share them.
+
+A `Conversion` names a fast loop and what redoes the blocks that this loop leaves; `Loops` runs both
+along one walk. Most operations of a plan are a conversion and nothing else (`operation`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import starmap
 from math import prod
 from typing import Any, NamedTuple
@@ -18,23 +21,185 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum.definition.pack import SR_BITS
-from mxnum.engine.loops.random_bits import NO_WORDS, Draw, SeedWords, draw_from_words, words_of_key
+from mxnum.engine.loops.marked import Converter, Finder
+from mxnum.engine.loops.panels import NO_WORDS, Draw
+from mxnum.engine.loops.random_bits import SeedWords, draw_from_words, words_of_key
+from mxnum.engine.machine import workers
 from mxnum.engine.packing.arrays import Packed, pack, unpack
 from mxnum.engine.packing.bit_stream import codes_in_whole_bytes
-from mxnum.engine.request import RandomBits, Sides
-from mxnum.engine.traversal.block_walk import Walk, walk_of
-from mxnum.engine.traversal.blocked_copy import Order, memory_order
-from mxnum.engine.traversal.parts import CHUNK, Arrays, Part, Plain
-from mxnum.layout import Blocks
-from mxnum.memory.dtypes import Array
+from mxnum.engine.request import RandomBits
+from mxnum.engine.rounding.formulation import NO_NUMBERS
+from mxnum.engine.traversal.block_walk import MIXED, Walk, in_threads, walk_of
+from mxnum.engine.traversal.parts import CHUNK, Arrays, Order, Part, Plain, memory_order
+from mxnum.formats import ElementFormat
+from mxnum.layout import Blocks, element_strides
+from mxnum.memory.dtypes import SIGNED, Array, stored_bits
 
+#: numpy takes a dtype faster than a type.
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
+#: The bits of the tensor scale used for formats that have none.
+_ONE = stored_bits(np.ones(1, np.float32))
 
-#: `run(x, out, sides, words, threads)` converts one contiguous part; `words` are the source of
-#: random bits.
-Run = Callable[[Array, Array, Sides, Array, "int | None"], None]
+#: The scales of blocks, and their offsets if there are any.
+Sides = tuple[Array, ...]
+#: `run(x, out, sides, tensor scale, maxima, words, threads)` converts one contiguous part. The
+#: tensor scale is one number, one for each block, or None. The maxima are the largest magnitudes of
+#: blocks as bit patterns, or None. `words` are the source of random bits.
+Run = Callable[[Array, Array, Sides, "Array | None", "Array | None", Array, "int | None"], None]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
+
+#: Returns the loop for contiguous flat arrays like those given: see `loops.rows.quantize`.
+Bind = Callable[..., Callable[..., int]]
+#: (x, out, scales), and for scales that are floats also (tensor scales, maxima of blocks):
+#: contiguous and flat, as integers.
+Flat = tuple[Array, ...]
+
+
+class Left(Exception):
+    """Raised if fast loops leave a block and there is no loop for the definition.
+
+    The output is then incomplete.
+    """
+
+
+class Exact(NamedTuple):
+    """How to redo the panels that a fast loop leaves."""
+
+    #: Finds their scales; None if codes are decoded.
+    finder: Finder | None
+    #: Converts them by the definition.
+    definition: Converter
+    #: The same at any scale, faster, wherever hardware floats are right; None if there is no such
+    #: way.
+    at_any_scale: Converter | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Conversion:
+    """How to convert the elements of blocks and find their scales.
+
+    Calls with the same settings share one object.
+    """
+
+    #: The float type of the input; None if the input holds codes.
+    source: ElementFormat | None
+    #: True if scales are floats. Loops then process bands of rows whatever the blocks.
+    has_float_scales: bool
+    #: Returns the fast loop; None if nothing is faster than the definition.
+    fast: Callable[[Walk, Draw], Bind] | None
+    #: Returns what redoes the panels that the fast loop leaves; None if there are no loops for
+    #: that. Most calls leave no panel, so this is called only when needed.
+    exact: Callable[[Draw], Exact] | None
+    #: The numbers that the fast loop receives.
+    numbers: Array = field(default_factory=lambda: NO_NUMBERS)
+    #: Returns True if the fast loop reads or writes packed codes of so many bits along a walk.
+    packs: Callable[[Walk, int], bool] = lambda walk, bits: walk.along_rows
+
+
+class Loops:
+    """The loops of a conversion along one walk, with everything but the arrays.
+
+    Threads share them.
+    """
+
+    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
+        walk = walk.in_bands if conversion.has_float_scales else walk
+        self.conversion, self.walk, self.draw, self._groups = conversion, walk, draw, walk.groups
+        #: Floats are read as integers of their size.
+        self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
+        self._has_fast, self._has_float_scales = conversion.fast is not None, conversion.has_float_scales
+        self._fast: Callable[..., int] | None = None
+        self._numbers, self._is_for_one, self._whole = conversion.numbers, walk.is_for_one, (walk.shape, walk.whole)
+
+    def __call__(
+        self,
+        x: Array,
+        out: Array,
+        sides: Sides,
+        tensor_scale: Array | None,
+        maxima: Array | None,
+        words: Array,
+        threads: int | None,
+    ) -> None:
+        """Convert contiguous arrays: see `Run`."""
+        self.run(self.flat(x, out, sides[0], tensor_scale, maxima), np.zeros(self._groups, _BYTE), words, threads)
+
+    def flat(
+        self, x: Array, out: Array, scales: Array, tensor_scale: Array | None = None, maxima: Array | None = None
+    ) -> Flat:
+        """Return contiguous arrays as the loops take them."""
+        x, out, scales = x.ravel(), out.ravel(), scales.ravel()
+        if self._reads is not None:
+            x = x.view(self._reads)
+        out = out if out.dtype is _BYTE else stored_bits(out)
+        if not self._has_float_scales:
+            return x, out, scales
+        tensor = _ONE if tensor_scale is None else stored_bits(tensor_scale.ravel())
+        return x, out, stored_bits(scales), tensor, x[:0] if maxima is None else maxima
+
+    def marks(self) -> Array:
+        """Return a clear mark for each group or panel."""
+        return np.zeros(self._groups, _BYTE)
+
+    def run(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
+        """Convert arrays. Marks must be clear, and are clear again afterwards."""
+        if self._has_fast and workers.may_use_floats():
+            fast = self._fast or self._bind(flat)
+            if self._is_for_one:  # Fast path: avoids the closures of `in_threads`.
+                count = fast(flat, self._whole, marks, words, self._numbers)
+            else:
+                count = self._in_threads(threads, flat, marks, words, self._numbers)
+            if count == 0:
+                return
+        else:
+            marks.fill(MIXED)
+        bits, (read, written, *others) = self.walk.bits, flat
+        if bits == 8:
+            self._redo_marked(flat, marks, words, threads)
+        elif self._reads is None:
+            self._redo_marked((self._unpacked(read).ravel(), written, *others), marks, words, threads)
+        else:  # The codes of blocks without a mark are right already.
+            codes = self._unpacked(written)
+            self._redo_marked((read, codes.ravel(), *others), marks, words, threads)
+            pack(codes, bits, written.reshape(len(codes), -1))
+        marks.fill(0)
+
+    def _bind(self, flat: Flat) -> Callable[..., int]:
+        """Compile the kernels of the fast loop at its first call.
+
+        Array types are the same in all calls.
+        """
+        assert self.conversion.fast is not None
+        loop = self.conversion.fast(self.walk, self.draw)(*flat)
+        self._in_threads = in_threads(loop, self.walk)
+        self._fast = loop
+        return loop
+
+    def _unpacked(self, packed: Array) -> Array:
+        """Return the packed codes of a walk with a byte for each code, in rows."""
+        of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
+        return unpack(of_rows, self.walk.bits, self.walk.columns)
+
+    def _redo_marked(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
+        """Find the scales of marked panels, and convert these panels.
+
+        The definition converts those for which there is nothing faster.
+        """
+        if self.conversion.exact is None:
+            raise Left
+        exact, walk = self.conversion.exact(self.draw), self.walk.redone
+        arrays = flat[:4] if self._has_float_scales else (*flat, _ONE)
+        if exact.finder is not None:
+            in_threads(exact.finder.loop(*arrays), walk)(threads, arrays, marks)
+        for converter in (exact.at_any_scale, exact.definition):
+            if converter is not None and (converter is exact.definition or workers.may_use_floats()):
+                convert = in_threads(converter.loop(self.draw, *arrays), walk)
+                if convert(threads, arrays, marks, words, converter.numbers) == 0:
+                    return
+
+
+loops_along = lru_cache(maxsize=4096)(Loops)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +219,24 @@ class Operation:
     fills_with_zeros: bool = False
 
 
-class Call(NamedTuple):
-    """The arguments of a call of `Plan.run`."""
+def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Operation:
+    """Return the operation of a conversion on arrays of a shape, for codes of so many bits.
 
-    x: Array
-    out: Any = None
-    #: Arrays for scales and offsets; None for new ones. The tensor scale and the maxima are read.
-    sides: Sides | None = None
-    given_scales: Array | None = None
-    random: RandomBits | None = None
-    threads: int | None = None
-    #: Broadcasts with the scales.
-    tensor_scale: Array | None = None
-    #: See `Sides`. Only loops that take x directly receive them.
-    maxima: Array | None = None
+    Its loops read or write packed codes if each row and each block begins at a byte.
+    """
+    length, is_float = shape[-1] if shape else 1, conversion.has_float_scales
+    has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
+
+    def along(walk: Walk, draw: Draw) -> Run:
+        return loops_along(conversion, walk, draw)
+
+    def packed(walk: Walk, draw: Draw) -> Run | None:
+        begin_at_bytes = has_whole_rows and walk.run * bits % 8 == 0
+        has_loops = begin_at_bytes and conversion.packs(walk, bits)
+        return loops_along(conversion, replace(walk, bits=bits), draw) if has_loops else None
+
+    quantizes = conversion.source is not None
+    return Operation(along, packed, quantizes=quantizes, fills_with_zeros=quantizes and is_float)
 
 
 class Plan:
@@ -95,6 +264,9 @@ class Plan:
         self.size, walk = prod(shape), walk_of(shape, blocks)
         self._has_scales_alone = len(kinds) == 2  # Fast path: avoids a comprehension for the common single array.
         self._turned: dict[Order, Plan] = {}
+        self._whole_rows = codes_in_whole_bytes(packed_bits) if packed_bits else 1
+        self._callers_order = order or tuple(range(len(shape)))
+        self._callers_strides = element_strides(tuple(shape[self._callers_order.index(i)] for i in range(len(shape))))
         needs_scratch = operation.needs_scratch
         self._at_once = CHUNK if needs_scratch or not packed_bits else 4 * CHUNK
         self._fits = self.size <= self._at_once or not (needs_scratch or packed_bits)
@@ -106,28 +278,38 @@ class Plan:
             if self.direct is None and self._fits:
                 self.direct = self._around_packed(walk)
 
-    def run(self, call: Call) -> tuple[Array, Sides]:
+    def run(
+        self,
+        x: Array,
+        out: Any = None,
+        sides: Sides | None = None,
+        given_scales: Array | None = None,
+        random: RandomBits | None = None,
+        threads: int | None = None,
+        tensor_scale: Array | None = None,
+        maxima: Array | None = None,
+    ) -> tuple[Array, Sides]:
         """Return the result and the sides, in arrays of the caller or in new ones.
 
         New arrays have their axes in the memory order of x, as those of numpy's own functions do.
+        The tensor scale broadcasts with the scales. Only loops that take x directly receive the
+        maxima.
         """
-        x, out, sides, given_scales, random, threads, tensor_scale, maxima = call
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
             direct = None
             if not self.packed_bits:
                 order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
                 if any(axis != place for place, axis in enumerate(order)):
-                    return self._run_turned(order, call)
+                    return self._run_turned(order, x, out, sides, given_scales, random, threads, tensor_scale)
         if out is None:
             out = np.empty(*self.kinds[0])
         elif not out.flags.c_contiguous or _may_share(x, out):
             direct = None
         if sides is None:
-            new = np.empty(*self.kinds[1]) if self._has_scales_alone else None
-            sides = Sides(*starmap(np.empty, self.kinds[1:])) if new is None else Sides(new)
+            sides = (np.empty(*self.kinds[1]),) if self._has_scales_alone else tuple(starmap(np.empty, self.kinds[1:]))
         else:
-            for side in sides.of_blocks:
+            for side in sides:
                 is_apart = not (_may_share(side, out) or (self.quantizes and _may_share(x, side)))
                 direct = direct if is_apart and side.flags.c_contiguous else None
         if random is not None:
@@ -138,22 +320,30 @@ class Plan:
             else:
                 direct = None
         if direct is None:
-            self._run_in_parts(call._replace(out=out, sides=sides))
+            self._run_in_parts(x, out, sides, given_scales, random, threads, tensor_scale)
             return out, sides
         if given_scales is not None:
-            sides.scales[...] = given_scales
+            sides[0][...] = given_scales
         if tensor_scale is not None and tensor_scale.size > 1:
-            tensor_scale = np.ascontiguousarray(np.broadcast_to(tensor_scale, sides.scales.shape))
-        read = sides if tensor_scale is None else Sides(sides.scales, sides.offsets, tensor_scale, maxima)
-        direct(x, out, read, words, threads)
+            tensor_scale = np.ascontiguousarray(np.broadcast_to(tensor_scale, sides[0].shape))
+        direct(x, out, sides, tensor_scale, maxima, words, threads)
         return out, sides
 
-    def _run_turned(self, order: Order, call: Call) -> tuple[Array, Sides]:
-        """Run the call on transposed views of its arrays, and return its results.
+    def _run_turned(
+        self,
+        order: Order,
+        x: Array,
+        out: Array | None,
+        sides: Sides | None,
+        given_scales: Array | None,
+        random: RandomBits | None,
+        threads: int | None,
+        tensor_scale: Array | None,
+    ) -> tuple[Array, Sides]:
+        """Run the plan on transposed views of the arrays, and return its results.
 
         The axes of these views are in memory order.
         """
-        x, out, sides, given_scales, random, threads, tensor_scale, _ = call
 
         def turned(array: Any) -> Any:
             return array if array is None or array.ndim == 0 else array.transpose(order)
@@ -164,45 +354,49 @@ class Plan:
             self._turned[order] = Plan(shape, blocks, self.operation, self.draw, kinds, order=order)
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
-        made, of_blocks = self._turned[order].run(
-            Call(
-                turned(x), turned(out), None if sides is None else Sides(*map(turned, sides)), turned(given_scales),
-                random, threads, turned(tensor_scale),
-            )
+        made, new_sides = self._turned[order].run(
+            turned(x), turned(out), None if sides is None else tuple(map(turned, sides)), turned(given_scales),
+            random, threads, turned(tensor_scale),
         )  # fmt: skip
         original = tuple(order.index(axis) for axis in range(len(order)))
         if sides is None:
-            sides = Sides(*(side.transpose(original) for side in of_blocks.of_blocks))
+            sides = tuple(side.transpose(original) for side in new_sides)
         return made.transpose(original) if out is None else out, sides
 
-    def _run_in_parts(self, call: Call) -> None:
-        """Run the call part by part, for arrays that loops do not take directly."""
-        x, out, sides, given_scales, random, threads, tensor_scale, _ = call
+    def _run_in_parts(
+        self,
+        x: Array,
+        out: Array,
+        sides: Sides,
+        given_scales: Array | None,
+        random: RandomBits | None,
+        threads: int | None,
+        tensor_scale: Array | None,
+    ) -> None:
+        """Convert arrays part by part, for arrays that loops do not take directly."""
         if self.size == 0:
             return
-        assert sides is not None
-        of_blocks = sides.of_blocks
         is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
         in_place = is_same and self._fits and _may_share(x, out)
-        written = (*(() if in_place else (out,)), *(of_blocks if self.quantizes else ()))
+        written = (*(() if in_place else (out,)), *(sides if self.quantizes else ()))
         if any(_may_share(x, array) for array in written):
             x = x.copy(order="K")
         if given_scales is not None:
-            sides.scales[...] = given_scales
+            sides[0][...] = given_scales
         if not self.quantizes:
-            of_blocks = tuple(side.copy() if _may_share(side, out) else side for side in of_blocks)
+            sides = tuple(side.copy() if _may_share(side, out) else side for side in sides)
         words = None if random is None else self._words_of(random)
         arrays = Arrays(
             self.shape,
             self.blocks,
             Packed(x, self.reads_packed, self.shape) if self.reads_packed else Plain(x),
             Packed(out, self.writes_packed, self.shape) if self.writes_packed else Plain(out),
-            of_blocks,
+            sides,
             words,
-            None if tensor_scale is None else np.broadcast_to(tensor_scale, sides.scales.shape),
+            None if tensor_scale is None else np.broadcast_to(tensor_scale, sides[0].shape),
             first_will_do=isinstance(words, SeedWords) and self.order is None,
             writes_sides=self.quantizes,
-            whole_rows=codes_in_whole_bytes(self.packed_bits or 8),
+            whole_rows=self._whole_rows,
             in_place=in_place,
             fills_with_zeros=self.operation.fills_with_zeros,
             at_once=self._at_once,
@@ -213,9 +407,7 @@ class Plan:
         """Return the random words of all elements, to be read part by part."""
         if random.words is not None:
             return Plain(random.words)
-        order = self.order or tuple(range(len(self.shape)))
-        shape = tuple(self.shape[order.index(axis)] for axis in range(len(order)))
-        return SeedWords(random.key, random.sr_bits, shape, order, random.first)
+        return SeedWords(random.key, random.sr_bits, self._callers_strides, self._callers_order, random.first)
 
     def _run_part(self, random: RandomBits | None, part: Part) -> None:
         draw, words = self.draw, NO_WORDS
@@ -225,8 +417,8 @@ class Plan:
         elif random is not None:
             assert part.first is not None
             words = words_of_key(random.key, random.first + part.first)
-        sides = Sides(*part.sides)._replace(tensor_scale=part.tensor_scale)
-        self.operation.along(part.walk, draw)(part.x, part.out, sides, words, 1)
+        run = self.operation.along(part.walk, draw)
+        run(part.x, part.out, part.sides, part.tensor_scale, None, words, 1)
 
     def _around_packed(self, walk: Walk) -> Run:
         """Return the operation on contiguous arrays, for packed codes too.
@@ -238,10 +430,10 @@ class Plan:
             return run
         shape = self.shape or (1,)
 
-        def around(x: Array, out: Array, sides: Sides, words: Array, threads: int | None) -> None:
+        def around(x: Array, out: Array, *rest: Any) -> None:
             read = unpack(x, reads, shape[-1]) if reads else x
             codes = np.empty(shape, _BYTE) if writes else out
-            run(read, codes, sides, words, threads)
+            run(read, codes, *rest)
             if writes:
                 pack(codes, writes, out)
 

@@ -30,7 +30,7 @@ _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return `loop(x, out, step, signs, signs_after, factor, (first, last), lanes, marks)`.
+    """Return `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`.
 
     The loop transforms blocks `first` to `last`, and returns how many it left because their sums
     may not be exact. It sets `marks` for the blocks it left.
@@ -67,8 +67,8 @@ def transform(source: ElementFormat) -> Any:
                     # Adding 0 turns -0 into +0, because an exact sum of zero is +0.
                     narrow(out, starts[k] + j * step, (values[j * lanes + k] * sign + 0.0) * factor)
 
-    def loop(x, out, step, signs, signs_after, factor, bounds, lanes, marks):
-        first, last = bounds
+    def loop(arrays, step, factors, bounds, lanes, marks):
+        (x, out), (signs, signs_after, factor), (first, last) = arrays, factors, bounds
         size, left = signs.size, 0
         values, starts = np.empty(size * lanes, np.float64), np.empty(lanes, np.int64)
         limit, lost = np.empty(lanes, np.float64), np.empty(lanes, np.float64)

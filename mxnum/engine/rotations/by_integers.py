@@ -102,7 +102,7 @@ def leading(digits, index):
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return `loop(x, out, step, signs, signs_after, exponent, (first, last), marks)`.
+    """Return `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`.
 
     The loop transforms the marked blocks and multiplies them by 2**exponent. Arrays, blocks and
     signs are as in `by_floats.transform`.
@@ -112,8 +112,8 @@ def transform(source: ElementFormat) -> Any:
     pack = make_pack(source, Rounding.RNE, Overflow.IEEE, _WIDTH, 64)
     ONE = 1 << _WIDTH
 
-    def loop(x, out, step, signs, signs_after, exponent, bounds, marks):
-        first, last = bounds
+    def loop(arrays, step, factors, bounds, marks):
+        (x, out), (signs, signs_after, exponent), (first, last) = arrays, factors, bounds
         size = signs.size
         significands, exponents = np.empty(size, np.int64), np.empty(size, np.int64)
         infinite = np.empty(size, np.int64)

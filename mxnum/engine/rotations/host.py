@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.rotations import by_floats, by_integers
-from mxnum.engine.traversal.blocked_copy import contiguous, copy, memory_order
+from mxnum.engine.traversal.parts import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
@@ -57,16 +57,16 @@ def _transform(
     halvings = (size.bit_length() - 1) // 2
     before, after = (np.ones(size), signs) if inverse else (signs, np.ones(size))
     lanes = max(by_floats.AT_ONCE // size, 8)
-    is_exact = source.mantissa_bits < 24 and float_environment.is_default()
+    is_exact = source.mantissa_bits < 24 and workers.may_use_floats()
     arrays, marks = (signed_bits(x), stored_bits(out)), np.ones(blocks, np.bool_)
 
     def work(part: tuple[int, int]) -> None:
         if is_exact:
             fast = by_floats.transform(source)
-            if not fast(*arrays, step, before, after, 0.5**halvings, part, lanes, marks):
+            if not fast(arrays, step, (before, after, 0.5**halvings), part, lanes, marks):
                 return
-        by_integers.transform(source)(*arrays, step, before, after, -halvings, part, marks)
+        by_integers.transform(source)(arrays, step, (before, after, -halvings), part, marks)
 
     if blocks:
-        workers = worth(x.size, _NUMBERS_PER_THREAD, threads)
-        run_in_threads(work, list(pairwise(bounds(blocks, min(blocks, workers), lanes))))
+        shares = min(blocks, worth(x.size, _NUMBERS_PER_THREAD, threads))
+        run_in_threads(work, list(pairwise(bounds(blocks, shares, lanes))))

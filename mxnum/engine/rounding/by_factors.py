@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from mxnum.engine.machine.lanes import (
 )
 from mxnum.engine.rounding import as_float32, float_additions, paths
 from mxnum.engine.rounding.as_float32 import to_odd_by_conversion
-from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
 
@@ -61,6 +60,29 @@ _IN_VECTORS = "float32", "bfloat16"
 #: `_DOUBLE` added to the bits of a normal float32 number doubles it. If the factor is at least
 #: `_DOUBLES_FROM` and less than `_DOUBLES_TO`, thresholds and values are normal numbers.
 _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
+
+
+class Formulation(NamedTuple):
+    """The functions with which a loop converts elements under the scales of their blocks."""
+
+    #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
+    #: and returns True if the formulation is right for the two scales. It writes constant i to
+    #: `tables[i * room + block]`. The scale and the tensor scale are words of 64 bits.
+    prepare: Callable[..., Any]
+    #: `at(tables, block, room)` returns the constants of a block.
+    at: Callable[..., Any]
+    #: `element(item, constants, random bits)` converts one float or code.
+    element: Callable[..., Any]
+    #: The number of constants, and True if constants have 64 bits.
+    constants: int
+    is_wide: bool
+    #: True if `element` takes items and random bits as words of 64 bits.
+    in_wide_words: bool
+    #: True if `element` also accepts vectors of lanes.
+    in_vectors: bool = False
+    #: A second function like `prepare`, which computes the constants that are left; None if there
+    #: are none.
+    prepare_more: Callable[..., Any] | None = None
 
 
 #: Functions of (factor, number), each with its number. Their results fill rows of tables.

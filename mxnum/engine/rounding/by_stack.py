@@ -28,9 +28,8 @@ from mxnum.engine.machine.lanes import (
     wide,
 )
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
-from mxnum.engine.rounding.by_factors import UNIT
+from mxnum.engine.rounding.by_factors import UNIT, Formulation
 from mxnum.engine.rounding.float_additions import value_of_code
-from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 from mxnum.modes import Rounding
 

@@ -25,7 +25,7 @@ from mxnum.definition.random import multiply_32x32
 from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import store
 from mxnum.engine.rounding import as_float32, by_factors
-from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.engine.rounding.by_factors import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
 

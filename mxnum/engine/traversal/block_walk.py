@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from mxnum.definition.word import dialect
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
 from mxnum.memory.dtypes import Array
@@ -152,73 +151,6 @@ class Walk:
         return [(0, outer, a, b) for a, b in pairwise(bounds(inner, count, step)) if a < b]
 
 
-@dialect
-def rows_of(band, shape):
-    """Return the first row of a band, and the row after its last."""
-    rows, _, k, _, _ = shape
-    bands = (rows + k - 1) // k
-    begin = band % bands * k
-    return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
-
-
-class Panel(NamedTuple):
-    """A panel of a band, as loops process them."""
-
-    #: The number of its mark.
-    number: int
-    #: The first row of its band, and the row after the last.
-    first_row: int
-    last_row: int
-    #: Its first column, and how many it has.
-    column: int
-    width: int
-    #: The number of its first block among all blocks, and how many it has.
-    place: int
-    blocks: int
-
-
-class Panels(NamedTuple):
-    """The panels of a share. What they have in common is computed once."""
-
-    total: int
-    #: The panels of a band that belong to the share, and all of them.
-    in_share: int
-    in_band: int
-    #: The blocks of a band, and the columns of its whole blocks.
-    blocks: int
-    full: int
-
-
-@dialect
-def panels(share):
-    """Return the panels of a share, which is (shape, bounds)."""
-    shape, bounds = share
-    _, columns, _, run, panel = shape
-    first, last, begin, end = bounds
-    full = columns // run * run
-    of_share = min(end, full) - begin
-    in_share = (of_share + panel - 1) // panel + (1 if of_share < end - begin else 0)
-    in_band = (full + panel - 1) // panel + (1 if full < columns else 0)
-    return Panels((last - first) * in_share, in_share, in_band, (columns + run - 1) // run, full)
-
-
-@dialect
-def panel_at(i, share, all_panels):
-    """Return panel i of a share. A short block at the end of a row is a panel by itself."""
-    shape, bounds = share
-    _, columns, _, run, panel = shape
-    first, _, begin, _ = bounds
-    _, in_share, in_band, blocks, full = all_panels
-    of_bands = i // in_share
-    band, column = first + of_bands, min(begin + (i - of_bands * in_share) * panel, full)
-    is_short = column >= full
-    number = band * in_band + (in_band - 1 if is_short else column // panel)
-    width = columns - full if is_short else min(panel, full - column)
-    first_row, last_row = rows_of(band, shape)
-    place = band * blocks + column // run
-    return Panel(number, first_row, last_row, column, width, place, (width + run - 1) // run)
-
-
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     """Return the walk through a contiguous array, or None if its blocks must become rows first.
@@ -260,12 +192,3 @@ def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
         return sum(run_in_threads(work, walk.shares(threads)))
 
     return run
-
-
-def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """Return the items cut into a share for each thread that saves time.
-
-    All items together have `elements` elements.
-    """
-    count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
-    return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]

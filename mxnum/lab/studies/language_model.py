@@ -24,6 +24,7 @@ from mxnum.lab.studies.study import Model, Study
 from mxnum.lab.studies.sweep import Task, telling
 from mxnum.lab.theory import LogitGradientBias, logit_gradient_bias, logit_rest, sampled_logit_rest
 from mxnum.output.text_table import markdown_table
+from mxnum.recipe import Operand
 
 #: The block shapes whose errors are compared. A block has sixteen elements of a row (a token, or a
 #: row of weights), of a column, or of a tile.
@@ -65,7 +66,7 @@ class _LanguageModel(Model):
             if key.startswith("measured_") and key != "measured_at"
         }
         operand, predicted = gradient_of_logits(configuration), None
-        if operand.is_mx and operand.rounding in ("rne", "sr") and "measured_probability" in arrays:
+        if operand.is_mx and _has_derivation(operand) and "measured_probability" in arrays:
             biases = predicted_biases(configuration, arrays["measured_probability"])
             predicted = [float(f"{v:.4g}") for v in biases]
         operands = path.with_name(f"{path.stem}-operands.npz")
@@ -118,13 +119,21 @@ def predicted_gap(setting: Setting) -> float | None:
     logits must be rounded in the same way in both products that use it.
     """
     operand = gradient_of_logits(setting)
-    if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
+    if setting.source != "markov" or setting.label_smoothing or setting.z_loss or not _has_derivation(operand):
         return None
     if setting.where in ("all", "last") and setting.recipe.gradients_for_weights not in (None, operand):
         return None
     if not operand.is_mx:
         return 0.0
     return logit_rest(_probabilities(setting), _bias(setting, operand.rounding)).excess
+
+
+def _has_derivation(operand: Operand) -> bool:
+    """Return True if the library derives the bias of the operand's rounding.
+
+    Scales of 32 bits have no derivation.
+    """
+    return operand.rounding in ("rne", "sr") and not (operand.is_mx and operand.mx_format.scale.bits > 16)
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:

@@ -112,7 +112,7 @@ def test_sentences():
     one = Explanation("codes", ("rounding rna", "a", "b", "c", "d"), 3, 4)
     assert one.sentence() == (
         "All 3 blocks of wrong codes are, for the scales answered, what rounding rna gives (a or b or c would give the "
-        "same), and so are the right codes of 4 blocks (those of NaN or with a wrong scale are not counted)."
+        "same), and so are the right codes of 4 blocks (blocks of NaN or with a wrong scale are not counted)."
     )
     assert "wrong codes are, at scales that are right, what x" in Explanation("codes", ("x",), 1, 0, False).claim
     assert Explanation("scale", ("x",), 1, 0).sentence() == "All 1 wrong scales are what x gives."

@@ -93,8 +93,8 @@ def test_what_is_no_code_is_said_to_be_none():
         tally.codes[number, NO_CODE] = 8
     judge_codes(report, tally, Profile.of(None))
     judge_what_stays(report, tally, Profile.of(None))
-    assert "got what is no code of 4 bits 8 times of 8, which is neither" in report.problems["Codes"][1]
-    assert "got what is no code of 4 bits, want" in report.problems["Nothing to draw"][1]
+    assert "got a value that is no code of 4 bits 8 times of 8, which is neither" in report.problems["Codes"][1]
+    assert "got a value that is no code of 4 bits, want" in report.problems["Nothing to draw"][1]
 
 
 def test_a_scale_that_is_no_code():

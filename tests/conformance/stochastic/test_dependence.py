@@ -69,7 +69,9 @@ def test_draws_of_two_calls():
     stream = signs(rng, 5000)
     found = echoes([stream[:4000], stream[1000:]], [], level_of(4000))
     assert (found[0].distance, found[0].calls, found[0].share) == (1000, -1, 1)
-    assert "1000 elements further on in the call before go the same way in 100% of 3000 pairs" in found[0].text(0)
+    assert "1000 elements further on in the call before round in the same direction in 100% of 3000 pairs" in found[
+        0
+    ].text(0)
     found = echoes([stream[1000:], stream[:4000]], [], level_of(4000))
     assert (found[0].distance, found[0].calls) == (1000, 1)
     assert "(1 block) in the next call" in found[0].text(1000)
@@ -100,7 +102,9 @@ def test_calls_that_are_the_same():
     calls, names = signs(rng, (4, 100)), ["a", "b", "c", "d"]
     assert same_answers(calls, names) == []
     assert same_answers(calls[[0, 0, 0, 0]], names) == ["All answers are the same (a to d)."]
-    assert same_answers(calls[[0, 1, 0, 2]], names) == ["There are only 3 different answers: a, c give the same bits."]
+    assert same_answers(calls[[0, 1, 0, 2]], names) == [
+        "The calls gave only 3 different answers: a, c give the same bits."
+    ]
     alike = np.repeat(calls[:, :1] * [[1], [1], [1], [1]], 100, axis=1) * [[1], [-1], [1], [1]]
     assert "one random word for all" in same_answers(alike, names)[0]
     assert same_answers(np.ones((4, 100), np.int8), names) == []

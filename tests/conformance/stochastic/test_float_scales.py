@@ -90,12 +90,12 @@ def drawn_scales(x, seed):
 
 
 WRONG = {
-    "scales rounded up": (blocks(rounds_up=True), {"Scales": "These are the scales of scale rule rceil"}),
+    "scales rounded up": (blocks(rounds_up=True), {"Scales": "The scales are those of scale rule rceil"}),
     "another tensor scale": (blocks(of_tensor=lambda largest: largest / 448), {"Scales": "blocks, e.g. "}),
     "scales that are drawn": (drawn_scales, {"Scales": "The same block gets different scales"}),
     "one word for a block": (
         blocks(lambda seed, s: np.broadcast_to(kernels.uniform(seed, (s[0], 1)), s)),
-        {"Dependent draws": "each group of 16 in a row go the same way"},
+        {"Dependent draws": "each group of 16 in a row round in the same direction"},
     ),
     "a fraction of half": (
         blocks(lambda seed, s: 2 * kernels.uniform(seed, s)), {"Shares": "of [0-9]+ cases are wrong"},

@@ -18,7 +18,7 @@ def test_the_text_says_all_of_it():
         "Shares: One.",
         "  Two.",
         "Choice minus_zero (3 numbers): a negative number that rounds to zero loses its sign.",
-        "The shares are those of this, or of that.",
+        "The observed shares are those of this, or of that.",
         "Seen.",
     ]
     assert not report.conforms

@@ -67,9 +67,9 @@ def test_a_bias_of_all_cases_is_seen_where_no_case_shows_it():
     p = probabilities()
     shares = drawn(np.clip(p + 1 / 256, 0, 1) * (p > 1e-6), 14000, 1)
     assert set(shares.biases(p, levels.group)) >= {"All cases"}
-    assert problems(TASK, shares, None, levels)[0].startswith("All cases go away from zero too often, by 0.003")
+    assert problems(TASK, shares, None, levels)[0].startswith("All cases round away from zero too often, by 0.003")
     said = shares.guarantees(None, len(cases()), levels, 1 / 32, 0.99)
-    assert "A bias of 1/32 in one of 47 cases" in said[0]
+    assert "a bias of 1/32 in one of 47 cases" in said[0]
 
 
 @pytest.mark.parametrize("kind", [TRUNCATED, NEAREST, EVEN, UP])
@@ -86,7 +86,7 @@ def test_random_bits_are_recognized(bits, kind):
 def test_mistakes_are_recognized_and_nothing_is_said_of_others():
     levels = Levels.of(1e-4 / 3, len(cases()))
     p, negative = probabilities(8), np.array([chance.value < 0 for chance in cases()])
-    assert explanations(drawn(1 - p, 14000, 4), 8, levels) == ["1 - p, the fraction taken the wrong way round"]
+    assert explanations(drawn(1 - p, 14000, 4), 8, levels) == ["1 - p, the fraction measured from the wrong neighbour"]
     halved = np.where(negative, p / 2, p)
     assert explanations(drawn(halved, 14000, 4), 8, levels) == []
     assert explanations(drawn(p / 2, 14000, 4), 8, levels) == ["half the fraction"]

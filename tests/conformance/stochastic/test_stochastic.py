@@ -55,7 +55,7 @@ def without_minus_zero(x, seed):
 def test_right_encoders_pass(kernel, bits, fits):
     report = check_stochastic(kernel, **E2M1, sr_bits=bits, bias=1 / 32)
     assert report.is_equal
-    assert f"The shares are those of {fits}" in report.text()
+    assert f"The observed shares are those of {fits}" in report.text()
 
 
 @pytest.mark.parametrize("kernel", [our_blocks, kernels.blocks(kernels.uniform)])
@@ -80,7 +80,7 @@ def test_codes_that_do_not_fit_are_named():
     def kernel(x, seed):
         return kernels.rounded(x, kernels.uniform(seed, x.shape)) | 0xA0
 
-    with pytest.raises(ConformanceError, match="got what is no code of 4 bits"):
+    with pytest.raises(ConformanceError, match="got a value that is no code of 4 bits"):
         check_stochastic(kernel, **E2M1, bias=1 / 16)
 
 
@@ -100,7 +100,7 @@ WRONG = {
     ),
     "1 - p between codes": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), 1 - d, d)),
-        {"Shares": "", "fits": "those of 1 - p, the fraction taken the wrong way round"},
+        {"Shares": "", "fits": "those of 1 - p, the fraction measured from the wrong neighbour"},
     ),
     "1 - p for negative numbers": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1) & (x < 0), 1 - d, d)),
@@ -108,7 +108,7 @@ WRONG = {
     ),
     "a bias of 1/256": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), d + 1 / 256, d)),
-        {"Shares": "All cases go away from zero too often, by 0.0039"},
+        {"Shares": "All cases round away from zero too often, by 0.0039"},
     ),
     "one half": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), 0.5, d)),
@@ -116,7 +116,7 @@ WRONG = {
     ),
     "subnormals go down": (
         kernels.plain(lambda d, x: np.where(np.abs(x) < 1, (d == 1) * 1.0, d)),
-        {"Shares": "Subnormal results go away from zero too rarely"},
+        {"Shares": "Subnormal results round away from zero too rarely"},
     ),
     "four bits, not all": (
         lambda x, seed: kernels.with_bits(4, seed, x),
@@ -129,10 +129,13 @@ WRONG = {
     ),
     "words that are never 0": (
         lambda x, seed: kernels.with_bits(4, seed, x, least=1),
-        {"Shares": "", "fits": "those of random words of 4 bits that are never 0"},
+        {"Shares": "", "fits": "those of random words of 4 bits, none of which is 0"},
     ),
     "a free-running LFSR": (kernels.lfsr(), {"Dependent draws": "repeat with a period of 4095 elements"}),
-    "noise, then truncation": (kernels.noise_and_truncation, {"Shares": "Normal results go away from zero too rarely"}),
+    "noise, then truncation": (
+        kernels.noise_and_truncation,
+        {"Shares": "Normal results round away from zero too rarely"},
+    ),
     "noise, then to nearest": (
         kernels.noise_and_nearest,
         {"Codes": "from -2 .0xC. to -3 .0xD.: got -1.5 .0xB.", "Moved": "^-?[24] becomes", "Shares": "1 of 45"},
@@ -150,7 +153,7 @@ WRONG = {
     "minus zero sometimes": (kernels.sometimes_without_sign, {"Codes": "lose their sign .* times and keep it"}),
     "one word for four": (
         kernels.drawing(lambda seed, s: np.repeat(kernels.uniform(seed, -(-s[0] // 4)), 4)[: s[0]]),
-        {"Dependent draws": "each group of 4 in a row go the same way"},
+        {"Dependent draws": "each group of 4 in a row round in the same direction"},
     ),
     "one word for a call": (
         kernels.drawing(lambda seed, s: np.full(s, kernels.uniform(seed, ()))),
@@ -159,15 +162,15 @@ WRONG = {
     "u, then 1 - u": (kernels.drawing(kernels.antithetic), {"Dependent draws": "1 element further on .* in [0-9]%|25"}),
     "a generator of period 256": (
         kernels.drawing(kernels.generator_of_period_256),
-        {"Dependent draws": "256 elements further on go the same way in 100%", "Seeds": "seed 1, seed 257"},
+        {"Dependent draws": "256 elements further on round in the same direction in 100%", "Seeds": "seed 1, seed 257"},
     ),
     "a register that steps one bit": (
         kernels.drawing(kernels.shift_register),
-        {"Dependent draws": "1 element further on both go away from zero"},
+        {"Dependent draws": "1 element further on both round away from zero"},
     ),
     "seeds move along one stream": (
         kernels.drawing(kernels.stream_from),
-        {"Dependent draws": "4 elements further on in the call before go the same way in 100%"},
+        {"Dependent draws": "4 elements further on in the call before round in the same direction in 100%"},
     ),
     "one seed": (kernels.drawing(lambda seed, s: kernels.uniform(0, s)), {"Seeds": "All answers are the same"}),
     "words drawn once": (kernels.Cached(), {"Seeds": "All answers are the same"}),
@@ -211,20 +214,20 @@ def test_wrong_encoders(name):
 WRONG_BLOCKS = {
     "one word for a block": (
         kernels.blocks(lambda seed, s: np.broadcast_to(kernels.uniform(seed, (s[0], 1)), s)),
-        {"Dependent draws": "each group of 32 in a row go the same way"},
+        {"Dependent draws": "each group of 32 in a row round in the same direction"},
     ),
     "rows that repeat": (
         kernels.blocks(lambda seed, s: np.repeat(kernels.uniform(seed, (-(-s[0] // 2), s[1])), 2, axis=0)[: s[0]]),
-        {"Dependent draws": "32 elements further on .1 block. go the same way in 7[0-9]"},
+        {"Dependent draws": "32 elements further on .1 block. round in the same direction in 7[0-9]"},
     ),
     "all rows alike": (
         kernels.blocks(lambda seed, s: np.broadcast_to(kernels.uniform(seed, (1, s[1])), s)),
-        {"Dependent draws": "32 elements further on .1 block. go the same way in 100%"},
+        {"Dependent draws": "32 elements further on .1 block. round in the same direction in 100%"},
     ),
     "scales that are drawn": (kernels.draws_scales, {"Scales": "The same block gets different scales"}),
     "another scale rule": (
         kernels.of_ceil,
-        {"Scales": "These are the scales of scale rule ceil, even, rceil, half_up or "},
+        {"Scales": "The scales are those of scale rule ceil, even, rceil, half_up or "},
     ),
     "the library's rne": (
         lambda x, seed: (lambda q: (q.codes, q.scales))(mx.quantize(x, "mxfp4_e2m1")),
@@ -257,7 +260,7 @@ def test_eight_bits_of_the_nearest_fraction_are_not_eight_bits_truncated():
     assert check_stochastic(nearest, **E2M1, sr_bits=8, bias=1 / 32, accept="sr_fraction").is_equal
     with pytest.raises(ConformanceError, match="those of 8 random bits, the fraction to nearest") as caught:
         check_stochastic(nearest, **E2M1, sr_bits=8, bias=1 / 32)
-    assert "The shares of" in str(caught.value)
+    assert "The share of draws" in str(caught.value)
     with pytest.raises(ConformanceError, match="Shares"):
         check_stochastic(ours(10), **E2M1, sr_bits=8, bias=1 / 32)
 
@@ -284,7 +287,7 @@ def test_a_seed_is_handed_over_where_it_is_wanted():
     with pytest.raises(ValueError, match=r"Argument 'function' must be a callable of \(x\) or \(x, seed\), not"):
         takes_seed(three)
     with pytest.raises(
-        ValueError, match="Argument 'seeded' must be given for a function whose signature cannot be read"
+        ValueError, match="Argument 'seeded' must be True or False for a function whose signature cannot be read"
     ):
         takes_seed(max)
 

@@ -7,9 +7,10 @@ import pytest
 
 import mxnum as mx
 from mxnum.definition.random import philox4x32
+from mxnum.engine.loops.panels import rows_of
 from mxnum.engine.quantizing import host
 from mxnum.engine.request import RandomBits
-from mxnum.engine.traversal.block_walk import rows_of, walk_of
+from mxnum.engine.traversal.block_walk import walk_of
 from mxnum.modes import Rounding
 from tests import samples
 from tests.engine import naive

@@ -6,7 +6,8 @@ import numpy as np
 
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.engine.loops import marked
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS, draw_from_words
+from mxnum.engine.loops.panels import NO_WORDS
+from mxnum.engine.loops.random_bits import draw_from_words
 from mxnum.engine.rounding import formulation
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
@@ -17,7 +18,7 @@ from tests.covering import covering
 FLOAT32 = FLOATS["float32"]
 
 
-def converted(definition, x, scale, dtype, draw=NO_DRAW, words=NO_WORDS, nan=0):
+def converted(definition, x, scale, dtype, draw=None, words=NO_WORDS, nan=0):
     """Convert one row that is one marked block."""
     walk, tensor = Walk(1, 1, x.size, 1, x.size).redone, np.ones(1, np.uint32)
     arrays = x, np.empty(x.size, dtype), np.array([scale], np.uint8), tensor

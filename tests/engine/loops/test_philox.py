@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from mxnum.engine.loops.philox import counters_at_once, words_in_line
+from mxnum.engine.loops.random_bits import counters_at_once, words_in_line
 from mxnum.reference.random import philox4x32
 from tests import samples
 

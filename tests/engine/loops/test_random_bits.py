@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 
 from mxnum.definition.random import make_align_random, philox4x32
-from mxnum.engine.loops.random_bits import (
-    NO_DRAW,
-    SPARE,
-    draw_from_seed,
-    draw_from_words,
-    draw_words,
-    make_philox_bits,
-    words_of_key,
-)
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import call_kernel
+from mxnum.engine.loops.panels import SPARE, address_of
+from mxnum.engine.loops.random_bits import draw_from_seed, draw_from_words, draw_words, make_philox_bits, words_of_key
+from mxnum.engine.machine.jit import call_kernel, compile_loop
 
 
 def fill_by(fill, words, buffer, offset, unused, where):
@@ -29,7 +21,7 @@ LOOP = compile_loop(fill_by)
 def drawn(draw, words, index, count):
     """Return the random bits that a loop draws."""
     buffer, offset = np.empty(count + SPARE, np.int32), np.zeros(1, np.int64)
-    LOOP(draw.address(), words, buffer, offset, buffer[:0], (index, count, 0, 0, 0, 0, 0, 0))
+    LOOP(address_of(draw), words, buffer, offset, buffer[:0], (index, count, 0, 0, 0, 0, 0, 0))
     return buffer[int(offset[0]) :][:count].tolist()
 
 
@@ -67,7 +59,7 @@ def test_words_from_an_array():
 
 
 def test_nothing():
-    assert NO_DRAW.address() == 0
+    assert address_of(None) == 0
 
 
 @pytest.mark.parametrize("length", [1, 7, 5000])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.loops import maxima, rows
-from mxnum.engine.traversal.block_walk import Walk, panel_at, panels
+from mxnum.engine.loops import rows
+from mxnum.engine.loops.panels import greatest_magnitude, panel_at, panels
+from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import FLOATS
 
 
@@ -33,5 +34,5 @@ def test_groups_cover_a_row(length, run):
 
 def test_greatest_magnitude():
     x = np.array([1.0, -np.inf, 0.5])
-    assert maxima.greatest_magnitude(FLOATS["float64"])(x.view(np.int64)) == 0x7FF << 52
-    assert maxima.greatest_magnitude(FLOATS["float16"])(x.astype(np.float16).view(np.int16)) == 0x7C00
+    assert greatest_magnitude(FLOATS["float64"])(x.view(np.int64)) == 0x7FF << 52
+    assert greatest_magnitude(FLOATS["float16"])(x.astype(np.float16).view(np.int16)) == 0x7C00

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from tests.test_float_environment import (
     DENORMALS_ARE_ZERO,
     DOWNWARD,
@@ -21,7 +21,7 @@ from tests.test_float_environment import (
 
 
 def test_the_default_environment():
-    assert float_environment.is_default()
+    assert workers.may_use_floats()
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,15 @@ def test_the_default_environment():
     ids=hex,
 )
 def test_an_altered_environment_is_seen(bits):
-    assert float_environment.is_default()
+    assert workers.may_use_floats()
     with control_bits(bits):
-        altered = float_environment.is_default()
+        altered = workers.may_use_floats()
     assert not altered
-    assert float_environment.is_default()
+    assert workers.may_use_floats()
 
 
 def test_nothing_is_trusted_without_compilation():
-    probe = "from mxnum.engine.machine import float_environment; print(float_environment.is_default())"
+    probe = "from mxnum.engine.machine import workers; print(workers.may_use_floats())"
     done = subprocess.run(
         [sys.executable, "-c", probe],
         capture_output=True, text=True, check=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

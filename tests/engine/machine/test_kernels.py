@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.kernels import Kernel, call_kernel, others_apart
+from mxnum.engine.machine.jit import Kernel, call_kernel, compile_loop, others_apart
 from mxnum.engine.machine.lanes import integer, load, store
 
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")

@@ -18,7 +18,7 @@ from numba.core.caching import CompileResultCacheImpl
 
 import mxnum as mx
 from mxnum.engine.loops import rows
-from mxnum.engine.loops.maxima import of_blocks
+from mxnum.engine.loops.panels import of_blocks
 from mxnum.engine.loops.random_bits import draw_from_seed
 from mxnum.engine.machine import loop_cache
 from mxnum.engine.machine.jit import compile_loop
@@ -33,7 +33,7 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np, mxnum as mx
 q = mx.encode(np.full(64, 1.2, np.float32), "e2m1", rounding="sr", seed=3)
 from mxnum.engine.loops import random_bits
-fill = random_bits.draw_from_seed(30).fill._compiled
+fill = random_bits.draw_from_seed(30)._compiled
 print(sum(fill.stats.cache_hits.values()), q.tobytes().hex())
 """
 
@@ -216,7 +216,7 @@ def test_descriptions_are_equal_where_closures_are():
     assert repr(loop_cache.description(quantizing())) == repr(loop_cache.description(quantizing()))
     others = [quantizing("e5m2"), quantizing(rounding=mx.Rounding.RTZ), quantizing(draws=True)]
     others += [quantizing(run=run) for run in (0, 16)]
-    fills = [draw_from_seed.__wrapped__(bits).fill.function for bits in (30, 8)]
+    fills = [draw_from_seed.__wrapped__(bits).function for bits in (30, 8)]
     described = [repr(loop_cache.description(f)) for f in (quantizing(), *others, *fills)]
     assert len(set(described)) == len(described)
 

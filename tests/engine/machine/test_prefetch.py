@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from mxnum.engine.machine.prefetch import ask_for
+from mxnum.engine.machine.jit import ask_for
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.products import fused_by_definition
 from mxnum.formats import FLOATS, SCALES
 from mxnum.memory.dtypes import ML_DTYPES, numpy_dtype, scale_dtype
@@ -105,7 +105,7 @@ def test_float_hardware_equals_the_definition(name, monkeypatch):
             c = addend(unit, (21, 50), rng, special)
             fast = mx.matmul(a, b.T, c, accumulate=unit)
             with monkeypatch.context() as patch:
-                patch.setattr(float_environment, "is_default", lambda: False)
+                patch.setattr(workers, "may_use_floats", lambda: False)
                 slow = mx.matmul(a, b.T, c, accumulate=unit)
             samples.assert_same(name, None, fast.view(np.uint32).ravel(), slow.view(np.uint32).ravel())
 

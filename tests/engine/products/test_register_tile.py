@@ -39,9 +39,9 @@ def test_sequential(m, n, k):
     a, b = (rng.standard_normal((rows, k)).astype(np.float32) * np.float32(2.0**-70) for rows in (m, n))
     a[0, 0] = np.inf if m % 2 else a[0, 0]
     want = np.full((m, n), 7, np.float32)
-    sequential_loop()(a.view(np.int32), b.view(np.int32), want.view(np.uint32))
+    sequential_loop()((a.view(np.int32),), (b.view(np.int32),), (), want.view(np.uint32))
     out = np.full((m, n), 7, np.float32)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0, 1)
+    register_tile.multiply((panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None), 1, out, 0, 1)
     samples.assert_same(f"{m} {n} {k}", [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
 
@@ -50,8 +50,8 @@ def test_columns_from_a_place_on():
     a, b = (rng.standard_normal((rows, 9)).astype(np.float32) for rows in (11, 100))
     want, out = np.zeros((11, 100), np.float32), np.full((11, 100), 7, np.float32)
     out[:, 64:] = 0
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, want, 0, 1)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b[64:], SHAPE32.columns), None, None, None, 1, out, 64, 1)
+    register_tile.multiply((panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None), 1, want, 0, 1)
+    register_tile.multiply((panels(a, SHAPE32.rows), panels(b[64:], SHAPE32.columns), None, None, None), 1, out, 64, 1)
     assert (out[:, :64] == 7).all()
     assert out[:, 64:].tobytes() == want[:, 64:].tobytes()
 
@@ -85,8 +85,10 @@ def test_blocks(word, m, n, blocks, run):
     powers = [np.exp2(s.astype(np.float64)).astype(word) for s in scales]
     out = np.zeros((m, n), np.float32)
     register_tile.multiply(
-        panels(a.astype(word), shape.rows), panels(b.astype(word), shape.columns),
-        panels(powers[0], shape.rows), panels(powers[1], shape.columns), None, run, out, 0, 1,
+        (
+            panels(a.astype(word), shape.rows), panels(b.astype(word), shape.columns),
+            panels(powers[0], shape.rows), panels(powers[1], shape.columns), None,
+        ), run, out, 0, 1,
     )  # fmt: skip
     samples.assert_same(word, [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
@@ -95,5 +97,5 @@ def test_nan_is_canonical():
     a = np.array([[np.inf, -np.nan]], np.float32)
     out = np.zeros((1, 2), np.float32)
     b = np.array([[0, 0], [1, 1]], np.float32)
-    register_tile.multiply(panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None, 1, out, 0, 1)
+    register_tile.multiply((panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None), 1, out, 0, 1)
     assert out.view(np.uint32).tolist() == [[0x7FC00000] * 2]

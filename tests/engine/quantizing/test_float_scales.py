@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.loops import maxima
+from mxnum.engine.loops import panels
 from mxnum.engine.quantizing import host
 from tests import samples
 
@@ -52,6 +52,6 @@ def test_a_block_with_an_infinity():
 
 def test_the_loop():
     bits, found = X.view(np.int32).ravel(), np.zeros(X.size // 32, np.int32)
-    greatest = maxima.block_maxima(mx.formats.FLOATS["float32"], 32)(bits, found)
+    greatest = panels.block_maxima(mx.formats.FLOATS["float32"], 32)(bits, found)
     assert greatest == found.max()
     assert np.array_equal(found.view(np.float32), np.abs(X).reshape(-1, 32).max(1))

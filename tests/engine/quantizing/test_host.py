@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.quantizing import host
 from mxnum.engine.request import DecodingRequest, RandomBits, Request, Settings, decoding_settings
 from mxnum.engine.traversal import parts
@@ -266,7 +266,7 @@ def test_results_may_lie_anywhere():
 
 
 def test_without_trust_in_the_hardware_the_definition_does_it(monkeypatch):
-    monkeypatch.setattr(float_environment, "is_default", lambda: False)
+    monkeypatch.setattr(workers, "may_use_floats", lambda: False)
     check(request(inputs(), "e2m1"), "distrust")
     check(request(inputs(), "e2m1", (4, 4)), "distrust")
 

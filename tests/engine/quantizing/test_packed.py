@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mxnum as mx
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.traversal.parts import CHUNK
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -211,7 +211,7 @@ def test_other_float_environments_take_integers(monkeypatch):
     x = numbers((8, 320))
     want = mx.quantize(x, "mxfp4_e2m1")
     values = want.dequantize()
-    monkeypatch.setattr(float_environment, "is_default", lambda: False)
+    monkeypatch.setattr(workers, "may_use_floats", lambda: False)
     got = mx.quantize(x, "mxfp4_e2m1", packed=True)
     assert got.equals(want)
     assert np.array_equal(got.dequantize().view("u4"), values.view("u4"))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS
-from mxnum.engine.machine import float_environment
-from mxnum.engine.quantizing import transforms
-from mxnum.engine.request import RandomBits, Request, Sides
+from mxnum.engine.loops.panels import NO_WORDS
+from mxnum.engine.machine import workers
+from mxnum.engine.quantizing.offsets import OFFSETS
+from mxnum.engine.quantizing.powers_of_two import POWERS_OF_TWO
+from mxnum.engine.request import RandomBits, Request
 from mxnum.engine.traversal import parts
 from mxnum.engine.traversal.block_walk import walk_of
 from mxnum.formats import FLOATS
@@ -116,7 +117,7 @@ def test_blocks_over_three_axes_and_blocks_longer_than_a_chunk():
 
 
 def test_without_trust_in_the_hardware(monkeypatch):
-    monkeypatch.setattr(float_environment, "is_default", lambda: False)
+    monkeypatch.setattr(workers, "may_use_floats", lambda: False)
     check(inputs("float32"))
     check(inputs("bfloat16"), axis=0, offset_range="half")
 
@@ -134,20 +135,20 @@ def test_offsets_and_scales_of_ones_own():
             same(dtype, q.dequantize(dtype), want)
 
 
-@pytest.mark.parametrize("transform", [transforms.POWERS_OF_TWO, transforms.OFFSETS], ids=["scales", "offsets"])
+@pytest.mark.parametrize("transform", [POWERS_OF_TWO, OFFSETS], ids=["scales", "offsets"])
 def test_a_transform_undoes_what_it_applies(transform):
     """A transform has three operations on a contiguous part and its side arrays."""
     x = inputs("float32")
     asked = settings(x, axis=0)
     walk = walk_of(x.shape, asked.blocks)
-    used, both = (Sides(*(np.zeros(asked.scales_shape, dtype) for dtype in transform.sides)) for _ in range(2))
+    used, both = (tuple(np.zeros(asked.scales_shape, dtype) for dtype in transform.sides) for _ in range(2))
     codes, values, again = np.zeros(x.shape, np.uint8), np.zeros_like(x), np.zeros_like(x)
-    transform.apply(asked).along(walk, NO_DRAW)(x, codes, used, NO_WORDS, 1)
-    transform.apply_and_undo(asked).along(walk, NO_DRAW)(x, values, both, NO_WORDS, 1)
+    transform.apply(asked).along(walk, None)(x, codes, used, None, None, NO_WORDS, 1)
+    transform.apply_and_undo(asked).along(walk, None)(x, values, both, None, None, NO_WORDS, 1)
     decoding = mx.engine.request.decoding_settings(
-        asked.element, asked.blocks, asked.shape, False, used.offsets is not None, FLOATS["float32"]
+        asked.element, asked.blocks, asked.shape, False, transform is OFFSETS, FLOATS["float32"]
     )
-    transform.undo(decoding).along(walk, NO_DRAW)(codes, again, used, NO_WORDS, 1)
+    transform.undo(decoding).along(walk, None)(codes, again, used, None, None, NO_WORDS, 1)
     same("values", values, again)
-    for one, other in zip(used.of_blocks, both.of_blocks, strict=True):
+    for one, other in zip(used, both, strict=True):
         same("sides", one, other)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxnum import reference, rotations
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import workers
 from mxnum.engine.rotations import by_floats, by_integers, host
 from mxnum.formats import FLOATS
 from mxnum.memory.dtypes import numpy_dtype, signed_bits, stored_bits
@@ -49,7 +49,7 @@ def run(loop, x, scale, *more, marks):
     out = np.zeros_like(x)
     ones, count = np.ones(SIZE), x.size // SIZE
     flat = signed_bits(x.ravel()), stored_bits(out.reshape(-1))
-    return loop(*flat, 1, ones, ones, scale, (0, count), *more, marks), out
+    return loop(flat, 1, (ones, ones, scale), (0, count), *more, marks), out
 
 
 @pytest.mark.parametrize("dtype", samples.FLOATS)
@@ -60,7 +60,7 @@ def test_integers_are_the_reference(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.skipif(not float_environment.is_default(), reason="float arithmetic is not trusted here")
+@pytest.mark.skipif(not workers.may_use_floats(), reason="float arithmetic is not trusted here")
 def test_floats_are_the_reference_or_leave_a_mark(dtype):
     x = blocks(dtype, "floats")
     marks = np.zeros(len(x), np.bool_)
@@ -73,7 +73,7 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
     assert not words(out)[marks].any()
 
 
-@pytest.mark.skipif(not float_environment.is_default(), reason="float arithmetic is not trusted here")
+@pytest.mark.skipif(not workers.may_use_floats(), reason="float arithmetic is not trusted here")
 def test_the_mark_comes_before_the_first_inexact_sum():
     """Two numbers have ever more bits between them; others cancel, so that rounding is hidden."""
     x = np.zeros((120, SIZE), np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxnum.definition.float_scale import make_float_scale
-from mxnum.engine.rounding import by_factors, float_scales, paths
+from mxnum.engine.rounding import by_factors, formulation, paths
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.reference import numbers
@@ -64,7 +64,7 @@ def test_elements(source, scale_name):
             makers = [by_factors.by_quotients(*how, overflow, target)]
             if paths.PLACES.covers(source, element, rounding=rounding, scale=scale):
                 makers.append(by_factors.by_places(*how, target))
-            defined = float_scales.quantizing(*how, overflow, target)
+            defined = formulation.quantizing_over(*how, overflow, target)
             for code, tensor in cases(rng, scale, 2):
                 tensor = tensor if scale.bits == 8 or scale_name == "float16" else 0x3F800000
                 factor = numbers.times(scale_number(code, scale), numbers.decode_exact(tensor, FLOAT32)).magnitude
@@ -91,7 +91,7 @@ def test_elements(source, scale_name):
 def test_decoding(target, scale_name):
     scale, rng = SCALES[scale_name], generator("decoding", target.name, scale_name)
     for element in (*ELEMENTS.values(), OWN):
-        fast, defined = (make.decoding(element, scale, target) for make in (by_factors, float_scales))
+        fast, defined = (make(element, scale, target) for make in (by_factors.decoding, formulation.decoding_over))
         for code, tensor in cases(rng, scale):
             made, is_right = constants(fast, code, tensor)
             assert is_right or (code == 0 and element.infinity_code is not None)

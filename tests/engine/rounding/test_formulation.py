@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mxnum.engine.rounding import as_float32, float_additions, formulation, per_element
+from mxnum.engine.rounding import as_float32, float_additions, formulation
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.memory.dtypes import numpy_dtype, signed_bits
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -28,7 +28,7 @@ def test_one_function_serves_all_elements():
 
 def test_numbers_come_back_as_they_were_given():
     fast = formulation.fast_quantizing(FLOAT32, E4M3, Rounding.RTP, Overflow.IEEE, ScaleRule.RCEIL, None)
-    limits, constants = per_element.numbers_given(fast.numbers)
+    limits, constants = formulation.numbers_given(fast.numbers)
     assert constants == float_additions.constants(E4M3, Rounding.RTP, Overflow.IEEE, ScaleRule.RCEIL)
     assert limits == float_additions.domain(E4M3, Rounding.RTP)
     assert fast.numbers.dtype == np.int32
@@ -50,7 +50,7 @@ def test_values_are_those_of_the_definition(source, rounding):
     """Each float type is converted to itself, inside the limits and at them."""
     source, modes = FLOATS[source], (Rounding(rounding), Overflow.IEEE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, source)
-    limits, constants = per_element.numbers_given(fast.numbers)
+    limits, constants = formulation.numbers_given(fast.numbers)
     want = formulation.requantizing(source, E4M3, *modes, source).function
     widen = as_float32.make_widen(source)
     for scale in (limits.least_scale, 127, limits.greatest_scale):
@@ -73,11 +73,11 @@ def test_random_bits_decide_where_the_definition_says(source):
     """The last random bits that round toward zero, and the first that do not, are right."""
     source, modes = FLOATS[source], (Rounding.SR, Overflow.SATURATE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, None)
-    _, constants = per_element.numbers_given(fast.numbers)
+    _, constants = formulation.numbers_given(fast.numbers)
     defined = formulation.quantizing(source, E4M3, *modes)
 
     def want(x, random):
-        return defined.function(x, 127, random, per_element.numbers_given(defined.numbers))
+        return defined.function(x, 127, random, formulation.numbers_given(defined.numbers))
 
     numbers = samples.generator("thresholds", source.name).standard_normal(40).astype(numpy_dtype(source))
     for x in signed_bits(numbers).tolist():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk, shares_of, walk_of
+from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk, walk_of
+from mxnum.engine.traversal.parts import shares_of
 
 
 @pytest.mark.parametrize(

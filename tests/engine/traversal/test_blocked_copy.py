@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mxnum.engine.traversal import blocked_copy
+from mxnum.engine.traversal import parts
 from tests import samples
 
 TYPES = (np.uint8, np.float32, np.float64)
@@ -25,7 +25,7 @@ def test_every_order_of_axes(shape, dtype):
     x = numbers(shape, dtype)
     for order in itertools.permutations(range(len(shape))):
         out = np.zeros([shape[axis] for axis in order], dtype)
-        blocked_copy.copy(x.transpose(order), out)
+        parts.copy(x.transpose(order), out)
         assert np.array_equal(out, x.transpose(order))
 
 
@@ -40,15 +40,15 @@ def test_every_stride(dtype):
             out[-2:0:-1, 1 : view.shape[1] + 1],
         ):
             out[...] = 255
-            blocked_copy.copy(view, target)
+            parts.copy(view, target)
             assert np.array_equal(target, view)
             assert np.count_nonzero(out == 255) == out.size - target.size
 
 
 def test_contiguous_copies_only_what_is_not():
     x = numbers((80, 80), np.float32)
-    assert blocked_copy.contiguous(x) is x
-    turned = blocked_copy.contiguous(x.T)
+    assert parts.contiguous(x) is x
+    turned = parts.contiguous(x.T)
     assert turned.flags.c_contiguous
     assert np.array_equal(turned, x.T)
 
@@ -57,8 +57,8 @@ def test_the_order_of_axes_in_memory():
     x = np.zeros((4, 5, 6), np.float32)
     for order in itertools.permutations(range(3)):
         view = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
-        assert blocked_copy.memory_order(view) == order
-        assert blocked_copy.memory_order(view[::-1, ::2]) == order
-    assert blocked_copy.memory_order(np.broadcast_to(x[0], x.shape)) == (0, 1, 2)
+        assert parts.memory_order(view) == order
+        assert parts.memory_order(view[::-1, ::2]) == order
+    assert parts.memory_order(np.broadcast_to(x[0], x.shape)) == (0, 1, 2)
     # An axis of one element may come anywhere.
-    assert blocked_copy.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)
+    assert parts.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)

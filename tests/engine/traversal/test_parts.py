@@ -9,7 +9,7 @@ from mxnum.definition.random import philox4x32
 from mxnum.engine.loops.random_bits import SeedWords
 from mxnum.engine.traversal import block_walk, parts
 from mxnum.engine.traversal.parts import CHUNK, Arrays, Plain, chunks
-from mxnum.layout import scales_shape
+from mxnum.layout import element_strides, scales_shape
 from tests import samples
 
 VIEWS = {
@@ -76,7 +76,7 @@ def test_seeded_words_go_with_their_elements(order):
             part.out[...] = part.words
 
     in_order = order == (0, 1, 2)
-    drawn = SeedWords(key, 30, shape, order)
+    drawn = SeedWords(key, 30, element_strides(shape), order)
     Arrays(
         turned, (1, 1, 4), Plain(np.zeros(turned)), Plain(out), (), drawn, first_will_do=in_order
     ).run(work, 1)  # fmt: skip

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
+from dataclasses import replace
 
+from mxnum.conformance.explain import explain_element
+from mxnum.conformance.operations import OPERATIONS
+from mxnum.conformance.task import Task
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.prove.claims import Claim, Quantity
 from mxnum.prove.verdict import Counterexample
@@ -22,12 +27,19 @@ def described(
         given = "an undefined answer" if answer is None else _text(output, answer)
         answers.append(f"{output.name} must be {_text(output, right[output.name])}, not {given}")
     lines = [f"For {said}: {'; '.join(answers)}."]
-    reproduce = ""
-    if claim.operation == "encode" and claim.source.name in FLOATS:
-        lines.append(_steps(claim, inputs))
-    if claim.source.name in FLOATS:
-        reproduce = _command(claim, inputs)
-    return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), reproduce)
+    explained = _of_float(claim, inputs)
+    if claim.operation == "encode":
+        lines.append(_steps(*explained))
+    return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), _command(*explained))
+
+
+def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
+    """Return the claim and the inputs; encoding an element is encoding the float32 that it is."""
+    if claim.operation != "encode" or claim.source.name in FLOATS:
+        return claim, inputs
+    (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))
+    number = Quantity("x", 32, FLOATS["float32"])
+    return replace(claim, source=FLOATS["float32"], inputs=(number, *claim.inputs[1:])), {**inputs, "x": x}
 
 
 def _text(quantity: Quantity, bits: int) -> str:
@@ -45,22 +57,21 @@ def _one(number: ElementFormat | None, bits: int, width: int) -> str:
 
 def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
     """Return the sentence with which `mxnum explain` explains the right answer."""
-    from mxnum.conformance.explain import explain_element
-    from mxnum.conformance.operations import OPERATIONS
-    from mxnum.conformance.task import Task
-
     encode = OPERATIONS["encode"]
     task = Task(encode, claim.format, claim.source, claim.rounding, overflow=claim.overflow, sr_bits=claim.sr_bits)
     return explain_element(task, inputs["x"], inputs.get("scale", 127), inputs.get("random", 0)).sentence()
 
 
 def _command(claim: Claim, inputs: Mapping[str, int]) -> str:
-    """Return a command that shows how the right answer comes about; nothing for dot products."""
-    if claim.operation == "dot":
-        return ""
-    if claim.operation == "decode":
-        value = f"formats.element('{claim.format.element.name}').value({inputs['code']:#x})"
-        return f'python -c "from mxnum import formats; print({value} * 2.0 ** {inputs.get("scale", 127) - 127})"'
+    """Return a command that shows how the right answer comes about."""
+    if claim.operation in ("decode", "dot"):
+        scales = "".join(f" * E8M0.value({inputs.get(q.name, 127)})" for q in claim.inputs if q.number is None)
+        value = f"value({inputs['code']:#x})" if "code" in inputs else ""
+        if claim.operation == "dot":
+            a, b = (each.parts(inputs[each.name]) for each in claim.inputs[:2])
+            value = f"sum(value(a) * value(b) for a, b in zip({a}, {b}))"
+        imports = f"from mxnum.formats import E8M0, element; value = element('{claim.format.element.name}').value"
+        return f'python -c "{imports}; print({value}{scales})"'
     numbers = claim.inputs[0].parts(inputs[claim.inputs[0].name])
     values = " ".join(f"bits:{each:0{claim.source.bits // 4}X}" for each in numbers)
     words = ["mxnum explain", values, f"--format {claim.format.notation}"]

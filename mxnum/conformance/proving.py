@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.prove.claims import Claim, make_claim
-from mxnum.prove.verdict import Counterexample, Part, Proof
+from mxnum.prove.claims import DECIDES, OPERATIONS, Claim, make_claim
+from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
 #: The share of the time limit for the question as a whole, before it is asked in parts.
 WHOLE = 0.5
@@ -37,8 +37,8 @@ def prove(
     ----------
     implementation
         A file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
-        ``.cpp``, ...), LLVM IR (``.ll``) or PTX (``.ptx``); or a Python function, compiled by numba
-        or in the dialect of `mxnum.definition.word`.
+        ``.cpp``, ...), LLVM IR (``.ll``), PTX (``.ptx``) or Python (``.py``, which is run); or a
+        Python function, compiled by numba or in the dialect of `mxnum.definition.word`.
     operation
         ``"encode"``, ``"decode"``, ``"scale"``, ``"quantize"`` or ``"dot"``.
     format
@@ -60,8 +60,8 @@ def prove(
         The time limit of the solver.
     settings
         ``source`` (the number's type; decode's result), ``rounding``, ``overflow``, ``scale_rule``,
-        ``sr_bits``, ``terms`` (dot), ``block`` (quantize), ``assume`` (restrictions of the inputs)
-        and ``accept`` (other right answers).
+        ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot), ``assume``
+        (restrictions of the inputs) and ``accept`` (other right answers).
 
     Returns
     -------
@@ -74,6 +74,10 @@ def prove(
     from mxnum.prove.readers import read
 
     errors.require(seconds > 0, "seconds", "positive", seconds)
+    for name in settings:
+        if operation not in DECIDES.get(name, tuple(OPERATIONS)) and operation in OPERATIONS:
+            accepted = errors.joined(DECIDES[name])
+            raise ValueError(f"Argument {name!r} must be left out for {operation!r}; it is for {accepted}.")
     claim = make_claim(operation, format, **settings)
     ports = dict(ports or {})
     circuit = read(implementation, claim, function, ports, parameters, latency, [Path(each) for each in include])
@@ -92,7 +96,7 @@ class _Prover:
 
         self.claim, self.circuit, self.binding = claim, circuit, binding
         self.deadline = time.perf_counter() + seconds
-        self.parts: list[Part] = []
+        self.parts: list[ProofPart] = []
         self.symbols = {each.name: z3.BitVec(each.name, each.width) for each in binding.taken(claim)}
         self.answer = circuit.run(circuits.given(circuit, binding, self.symbols))
         self.found: dict[str, Any] = {}
@@ -141,7 +145,7 @@ class _Prover:
                 verdict, values = self.asked(name, z3.Implies(condition, goal), left)
                 if verdict == "refuted":
                     break
-        return self.counterexample(self.simplest(goal, values)) if verdict == "refuted" else None
+        return self.counterexample(goal, self.simplest(goal, values)) if verdict == "refuted" else None
 
     def proved_by_products(self) -> bool:
         """Return True if each product is proved, and then the sum of any numbers in their place."""
@@ -176,23 +180,23 @@ class _Prover:
         element = element_of(self.claim)
         right = definition(replace(self.claim, inputs=self.claim.inputs[:1], outputs=(scale,)), self.symbols)
         questions = [("the scale", self.found["scale"] == right)]
+        questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         numbers = {each.name: each.parts(self.symbols[each.name]) for each in self.claim.inputs}
         for i, code in enumerate(codes.parts(self.found["codes"])):
             given = {name: parts[i] for name, parts in numbers.items()} | {"scale": self.found["scale"]}
             questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
-        questions += [(f"no undefined behaviour, condition {i + 1}", each) for i, each in enumerate(self.promises)]
         for i, (name, goal) in enumerate(questions):
             # The scale depends on all numbers, so that it takes longer than an element.
             share = WHOLE if i == 0 else 1 / (len(questions) - i)
             verdict, values = self.asked(name, goal, share * max(0.0, self.deadline - time.perf_counter()))
             if verdict == "refuted":
-                return self.counterexample(self.simplest(goal, values))
+                return self.counterexample(goal, self.simplest(goal, values))
         return None
 
     def asked(
         self, name: str, goal: Any, seconds: float, premises: Sequence[Any] | None = None
     ) -> tuple[str, dict[str, int]]:
-        """Put one question to a solver and record the answer."""
+        """Ask a solver one question and record the answer."""
         import z3
 
         from mxnum.prove.solvers import solve
@@ -200,7 +204,7 @@ class _Prover:
         given = self.premises if premises is None else premises
         answer = solve([*given, z3.Not(goal)], list(self.symbols.values()), seconds)
         verdict: Any = {"sat": "refuted", "unsat": "proved", "unknown": "open"}[answer.verdict]
-        self.parts.append(Part(name, verdict, answer.solver, answer.seconds))
+        self.parts.append(ProofPart(name, verdict, answer.solver, answer.seconds))
         return verdict, answer.values
 
     def simplest(self, goal: Any, values: dict[str, int]) -> dict[str, int]:
@@ -241,28 +245,25 @@ class _Prover:
         step = 1 << (number.exponent_bits - 3)
         return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
 
-    def counterexample(self, values: Mapping[str, int]) -> Counterexample:
-        """Return the counterexample with the answers for these inputs."""
-        from mxnum.prove.words import described
+    def counterexample(self, goal: Any, values: Mapping[str, int]) -> Counterexample:
+        """Return the counterexample with answers for these inputs that are not the goal."""
+        from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
-        found = self.answers(values)
+        found = self.answers(goal, values)
         return described(self.claim, values, right, found)
 
-    def answers(self, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return what the implementation answers; None where it is undefined or may be anything."""
+    def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
+        """Return answers that the implementation may give and that are wrong; None if undefined."""
         import z3
 
         from mxnum.prove.solvers import solve
 
-        fixed = [symbol == values[name] for name, symbol in self.symbols.items()]
-        found: dict[str, int | None] = {}
-        for name, value in self.found.items():
-            probe = z3.BitVec(f"answer {name}".replace(" ", "_"), value.size())
-            answer = solve([*self.answer.premises, *fixed, probe == value], [probe], 60)
-            found[name] = answer.values.get(str(probe)) if answer.verdict == "sat" else None
-        defined = solve([*self.answer.premises, *fixed, *self.promises], [], 60)
-        return found if defined.verdict == "sat" else dict.fromkeys(found)
+        fixed = [*self.answer.premises, *(symbol == values[name] for name, symbol in self.symbols.items())]
+        probes = {name: z3.BitVec(f"answer_{name}", value.size()) for name, value in self.found.items()}
+        equal = [probes[name] == value for name, value in self.found.items()]
+        answer = solve([*fixed, *self.promises, z3.Not(goal), *equal], list(probes.values()), 60)
+        return {name: answer.values.get(str(probe)) for name, probe in probes.items()}
 
 
 def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:

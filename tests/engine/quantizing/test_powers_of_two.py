@@ -7,10 +7,9 @@ import pytest
 
 import mxnum as mx
 from mxnum.engine.loops import columns, rows
-from mxnum.engine.loops.random_bits import NO_DRAW, NO_WORDS
-from mxnum.engine.quantizing import conversion
-from mxnum.engine.quantizing.conversion import Modes
-from mxnum.engine.request import Sides
+from mxnum.engine.loops.panels import NO_WORDS
+from mxnum.engine.quantizing.plan import Loops
+from mxnum.engine.quantizing.powers_of_two import Modes, from_codes, to_codes, to_values
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
@@ -32,22 +31,22 @@ def modes(name, **changes):
 
 
 def loop(kind, walk):
-    return kind.fast(walk, NO_DRAW)
+    return kind.fast(walk, None)
 
 
 def test_a_conversion_is_one_object():
-    assert conversion.to_codes(modes("e4m3")) is conversion.to_codes(modes("e4m3"))
-    assert conversion.from_codes(E4M3, FLOAT32) is not conversion.from_codes(ELEMENTS["e5m2"], FLOAT32)
+    assert to_codes(modes("e4m3")) is to_codes(modes("e4m3"))
+    assert from_codes(E4M3, FLOAT32) is not from_codes(ELEMENTS["e5m2"], FLOAT32)
 
 
 def test_loops_are_shared_by_elements():
-    one, other = (conversion.to_codes(modes(name, rounding=Rounding.RTZ)) for name in ("e4m3", "int8"))
+    one, other = (to_codes(modes(name, rounding=Rounding.RTZ)) for name in ("e4m3", "int8"))
     assert loop(one, ROWS) is loop(other, ROWS)
 
 
 def test_the_commonest_conversions_have_their_constants_compiled_in():
     usual, short, other_rule, other_overflow = (
-        {loop(conversion.to_codes(modes(name, **change)), walk) for name in ("e4m3", "int8")}
+        {loop(to_codes(modes(name, **change)), walk) for name in ("e4m3", "int8")}
         for walk, change in (
             (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
         )
@@ -56,7 +55,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
     assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
     assert other_rule == usual  # the rule is among the numbers that a loop is given
     in_columns, in_tiles = (
-        {loop(conversion.to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
+        {loop(to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
     )
     assert (len(in_columns), len(in_tiles)) == (2, 1)
 
@@ -69,15 +68,15 @@ def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
     The marks are clear again afterwards.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
-    sides = Sides(np.zeros(walk.elements, np.uint8))
-    kind = conversion.Loops(conversion.to_codes(modes("e4m3")), walk, NO_DRAW)
+    scales = np.zeros(walk.elements, np.uint8)
+    kind = Loops(to_codes(modes("e4m3")), walk, None)
     usual = np.zeros(x.size, np.uint8)
-    kind(x, usual, sides, NO_WORDS, 1)
+    kind(x, usual, (scales,), None, None, NO_WORDS, 1)
     for value in (np.nan, np.float32(1e-44)):
         changed = x.copy()
         changed[place] = value
         codes, left = np.full(x.size, 0xAA, np.uint8), kind.marks()
-        kind.run(kind.flat(changed, codes, sides), left, NO_WORDS, 1)
+        kind.run(kind.flat(changed, codes, scales), left, NO_WORDS, 1)
         assert not left.any()
         differ = np.flatnonzero(codes != usual)
         assert differ.size

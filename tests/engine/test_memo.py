@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.array.arguments import memo
+from mxnum.engine.request import memo
 
 
 def test_a_result_is_kept_for_equal_arguments_of_the_same_types():
