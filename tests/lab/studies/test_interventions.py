@@ -181,7 +181,9 @@ def test_readings(after, delay, reading):
     assert row.reading == reading
     assert row.arm.runs == 10
     when = "later" if delay >= 0 else "sooner"
-    assert f", {round(abs(delay))} steps {when} than the perturbed controls of its seed (95 % limits " in row.numbers
+    assert (
+        f", {round(abs(delay))} steps {when} than the perturbed controls of the same seeds (95 % limits " in row.numbers
+    )
     low, high = sorted(limit if delay >= 0 else -limit for limit in row.delay[1:])
     assert f"(95 % limits {round(low)} and {round(high)}), exact p" in row.numbers
     two, five = (rows(made_up(after, count=count))[-1] for count in (2, 5))
