@@ -108,7 +108,7 @@ class Claim:
         return [(need,) if isinstance(need, str) else need for need in self.needs]
 
     def missing(self, context: Context) -> list[str]:
-        """Return the missing files: of each need that no existing file meets, the best file."""
+        """Return the best alternative of each needed file of which no alternative exists."""
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
 

@@ -18,10 +18,10 @@ class Whose(StrEnum):
 
     #: A paper.
     PAPER = "paper"
-    #: This project. No paper states the item: an expectation, a derivation, or a finding on other
-    #: models.
+    #: This project, for an item that no paper states: an expectation, a derivation, or a finding on
+    #: other models.
     OURS = "ours"
-    #: This project. No paper states the number, which is recorded only so that a change is noticed.
+    #: This project, for a number that no paper states, recorded only so that a change is noticed.
     KEPT = "kept"
 
 

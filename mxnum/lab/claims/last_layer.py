@@ -14,7 +14,8 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Arms that round only the gradient of the logits. The study also has each of them with centring.
+#: Arms that round only the gradient of the logits, each of which the study also trains with
+#: centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
 #: The results files that `RULES` reads, except those in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))

@@ -32,15 +32,15 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The training FLOPs of the models: 6 times parameters times tokens. Each model has about one of
+#: The training FLOPs of the models, 6 times parameters times tokens: each model has about one of
 #: these values.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 #: A run goes astray if its final loss is above its least loss by more than this.
 ASTRAY = 0.02
 #: In every arm except bf16, nearly all losses are multiples of this number.
 GRID = 0.005
-#: FP8 arms with the paper's first mitigation (bf16 activations), and with either mitigation. The
-#: second mitigation quantizes only the forward pass.
+#: `BF16_ACTIVATIONS` has the FP8 arms with the paper's first mitigation. `MITIGATED` also has the
+#: arms with the second mitigation, which quantizes only the forward pass.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS

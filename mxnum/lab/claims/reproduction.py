@@ -72,7 +72,7 @@ class Request:
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make; of alternatives, the first that the request allows."""
+        """Return the results files to make; of alternative files, the first that is possible."""
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}

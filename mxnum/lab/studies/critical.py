@@ -71,7 +71,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return each seed's largest stable rate with noise, divided by that without, and predictions.
+    """Return, by noise, each seed's largest stable rate relative to no noise, and the prediction.
 
     Each limit is written to the file `kept` as soon as it is found; limits in the file are not
     measured again.
@@ -160,7 +160,7 @@ def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None
 
     The ratio is computed for each seed, from the rates at which both precisions were run. The
     critical rate of a seed is the lowest rate at which it has an excursion. A seed without an
-    excursion at any rate counts with the next higher rate. Its ratio is then a bound, so the mean
+    excursion at any rate counts with the next higher rate; its ratio is then a bound, so the mean
     of the logarithms is nearer to zero than the true mean.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))

@@ -127,7 +127,7 @@ class Branch(Task):
 
     approach: Approach
     watch: int
-    #: The number of the perturbation; None in other branches.
+    #: The number of the perturbation; None if the branch is not perturbed.
     perturbed: int | None = None
 
     @property
@@ -301,7 +301,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return rows for the controls, then for each action against its seeds' perturbed controls."""
+    """Return rows: the controls, then the actions, each compared with its perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]

@@ -22,7 +22,7 @@ class Outcome:
     table: dict[str, Any]
     #: The runs that ended with an exception. The table has all other runs.
     failed: list[sweep.Failure]
-    #: The seconds that this call took, which repeats no stored run.
+    #: The duration of this call in seconds; stored runs are not repeated.
     seconds: float
 
     @property

@@ -1,4 +1,4 @@
-"""Count outcomes of jumped runs for several thresholds, because no result may rest on one."""
+"""Count outcomes of jumped runs by several thresholds: no result may rest on one threshold."""
 
 from __future__ import annotations
 

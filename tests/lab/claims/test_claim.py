@@ -38,5 +38,5 @@ def test_a_claim_of_ones_own(tmp_path):
         )
         (tmp_path / "b.json").write_text('"seen"')
         assert reproduce(["B99"], results=tmp_path)["B99"].evidence.note == "seen"
-        with pytest.raises(ValueError, match="'id' must be that of a new claim, not 'B99'"):
+        with pytest.raises(ValueError, match="'id' must be the id of a new claim, not 'B99'"):
             Claim("B99", "Another", "It is not.", "By looking.").check(lambda context: Evidence())

@@ -91,7 +91,7 @@ def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison
     where = "below" if of_limit < 1 else "above"
     what = (
         f"quadratic, zeta with mean {bias:g} and deviation {deviation:g}: growth of the mean square per step, at a "
-        f"rate 10 % {where} the limit"
+        f"learning rate 10 % {where} the limit"
     )
     return Comparison(what, predicted, found, 5 * error / mean * found / steps + 1e-12)
 

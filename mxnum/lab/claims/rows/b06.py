@@ -31,8 +31,7 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B6",
     "Critical learning rate",
-    "The learning rate above which runs diverge depends on the precision: on FP32 or the MX format, and on the "
-    "scale rule.",
+    "The learning rate above which runs diverge depends on the format, FP32 or MX, and on the scale rule.",
     BY_TRAINING,
     "Many seeds at each of several learning rates.",
     whose=Whose.OURS,
@@ -186,7 +185,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"runs lost of {runs} at {' and '.join(rates)}"
+    at = f"of {runs} runs, lost at {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -315,8 +314,8 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         }
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         yield Statement(
-            f"at a learning rate of 0.192, {model}: on every seed E4M3 ends more than 0.5 nats above float32 with "
-            "floor, and less than 0.1 nats above with rceil",
+            f"at a learning rate of 0.192, {model}: on every seed, E4M3 with floor ends more than 0.5 nats above "
+            "float32, and E4M3 with rceil less than 0.1 nats above",
             min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1 if learns else None,
             listed if learns else f"float32 does not learn at this rate; {listed}",
         )

@@ -335,8 +335,8 @@ def just_below_one(table: Table) -> list[Statement]:
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
     return [
         Statement(
-            f"with {symbols} the gap has the size that the kernels predict, which includes overflowing components "
-            "of symbols that are not the target",
+            f"with {symbols} the gap has the size that the kernels predict; the prediction includes overflow in "
+            "symbols that are not the target",
             holds,
             numbers,
         )

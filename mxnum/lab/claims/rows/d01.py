@@ -154,8 +154,8 @@ def _check(context: Context) -> Evidence:
     normal, positive = (percent(at[name, PLAIN].largest) for name in (names[0], names[-1]))
     answer = (
         f"The unit keeps {comparisons[0].found} bits. At K = {K} the error of sums is at most {normal} of the "
-        f"typical result for normal matrices, and {positive} for positive ones, "
-        f"{percent(at[names[-1], PROMOTED].largest)} with promotion. Undecided: which matrices gave nearly 2 %."
+        f"typical result for normal matrices, and {positive} for positive matrices "
+        f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
     )
     note = (
         "Errors come from summation alone: each sum is compared with the exact sum of the same products of E4M3 "

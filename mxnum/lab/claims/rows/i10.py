@@ -42,7 +42,7 @@ E4M3, DRAWS = losses.BF16_ACTIVATIONS["E4M3"], 200
 #: A note which says that the rule for a valid law was not fixed beforehand.
 _RULE = (
     "The rule for a valid law was fixed after these numbers had been seen. A first rule also required that the "
-    "intervals of both exponents contain bf16's exponents; by that rule the arm E5M2 forward only narrowly fails "
+    "intervals of both exponents contain bf16's exponents; the arm 'E5M2 forward only' narrowly fails that rule "
     "because of its beta."
 )
 

@@ -14,8 +14,8 @@ from mxnum.output import palette
 CLAIM = Claim(
     "M2",
     "Which scale rule",
-    "Under the scale rule floor numbers are clamped; under ceil they never overflow but underflow more; even is a "
-    "compromise. The best rule is even for E2M1 and ceil for INT4, and E3M0 is usable only with ceil. E2M1 has a "
+    "With the scale rule floor, numbers are clamped; with ceil, numbers never overflow but underflow more; even is "
+    "a compromise. The best rule is even for E2M1 and ceil for INT4, and E3M0 is usable only with ceil. E2M1 has a "
     "smaller error than INT4.",
     "R-MSE, overflow and underflow are measured on synthetic weights, activations and gradients, with all rules.",
 )

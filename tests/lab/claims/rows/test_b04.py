@@ -45,7 +45,7 @@ def test_b4(tmp_path):
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
     again = mlp(tmp_path, "runaway-switches", {b04.SHIPPED: followed([(100, 300), None])})
-    assert "on fresh seeds for 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
+    assert "on fresh seeds, for 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
 
 
 FP32, CODE = "paper scale, FP32", "paper scale, released code"
