@@ -198,9 +198,7 @@ def horizon_of(table: dict[str, Any]) -> int:
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """Return an arm's own control or else the study's; the arm itself if the control was not
-    run.
-    """
+    """Return the control of an arm, or the arm itself if the control was not run."""
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 

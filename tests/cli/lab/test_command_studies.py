@@ -79,7 +79,7 @@ def test_list(run):
     )
     of_mlp, of_language_models = said.split("language model:\n")
     assert "  parts (8 arms, 24 seeds): Which part of a 4-bit recipe makes a run jump" in of_mlp
-    assert "  logits (19 arms, 6 seeds): Is the damage of E4M3 in a language model" in of_language_models
+    assert "  logits (19 arms, 6 seeds): Does clamping of the gradient of the logits" in of_language_models
     assert "    E2M1, LN FP32" not in said
     arms = run("lab", "list", "recipes")
     assert "    recipe E2M1 even, SR gradients\n" in arms
