@@ -64,10 +64,7 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = (
-            f" The loss rises in {_rises([shipped])} runs with the released code, in {_rises([text])} with the "
-            "text's settings."
-        )
+        shown = f" The loss rises in {_rises([shipped])} runs with the code, {_rises([text])} with the text."
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
@@ -85,8 +82,7 @@ def _check(context: Context) -> Evidence:
         at_size,
     ]
     answer = (
-        f"Of {len(p)} differences, {len(acting)} change the step at which the loss rises in E2M1 (later: {later}; "
-        f"sooner: {sooner})."
+        f"{len(acting)} of {len(p)} differences change the step of the rise in E2M1 (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3 at paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"

@@ -190,11 +190,8 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"In 8 bits, with float32 near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
-    return (
-        f"{answer} {met}. Their largest errors in other cases: "
-        f"{', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
-    )
+    met = f"In 8 bits near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
+    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:

@@ -63,8 +63,8 @@ def _check(context: Context) -> Evidence:
     ]
     away, runs = [sum(arm.events for arm in each) for each in arms], sum(arm.runs for arm in arms[0])
     answer = (
-        f"At rates .034 and .048, of {runs} runs of each arm, {away[0]} are lost with everything in 4 bits, "
-        f"{away[1]} with 4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
+        f"At rates .034 and .048, {away[0]} of {runs} runs are lost with everything in 4 bits, {away[1]} with "
+        f"4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
         + " At .024, 4-bit products delay the jump." * later["products"]
         + " Undecided: the delay at higher rates." * (statements[0].holds is None)
     )

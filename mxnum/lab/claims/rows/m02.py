@@ -82,7 +82,7 @@ def answer(statements: list[Statement]) -> str:
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {
         "floor overflows most and ceil never": "floor overflows most",
-        "even gives E2M1 the smallest error": "even gives E2M1",
+        "even is best for E2M1": "even gives E2M1",
         "E2M1 has a smaller error than INT4": "E2M1 has a smaller error",
         f"INT4 is best with ceil (here with {best})": "ceil gives INT4",
         f"E3M0 needs ceil (with even its error is at most {even:.2f} times as large)": "E3M0 is usable",

@@ -26,10 +26,10 @@ def test_b4(tmp_path):
     # The shipped settings have no effect, the switch has one, and larger models did not run.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("with the code's setting") == 1
-    change = f"Of 6 differences, 1 change the step at which the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; "
+    change = f"1 of 6 differences change the step of the rise in E2M1 (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
     assert (
-        "The loss rises in 0 of 12 runs with the released code, in 12 of 12 with the text's settings. Undecided: E4M3 "
+        "The loss rises in 0 of 12 runs with the code, 12 of 12 with the text. Undecided: E4M3 "
         "at paper size." in found.answer
     )
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
