@@ -81,7 +81,7 @@ class Request:
 
 @dataclass
 class Reproduction:
-    """The result of a reproduction."""
+    """The result of a call of `reproduce_into`."""
 
     folder: Path
     report: Report

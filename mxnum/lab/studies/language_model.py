@@ -178,7 +178,7 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm, with mean gaps and exact tests over pairs of seeds."""
+    """Return one row for each arm, with the mean gap and an exact test over runs paired by seed."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}

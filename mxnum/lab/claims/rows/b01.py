@@ -53,7 +53,9 @@ def _check(context: Context) -> Evidence:
                 comparisons.append(Comparison(f"{fmt} {rule}: {name}, %", want, 100 * value, 5e-4))
             distances += [abs(a - b) for a, b in zip(exact, _by_kernels(fmt, rule), strict=True)]
     clamp = float(binade_average("mxfp8_e4m3").overflow_bias)
-    comparisons.append(Comparison("mxfp8_e4m3 floor: the part from clamping, %", -1.231, 100 * clamp, 5e-4))
+    comparisons.append(
+        Comparison("mxfp8_e4m3 floor: the part of E[Q/x]-1 that clamping causes, %", -1.231, 100 * clamp, 5e-4)
+    )
     grid = Statement(
         "the kernels agree with the closed forms over 65536 mantissas within 1e-6",
         max(distances) < 1e-6,
@@ -82,7 +84,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
-    """Return both numbers of `AVERAGES` by the kernels, over the grid of mantissas."""
+    """Return E[Q/x]-1 and E[Q]/E[x]-1 for the kernels' Q, averaged over the grid of mantissas."""
     f, measure = mantissas().astype(np.float64), log_measure()
     q = quantized(mantissas(), fmt, rule, block_size=1)
     return float((measure * (q / f - 1)).sum()), float((measure * q).sum() / (measure * f).sum() - 1)

@@ -53,7 +53,7 @@ def _check(context: Context) -> Evidence:
     after = holm(p)
     evidence = {
         name: (
-            f"{name}: {counts[name]}; mean step of the rise {np.mean(effects[name]):+.0f}, exact p "
+            f"{name}: {counts[name]}; change of the mean step of the rise {np.mean(effects[name]):+.0f}, exact p "
             f"{p[name]:.2g}, {after[name]:.2g} after Holm"
         )
         for name in effects

@@ -321,7 +321,7 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge the test of `logits-1024-classes`; the prediction depends on float32's excess loss."""
+    """Judge the test of `logits-1024-classes`; the prediction depends on the loss of float32."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (

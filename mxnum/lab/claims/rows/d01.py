@@ -24,8 +24,8 @@ CLAIM = Claim(
     "The library's unit `hopper_fp8` multiplies random matrices in E4M3 with one scale each; its 13 fraction bits "
     "reproduce outputs of H100 and H200. Mean sums of positive numbers are compared with bounds, which "
     "`mxnum.lab.theory.mean_sum` derives.",
-    "The distribution of the paper's matrices, and the quantity to which its error is relative, would decide it. "
-    "The paper states neither.",
+    "The distribution of the paper's matrices, and the quantity to which its error is relative, would decide the "
+    "claim. The paper states neither.",
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)

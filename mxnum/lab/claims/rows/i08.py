@@ -15,8 +15,8 @@ CLAIM = Claim(
     "With layer norm, runs in MX are unstable with GELU and most of all with SwiGLU. Without layer norm, runs in "
     "MX are more stable and runs in FP32 are not.",
     BY_TRAINING,
-    "Runs in the set-up of row I6a would decide it, for each activation, with and without layer norm, on several "
-    "seeds.",
+    "Runs in the set-up of row I6a, for each activation, with and without layer norm, on several seeds, would "
+    "decide the claim.",
     needs=("ablations.json",),
     command=command("ablations"),
 )

@@ -39,7 +39,8 @@ CLAIM = Claim(
     "least loss, and the gap to bf16 at the same parameters and tokens. `mxnum.lab.theory.project_shares` "
     "computes the "
     "speed-up.",
-    "Runs at 4.8e19 FLOP would decide it: of E4M3 weights with bf16 activations, and of forward-only quantization.",
+    "Runs at 4.8e19 FLOP with E4M3 weights and bf16 activations, and with forward-only quantization, would decide "
+    "the claim.",
     takes=language_models.RECIPE_FILES,
 )
 

@@ -17,7 +17,7 @@ CLAIM = Claim(
     "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic rounding of gradients, "
     "E2M1 with even, and E2M1 and E3M0 with ceil, reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
     BY_TRAINING,
-    "Language models would decide it; the residual MLP gives only hints.",
+    "Language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),

@@ -20,7 +20,7 @@ CLAIM = Claim(
     "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 "
     "405B. The check computes the parameters that the published numbers imply, and which published numbers one set "
     "of parameters gives.",
-    "The authors' model of the hardware, or the hardware, would decide it.",
+    "The authors' model of the hardware, or the hardware, would decide the claim.",
 )
 SHAPE = "llama-3-405b"
 #: The published speed-ups, and half a unit of their last digits.
@@ -95,9 +95,9 @@ def _check(context: Context) -> Evidence:
         "does not exclude this reading."
     )
     answer = (
-        f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} {FP8:g} and {MX4:g}. "
-        f"It {'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs only: {alone:.2f} by "
-        f"the shape, {MLP_ONLY:g} in the paper. Undecided: the authors' own model."
+        f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} the speed-ups "
+        f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs "
+        f"only: {alone:.2f} by the shape, {MLP_ONLY:g} in the paper. Undecided: the authors' own model."
     )
     configuration = {
         "shape": SHAPE,
@@ -115,7 +115,7 @@ def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
         for m in models
     )
     return Statement(
-        "rates and shares that are possible for Llama-3 405B give both 1.72 and 2.73 (linear layers are "
+        "rates and shares that are possible for Llama-3 405B give both speed-ups, 1.72 and 2.73 (linear layers are "
         f"{shape.linear_share:.1%} of its products)",
         all(0 < m.linear <= shape.linear_share and m.conversion >= 0 for m in models),
         listed,
@@ -127,7 +127,7 @@ def _within(shape: TransformerShape) -> list[Statement]:
     ranges = {name: project_range(shape, recipe) for name, recipe in RECIPES.items()}
     return [
         Statement(
-            f"{name}: reasonable parameters can give {PUBLISHED[name][0]}",
+            f"{name}: reasonable parameters can give the speed-up {PUBLISHED[name][0]}",
             low <= PUBLISHED[name][0] <= high,
             f"{low:.2f} to {high:.2f}",
         )
@@ -139,7 +139,8 @@ def _mlp(shape: TransformerShape) -> Statement:
     """Judge the MLPs' share of the linear layers, which two published numbers imply."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
-        "2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in Llama-3 405B",
+        "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in "
+        "Llama-3 405B",
         low <= shape.mlp_share <= high,
         f"they imply that the MLPs are {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the "
         "rates, the linear layers' share and the cost of conversion are; by FLOPs the share is "
@@ -161,27 +162,27 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "2.11 at FP8's rate is the speed-up of forward products at FP8's rate and gradient products at FP8's "
-            "or FP4's rate",
+            "the speed-up 2.11 at FP8's rate comes from forward products at FP8's rate and gradient products at "
+            "FP8's or FP4's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
             "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
                 *readings
             ),
         ),
         Statement(
-            "the forward products, a third of all linear products, make the difference between 2.11 at FP8's rate "
-            "and 2.4 at FP4's",
+            "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
+            "at FP8's rate and 2.4 at FP4's",
             low <= 1 / 3 <= high,
             f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third "
             f"would turn 2.11 into {third:.2f}",
         ),
         Statement(
-            "2.4 at FP4's rate is the speed-up of MX4",
+            "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
             f"2.4 against 2.73: {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16 remain unexplained",
         ),
         Statement(
-            "2.31 lies between 2.11 and 2.4: six bits have their own rate",
+            "the speed-up 2.31 lies between 2.11 and 2.4, so six bits have their own rate",
             0 < along < 1,
             f"the implied rates are {rates}",
         ),
