@@ -140,8 +140,8 @@ def _of_the_study(table: Table) -> Evidence:
     note = (
         "The derivation assumes that rounding leaves the other components right on average. In 4 bits this is not "
         f"so, and the derivation fails: the gap of E2M1 is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, that of "
-        f"NVFP4 {mean_gap(table, 'last x 1, NVFP4'):.3f}. The evidence is one model, one source and one N. "
-        f"{ONE_SOURCE}"
+        f"NVFP4 {mean_gap(table, 'last x 1, NVFP4'):.3f}. The evidence is one model, one source and one number of "
+        f"tokens N. {ONE_SOURCE}"
     )
     configuration, number = (
         {"study": "logits", "seeds": len(gaps(table, "all"))},

@@ -60,8 +60,7 @@ def _check(context: Context) -> Evidence:
         configuration={"seed": seed, "weights": width * blocks, "deviation": 0.01, "centres": [0.95, 0.6]},
     )
     answer = (
-        "The gradient is multiplied by I + zeta. Clamping gives zeta one sign in every block; rounding errors "
-        ""
-        f"cancel to {cancels:.2f} of their mean size."
+        "Weights with a relative error zeta multiply the gradient by I + zeta. Clamping gives zeta one sign in "
+        f"every block; rounding errors cancel to {cancels:.2f} of their mean size."
     )
     return answered(evidence, answer, f"|mean zeta| / mean |zeta|: {left:.2f}")
