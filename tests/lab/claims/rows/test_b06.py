@@ -61,7 +61,7 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
     arms |= {f"FP32, rate {rate}": followed(spans) for rate, spans in zip((0.1, 0.2), fp32, strict=True)}
     (found,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", arms))
     assert found.holds is holds
-    assert found.what.startswith("E4M3 has a lower critical rate")
+    assert found.what.startswith("E4M3 has excursions at a lower learning rate")
     assert "0.1: " in found.numbers
     (alone,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", {"E4M3, rate 0.1": followed([AWAY, AWAY])}))
     assert (alone.holds, alone.numbers.rpartition("; ")[2]) == (None, "FP32: not run")

@@ -217,7 +217,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
     (found,) = b11.just_below_one(table)
     assert found.holds is holds
     assert "256 symbols of 16 classes" in found.what
-    assert "0.0643 by targets alone" in found.numbers
+    assert "0.0643 by the targets' components alone" in found.numbers
 
 
 def factors(**changed):
