@@ -451,7 +451,7 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study's runs in a table, write the table by `store`, and return the table.
+    """Make a table of a study's runs, write the table by `store`, and return the table.
 
     With `add`, runs that only the stored table has are kept.
     """

@@ -64,7 +64,7 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" The loss rises in {_rises([shipped])} runs with the code, {_rises([text])} with the text."
+        shown = f" {_rises([shipped])} runs rise with the code, {_rises([text])} with the text."
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )

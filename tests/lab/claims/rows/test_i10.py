@@ -88,4 +88,4 @@ def test_a_ladder(context):
     text = i10.ladder(context)
     assert "7 recipes, 32 runs of each" in text
     assert re.search(r"the law of E2M1, with E \S+, cannot be distinguished from the law of bfloat16", text)
-    assert re.search(r"the law of E2M1 even, SR gradients, E \S+, differs from that of bfloat16", text)
+    assert re.search(r"the law of E2M1 even, SR gradients, with E \S+, differs from the law of bfloat16", text)
