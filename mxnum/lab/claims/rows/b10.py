@@ -70,9 +70,7 @@ def _check(context: Context) -> Evidence:
     def means(low: float, high: float) -> str:
         inside = (crest >= low) & (crest < high)
         parts = [f"from {every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in FORMATS]
-        return (
-            f"for crest factors {low:g} to {high:g} the transform changes NVFP4's error {parts[0]}, NVINT4's {parts[1]}"
-        )
+        return f"crest factor {low:g} to {high:g}: the error of NVFP4 changes {parts[0]}, of NVINT4 {parts[1]}"
 
     def lowers(fmt: str, low: float, high: float) -> bool | None:
         return _is_less((every[fmt, True] - every[fmt, False])[(crest >= low) & (crest < high)])
