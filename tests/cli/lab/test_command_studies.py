@@ -73,10 +73,13 @@ def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path,
 
 def test_list(run):
     said = run("lab", "list")
-    assert "  mechanism (36 arms, 12 seeds): What about the rounding of gamma and beta drives the divergence?\n" in said
+    assert (
+        "  mechanism (36 arms, 12 seeds): Which property of the rounding of gamma and beta drives the divergence?\n"
+        in said
+    )
     of_mlp, of_language_models = said.split("language model:\n")
     assert "  parts (8 arms, 24 seeds): Which part of a 4-bit recipe makes a run jump" in of_mlp
-    assert "  logits (19 arms, 6 seeds): Is the damage of E4M3 in a language model" in of_language_models
+    assert "  logits (19 arms, 6 seeds): Does clamping of the gradient of the logits" in of_language_models
     assert "    E2M1, LN FP32" not in said
     arms = run("lab", "list", "recipes")
     assert "    recipe E2M1 even, SR gradients\n" in arms

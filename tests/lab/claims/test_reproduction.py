@@ -89,7 +89,7 @@ def test_a_second_run_continues(tmp_path, counted):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6c"], processes=1, watch=told)
     assert counted == ["M9", "M5"]
-    assert told.said[0] == f"Continuing in {tmp_path / 'r'}: 1 of 2 checks and 4 training runs are there."
+    assert told.said[0] == f"Continuing in {tmp_path / 'r'}, which has 1 of 2 checks and 4 training runs."
     assert "quick: 2 arms, 2 seeds from 39304300, 0 tasks to do." in told.said
     assert found.report.counts == {"reproduced": 1, "not reproduced": 1, "confirmed": 1}
 
@@ -102,7 +102,7 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6c"].remark == "Not reached yet; run the same command to continue."
+    assert found.report["I6c"].remark == "The check was not reached yet; run the same command to continue."
     assert told.said[-1] == "Interrupted; run the same command to continue."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
@@ -205,7 +205,9 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
-    assert "organisation: leaves out text, because their texts are not in this folder." in told.said
+    assert (
+        "organisation: leaves out the arms text, because the texts that they read are not in this folder." in told.said
+    )
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 

@@ -149,7 +149,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
     gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
     (path,) = (tmp_path / TOY.folder / "soon").glob("seed-2.json")
     storage.write_json(path, storage.read_json(path) | {"diverged": 23})
-    with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as its run .* another machine"):
+    with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as the original run .* another machine"):
         gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
 
 
@@ -181,7 +181,9 @@ def test_readings(after, delay, reading):
     assert row.reading == reading
     assert row.arm.runs == 10
     when = "later" if delay >= 0 else "sooner"
-    assert f", {round(abs(delay))} steps {when} than the perturbed controls of its seed (95 % limits " in row.numbers
+    assert (
+        f", {round(abs(delay))} steps {when} than the perturbed controls of the same seeds (95 % limits " in row.numbers
+    )
     low, high = sorted(limit if delay >= 0 else -limit for limit in row.delay[1:])
     assert f"(95 % limits {round(low)} and {round(high)}), exact p" in row.numbers
     two, five = (rows(made_up(after, count=count))[-1] for count in (2, 5))

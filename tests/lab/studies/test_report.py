@@ -183,7 +183,9 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     assert [(run["seed"], run["steps"], run["measured_at"]) for run in runs] == [(4, 30, [0, 20]), (9, 30, [0, 20])]
     assert len(runs[1]["measured"]["second_moment_least"]) == 2
     report.write(study, tmp_path, tmp_path / "results", unfinished=True)
-    told = "Under way, and calm so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
+    told = (
+        "Unfinished, and without an excursion so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
+    )
     assert told in (tmp_path / "results" / "tiny.md").read_text()
     shutil.copytree(path.parent, tmp_path / study.folder / "other")  # a checkpoint of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]

@@ -83,7 +83,9 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     # The study asks for fewer steps than the runs have, so nothing is left to do.
     outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)
     assert "0 tasks to do" in said[-1]
-    assert [line.endswith("has 9 steps, not 6; it is kept, and all its steps are reported.") for line in said[-3:]] == [
+    assert [
+        line.endswith("has 9 steps, not 6; the run is kept, and all its steps are reported.") for line in said[-3:]
+    ] == [
         True,
         True,
         False,

@@ -79,11 +79,11 @@ def test_a_failure_is_that_of_a_seed(tmp_path, monkeypatch):
 def test_a_process_that_dies_fails_its_task_alone():
     workers = sweep.Workers(1)
     try:
-        with pytest.raises(RuntimeError, match="process died"):
+        with pytest.raises(RuntimeError, match="process of the task died"):
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
         # Regression: SIGTERM to a worker ended the sweep with exit status 0.
-        with pytest.raises(RuntimeError, match="process was asked to end"):
+        with pytest.raises(RuntimeError, match="process of the task was asked to end"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:
@@ -119,7 +119,7 @@ def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run_all(tasks, processes=1, say=told.append)
-    assert told == ["Interrupted: ending the processes. A process that is compiling finishes that first."]
+    assert told == ["Interrupted: ending the processes. A process that is compiling finishes the compilation first."]
 
 
 def test_a_state_and_its_estimate(monkeypatch):

@@ -23,7 +23,10 @@ def test_b6(tmp_path):
     where = mlp(tmp_path, "critical-rate", arms)
     found = b06.CLAIM.run(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
-    assert found.answer == "In the toy, at 5%, runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert (
+        found.answer
+        == "In the small MLP (5% level) runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    )
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
@@ -58,7 +61,7 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
     arms |= {f"FP32, rate {rate}": followed(spans) for rate, spans in zip((0.1, 0.2), fp32, strict=True)}
     (found,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", arms))
     assert found.holds is holds
-    assert found.what.startswith("E4M3 has a lower critical rate")
+    assert found.what.startswith("E4M3 has excursions at a lower learning rate")
     assert "0.1: " in found.numbers
     (alone,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", {"E4M3, rate 0.1": followed([AWAY, AWAY])}))
     assert (alone.holds, alone.numbers.rpartition("; ")[2]) == (None, "FP32: not run")

@@ -79,10 +79,10 @@ def test_the_answer_tells_4_bits_apart():
     """Check that the answer says that errors and losses do not correlate among 4-bit recipes."""
     answer, number = m08._answer(0.98, [(0.5, -0.04), (0.45, 0.0)], None)
     assert "rho 0.98 on an MLP, 0.50 and 0.45 in language models" in answer
-    assert "4-bit recipes this is not shown (rho -0.04 and 0.00)" in answer
+    assert "4-bit recipes no correlation is shown (rho -0.04 and 0.00)" in answer
     assert number == "rho 0.45; in 4 bits 0.00"
-    assert "R-MSE ranks it too" in m08._answer(0.98, [(0.5, 0.9)], True)[0]
-    assert "R-MSE does not rank it" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
+    assert "R-MSE correlates with the gap too" in m08._answer(0.98, [(0.5, 0.9)], True)[0]
+    assert "the correlation is negative" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
     assert m08._answer(0.98, [], None) == ("", "")
     assert m08._answer(0.98, [(0.5, None)], None) == ("", "")
 
