@@ -343,10 +343,10 @@ def summary(table: dict[str, Any]) -> str:
         cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
         found.append(cells)
     note = (
-        f"Watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with these. Delays are "
-        "seed by seed against its perturbed controls, in steps, and tested by all choices of their signs: "
-        f"{len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times "
-        "the number of actions."
+        f"Runs were watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with this "
+        "number. A delay is the number of steps by which the loss rises later than in the perturbed controls of "
+        f"the same seed. The test counts all choices of the signs of the delays, so {len(table['seeds'])} seeds "
+        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the number of actions."
     )
     return f"{markdown_table(headings, found)}\n\n{note}"
 

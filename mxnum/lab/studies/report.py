@@ -303,8 +303,8 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
     own = table.get("controls") and control is None
     against = "the control of each arm" if own else f"'{control or table['control']}'"
     words = (
-        f"Excursions that start before step {horizon_of(table)}. Tests are against {against} on the same seeds; "
-        f"{seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
+        f"Excursions count if they start before step {horizon_of(table)}. Tests compare arms with {against} on the "
+        f"same seeds; {seeds} seeds cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
     )
     if is_followed(table):
         steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
@@ -312,10 +312,10 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
             words += f"The runs have {min(steps):,} to {max(steps):,} steps. "
         elif any(steps[0] > arm["experiment"]["steps"] for arm in table["arms"].values()):
             words += f"The runs have {steps[0]:,} steps, more than were asked for. "
-        return words + "Peaks are in units of the base, the least running median before."
+        return words + "Peaks are multiples of the base, which is the least running median before the excursion."
     return words + (
-        "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
-        "whether they would have come back is not known ('open')."
+        "These runs ended at their first rise: 20 losses above 100 times the least loss. This rise counts as the "
+        "excursion; whether the loss would have come back is not known ('open')."
     )
 
 
@@ -368,7 +368,7 @@ def conclusions(table: dict[str, Any]) -> list[str]:
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
         counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
         if test.p is None:
-            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
+            lines.append(f"{name}: no pair of runs differs before the horizon ({counts}).")
         elif test.corrected_p is not None and test.corrected_p < 0.01:
             when = "sooner" if test.comes_sooner else "later"
             lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")

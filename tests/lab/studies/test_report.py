@@ -57,7 +57,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     assert lines[0].startswith("b: excursions come sooner (12 of 12 against 0 of 12")
     assert lines[1].startswith("c: no pair of runs differs")
     assert lines[2].startswith("d: no difference shown")
-    assert "whether they would have come back is not known" in report.page(t)
+    assert "whether the loss would have come back is not known" in report.page(t)
     assert not report.is_followed(t)
 
 
