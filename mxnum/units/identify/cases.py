@@ -27,8 +27,10 @@ def _power(fmt: ElementFormat, exponent: int) -> int:
 class Maker:
     """Makes cases of each kind from a seed."""
 
-    def __init__(self, problem: Problem, seed: int | tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
+        #: Fraction bits to tell apart: small terms then often lie there.
+        self.depths = depths
         a, b = problem.formats
         c = problem.result
         #: The exponents of products that are used in ordinary cases. Wide formats stay where
@@ -95,7 +97,13 @@ class Maker:
 
     def _depth(self) -> int:
         """Return by how many bits a term lies below the largest one."""
-        return int(self.random.integers(0, 40) if self.random.random() < 0.7 else self.random.integers(8, 28))
+        return self._far(0, 40) if self.random.random() < 0.7 else self._far(8, 28)
+
+    def _far(self, low: int, high: int) -> int:
+        """Return a distance below `high`, or one near the fraction bits in question."""
+        if self.depths and self.random.random() < 0.6:
+            return max(int(self.random.choice(self.depths)) + int(self.random.integers(-2, 4)), low)
+        return int(self.random.integers(low, high))
 
     def structure(self) -> tuple[Array, Array, int]:
         """Make two large terms that cancel, and a small one, which survives if added afterwards."""
@@ -146,10 +154,10 @@ class Maker:
         """Make two products far apart, often neighbours; perhaps with an addend far below."""
         a, b, c = self.blank()
         r = self.random
-        for index, depth in zip(self._some(2), (int(r.integers(4)), int(r.integers(18, SPAN + 3))), strict=False):
+        for index, depth in zip(self._some(2), (int(r.integers(4)), self._far(18, SPAN + 3)), strict=False):
             self._put(a, b, index, max(self.high - depth, self.least), bool(r.integers(2)), bool(r.integers(2)))
         if r.random() < 0.3:
-            c = self._addend(max(self.high - int(r.integers(18, SPAN + 3)), self.c_low), bool(r.integers(2)))
+            c = self._addend(max(self.high - self._far(18, SPAN + 3), self.c_low), bool(r.integers(2)))
         return a, b, c
 
     def tie(self) -> tuple[Array, Array, int]:
@@ -170,7 +178,7 @@ class Maker:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
         if len(where) > 1:
-            deep = top - int(r.integers(last + 1, SPAN + 3))
+            deep = top - self._far(last + 1, SPAN + 3)
             self._put(a, b, where[1], max(deep, self.least), bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 

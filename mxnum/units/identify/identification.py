@@ -31,8 +31,8 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The most wrong answers with which a rule is still shown as the nearest one.
 FEW = 3
-#: The rules whose answers are compared to find cases that separate them.
-COMPARED = 256
+#: The rules whose answers are compared at once to find cases that separate them.
+COMPARED = 64
 #: The random cases that are tried at once to separate them, and the mixtures of two of these.
 PART, MIXED = 200, 1050
 
@@ -87,21 +87,25 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 7500, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = 10_000, count: int = 24) -> Cases | None:
         """Return cases on which the rules that are left differ; None if there are none."""
-        rules = some_of(self.table, seed)
-        if not self.nan_seen:
-            other = rules.copy()
+        rules = shuffled(self.table, seed)
+        if not self.nan_seen and len(rules):
+            other = rules[:1].copy()
             other[:, FIELDS.index("nan")] ^= 1
-            rules = np.concatenate([rules, other])
+            rules = np.concatenate([other, rules])
         if len(rules) < 2:
             return None
         evaluator, random = Evaluator(self.problem), np.random.default_rng(seed)
+        bits = np.unique(rules[:, FIELDS.index("fraction_bits")])
+        depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            part = random_cases(self.problem, seed, index)
+            start = index * COMPARED % len(rules)  # each part compares others, and the first
+            some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
+            part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
-            chosen = separating(evaluator.answers(rules, part), count)
+            chosen = separating(evaluator.answers(some[np.lexsort(some.T)], part), count)
             found += [part.at(np.array(chosen))] if chosen else []
             if sum(len(cases.c) for cases in found) >= count // 4:
                 break
@@ -126,22 +130,21 @@ class Identification:
         return report(self)
 
 
-def some_of(table: Array, seed: int) -> Array:
-    """Return at most `COMPARED` rules, first one of each core: all fields but the special ones."""
-    shuffled = np.random.default_rng(seed).permutation(table)
-    first = np.unique(core_of(shuffled), return_index=True)[1]
-    rest = np.setdiff1d(np.arange(len(shuffled)), first)
-    some = shuffled[np.concatenate([np.sort(first), rest])[:COMPARED]]
-    return np.asarray(some[np.lexsort(some.T)])
+def shuffled(table: Array, seed: int) -> Array:
+    """Return rules in random order, first one of each core: all fields but the special ones."""
+    table = np.random.default_rng(seed).permutation(table)
+    first = np.unique(core_of(table), return_index=True)[1]
+    rest = np.setdiff1d(np.arange(len(table)), first)
+    return np.asarray(table[np.concatenate([np.sort(first), rest])])
 
 
 @lru_cache(512)
-def random_cases(problem: Problem, seed: int, index: int) -> Cases:
-    """Return the part `index` of the random cases of a seed.
+def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
+    """Return the part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
     A third of them are pairs of distant products, which separate rules that seldom differ.
     """
-    maker = Maker(problem, (seed, index))
+    maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))
 
 

@@ -22,7 +22,7 @@ from mxnum.reference.products import Blocked
 from mxnum.units.identify import Cases, Problem, Rule, evaluate, first_cases, identify, judge
 from mxnum.units.identify.cases import Maker, mixed
 from mxnum.units.identify.family import Evaluator, join, rules_of
-from mxnum.units.identify.identification import _array, pasted, some_of
+from mxnum.units.identify.identification import _array, pasted, shuffled
 from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import structures
 from mxnum.units.identify.text import read_answers, write_cases
@@ -70,7 +70,7 @@ def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
         cases, answers = join(cases, more), np.concatenate([answers, evaluate(rule, problem, more)])
     test = Maker(problem, 1 << 20).make(500)
     test = join(test, mixed(problem, test, 500, np.random.default_rng(1 << 20)))
-    some = some_of(found.table, 1 << 20)
+    some = shuffled(found.table, 1 << 20)[:64]
     different = (Evaluator(problem).answers(some, test) != evaluate(rule, problem, test)).any(axis=1)
     assert not different.any(), (rule, *rules_of(some[different][:1], problem.k))
 
@@ -93,6 +93,10 @@ def test_a_unit_whose_special_fields_hide_each_other_is_identified():
         flush_result=True, zero="ieee", overflow="largest",
     )  # fmt: skip
     check_unit(Problem("e4m3", "e4m3", 32), rule, 7)
+
+
+def test_a_unit_of_two_operand_formats_is_identified():
+    check_unit(Problem("e4m3", "e5m2", 4), Rule(4, fraction_bits=13, result_bits=13), 3)
 
 
 @pytest.mark.parametrize("name", ["volta_float16", "volta_float16_acc16", "hopper_fp8", "blackwell_fp8_mma_acc16"])
