@@ -47,8 +47,9 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The integer bits that the family has; None is enough.
 CARRIES = (None, *range(2, 13))
-#: The most rules that fit the ordinary cases for which the other fields are found at once.
-CORES = 256
+#: The most rules that fit the ordinary cases for which the other fields are found at once, and the
+#: most rules of the outcome; if there are more, these are a sample.
+CORES, MOST = 512, 8192
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
@@ -99,13 +100,15 @@ def varied(table: Array, k: int, **values: tuple[Any, ...]) -> Array:
 
 
 def with_carries(table: Array, k: int) -> Array:
-    """Return each rule with each carry limit that its sums can reach, and with none."""
+    """Return each rule with each carry limit that its sums can reach, and with none.
+
+    Sums of exact groups have no limit.
+    """
     column = {name: table[:, FIELDS.index(name)] for name in FIELDS}
-    count = column["terms"] // column["group"]
-    largest = count * (4 >> column["normalize"]) + np.where(column["combine"] == 0, 2, 0)
+    largest = column["terms"] * (4 >> column["normalize"]) + np.where(column["combine"] == 0, 2, 0)
     parts = [varied(table, k, carry=(None,))]
     for carry in CARRIES[1:]:
-        reached = (column["fraction_bits"] > 0) & ((1 << carry < largest) | (column["group"] > 1))
+        reached = (column["fraction_bits"] > 0) & (column["group"] == 1) & (1 << carry < largest)
         parts.append(varied(table[reached], k, carry=(carry,)))
     return np.concatenate(parts)
 
@@ -221,15 +224,18 @@ class Search:
     def with_sides(self, cores: Array) -> Array:
         """Return the cores with all values of the other fields that reproduce the answers."""
         fine = self.random.permutation(np.flatnonzero(self.fine))
-        cores = self._fitting(with_carries(cores, self.problem.k), fine, zeros=True)
-        special = self.random.permutation(np.flatnonzero(~self.fine))
-        order = np.concatenate([special, fine])
+        # The other fields seldom matter in ordinary cases, but for the sign of a zero.
+        telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))
         cores = cores[self.random.permutation(len(cores))]
         exact = cores[:, FIELDS.index("fraction_bits")] < 0  # an exact sum is always tried
         cores = np.concatenate([cores[exact], cores[~exact]])
-        self.complete = len(cores) <= CORES
+        self.complete = True
         rules = cores[:0]
         while len(cores) and not len(rules):
             tried, cores = cores[:CORES], cores[CORES:]
-            rules = self._fitting(varied(tried, self.problem.k, **SIDES), order)
+            tried = self._fitting(with_carries(tried, self.problem.k), fine, zeros=True)
+            rules = self._fitting(varied(tried, self.problem.k, **SIDES), telling)
+            self.complete = self.complete and not len(cores) and len(rules) <= MOST
+            rules = self.random.permutation(rules)[:MOST] if len(rules) > MOST else rules
+            rules = self._fitting(rules, fine)
         return rules

@@ -21,14 +21,16 @@ from mxnum.reference.matrix_units import unit_dot
 from mxnum.reference.products import Blocked
 from mxnum.units.identify import Cases, Problem, Rule, evaluate, first_cases, identify, judge
 from mxnum.units.identify.cases import Maker, mixed
-from mxnum.units.identify.family import Evaluator, join, rules_of
+from mxnum.units.identify.family import CHOICES, Evaluator, join, rules_of
 from mxnum.units.identify.identification import _array, pasted, shuffled
 from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import structures
 from mxnum.units.identify.text import read_answers, write_cases
 from tests import silicon
 
-#: Operands and K of random units. CI has few and small ones: a unit takes about a second.
+#: The seeds of random units that CI identifies, within a minute; the full tier has 2,000 others.
+CI = range(120)
+#: Operands and K of random units.
 _SMALL = (("float16", 4), ("bfloat16", 4), ("e4m3", 8), ("e4m3", 4), ("e5m2", 4), ("tf32", 4))
 _ALL = (*_SMALL, ("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
@@ -75,13 +77,22 @@ def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
     assert not different.any(), (rule, *rules_of(some[different][:1], problem.k))
 
 
-@pytest.mark.parametrize("seed", range(24))
+def test_random_units_cover_the_family():
+    some = [random_unit(seed, _SMALL)[1] for seed in CI]
+    covered = {name: {getattr(rule, name) for rule in some} for name in (*CHOICES, "carry", "zero_exponent")}
+    assert {name: covered[name] for name in CHOICES} == {name: set(values) for name, values in CHOICES.items()}
+    assert {None, 3, 4, 5} == covered["carry"]
+    assert {None, -126, -133} == covered["zero_exponent"]
+    assert {rule.fraction_bits is None for rule in some} == {True, False}
+
+
+@pytest.mark.parametrize("seed", CI)
 def test_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _SMALL), seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(24, 2024))
+@pytest.mark.parametrize("seed", range(CI.stop, CI.stop + 2000))
 def test_more_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _ALL), seed)
 
