@@ -44,11 +44,13 @@ def report(found: Identification) -> str:
     open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
     if open_fields:
         lines.append(f"These cases cannot tell apart: {', '.join(open_fields)}.")
+    if not found.complete:
+        lines.append("More rules fit than were tried: these values are a sample, which further cases narrow.")
     more = found.further_cases()
     if more is not None:
         lines.append(f"{len(more.c)} further cases would; the first: {case_text(problem, more, 0)}")
     elif open_fields:
-        lines.append("No case of 3,000 further ones separates the rules that are left.")
+        lines.append("No case of 10,000 further ones separates the rules that are left.")
     unit = found.unit
     lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
     return "\n".join(lines)

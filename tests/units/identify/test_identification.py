@@ -19,9 +19,9 @@ import pytest
 from mxnum import formats, units
 from mxnum.reference.matrix_units import unit_dot
 from mxnum.reference.products import Blocked
-from mxnum.units.identify import Cases, Problem, Rule, evaluate, first_cases, identify, judge
+from mxnum.units.identify import Cases, Problem, Rule, compiled, evaluate, first_cases, identify, judge
 from mxnum.units.identify.cases import Maker, mixed
-from mxnum.units.identify.family import CHOICES, Evaluator, join, rules_of
+from mxnum.units.identify.family import CHOICES, FIELDS, Evaluator, join, rules_of
 from mxnum.units.identify.identification import _array, pasted, shuffled
 from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import structures
@@ -78,6 +78,7 @@ def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
 
 
 def test_random_units_cover_the_family():
+    assert compiled.COLUMNS == FIELDS
     some = [random_unit(seed, _SMALL)[1] for seed in CI]
     covered = {name: {getattr(rule, name) for rule in some} for name in (*CHOICES, "carry", "zero_exponent")}
     assert {name: covered[name] for name in CHOICES} == {name: set(values) for name, values in CHOICES.items()}
