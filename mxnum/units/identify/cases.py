@@ -344,10 +344,12 @@ def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
 def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
     """Return significands, exponents and points of all terms, the addend last, and which are odd.
 
-    Odd cases have special or subnormal values.
+    Odd cases have special or subnormal values, or a zero whose partner is so large that the
+    exponent of their product may count.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
+    largest = exponent
     for codes, fmt in zip(cases[:2], problem.formats, strict=False):
         parts = [(decode(codes[:, :k], fmt), fmt.mantissa_bits)]
         if problem.blocks:
@@ -355,6 +357,8 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
         for (s, e, special), m in parts:
             odd |= ((s != 0) & (np.abs(s) < 1 << m) | special).any(axis=1)
             sig, exponent, point = sig * s, exponent + e, point + m
+            largest = np.maximum(largest, e)
+    odd |= ((sig == 0) & (largest > 20)).any(axis=1)
     fmt = problem.result
     s, e, special = decode(cases.c[:, None], fmt)
     odd |= ((s != 0) & (np.abs(s) < 1 << fmt.mantissa_bits) | special).any(axis=1)

@@ -50,6 +50,8 @@ CARRIES = (None, *range(2, 13))
 #: The most rules that fit the ordinary cases for which the other fields are found at once, and the
 #: most rules of the outcome; if there are more, these are a sample.
 CORES, MOST = 512, 8192
+#: The most terms that are added to find the other fields of rules.
+EFFORT = 200_000_000
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
@@ -229,13 +231,15 @@ class Search:
         cores = cores[self.random.permutation(len(cores))]
         exact = cores[:, FIELDS.index("fraction_bits")] < 0  # an exact sum is always tried
         cores = np.concatenate([cores[exact], cores[~exact]])
+        each = self.problem.k * max(len(telling), 1) * len(varied(cores[:1], self.problem.k, **SIDES))
+        most = max(EFFORT // max(each, 1), 32)
         self.complete = True
         rules = cores[:0]
         while len(cores) and not len(rules):
             tried, cores = cores[:CORES], cores[CORES:]
             tried = self._fitting(with_carries(tried, self.problem.k), fine, zeros=True)
-            rules = self._fitting(varied(tried, self.problem.k, **SIDES), telling)
-            self.complete = self.complete and not len(cores) and len(rules) <= MOST
+            rules = self._fitting(varied(tried[:most], self.problem.k, **SIDES), telling)
+            self.complete = self.complete and not len(cores) and len(tried) <= most and len(rules) <= MOST
             rules = self.random.permutation(rules)[:MOST] if len(rules) > MOST else rules
             rules = self._fitting(rules, fine)
         return rules
