@@ -305,7 +305,7 @@ def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: n
     count, fmt = len(rows), problem.result
     a, b = (decode(codes[rows, index], one) for codes, one in zip(cases[:2], problem.formats, strict=False))
     largest = np.where(a[0] * b[0] != 0, a[1] + b[1], -1000).max(axis=1)
-    low, high = fmt.emin - largest + random.integers(-8, 5, count), fmt.emax - largest - random.integers(-1, 6, count)
+    low, high = fmt.emin - largest + random.integers(-28, 5, count), fmt.emax - largest - random.integers(-1, 6, count)
     style = random.integers(0, 6, count)
     shift = np.select([style < 2, style < 4, style == 4], [0, random.integers(-12, 13, count), low], high)
     first = shift // 2 + random.integers(-2, 3, count) * (style >= 2)
