@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mxnum import errors
 from mxnum.cli import options
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")]
@@ -18,6 +19,9 @@ def probe(
     ] = "float16",
     k: Annotated[int, typer.Option("-k", "--products", help="The products of an instruction.")] = 16,
     accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
+    scales: Annotated[
+        str | None, typer.Option(help="The format of block scales and the length of a block: e8m0,32.")
+    ] = None,
     count: Annotated[int, typer.Option(help="Cases.", min=20)] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     output: Output = None,
@@ -45,7 +49,7 @@ def probe(
     from mxnum.units.identify.identification import problem_of
     from mxnum.units.identify.text import write_cases
 
-    problem = problem_of(tuple(operands.split(",")) if "," in operands else operands, k, accumulator)
+    problem = problem_of(tuple(operands.split(",")) if "," in operands else operands, k, accumulator, _scales(scales))
     _write(write_cases(problem, first_cases(problem, count, seed)), output, force)
 
 
@@ -75,6 +79,15 @@ def identify(
         _write(write_cases(found.problem, more), further, force)
     if not found.rules:
         raise typer.Exit(DIFFERS)
+
+
+def _scales(text: str | None) -> tuple[str, int] | None:
+    """Return what --scales says."""
+    if text is None:
+        return None
+    name, _, block = text.partition(",")
+    errors.require(block.isdecimal(), "scales", "a format and a block length: e8m0,32", text)
+    return name, int(block)
 
 
 def _write(text: str, output: Path | None, force: bool) -> None:

@@ -25,6 +25,22 @@ def test_probe_writes_the_first_cases(run, tmp_path):
     assert path.read_text() == text
 
 
+def test_probe_writes_two_operand_formats_and_block_scales(run):
+    text = run("unit", "probe", "--operands", "e4m3,e5m2", "-k", "4", "--scales", "e8m0,2", "--count", "20")
+    problem = Problem("e4m3", "e5m2", 4, "float32", "e8m0", 2)
+    assert text == write_cases(problem, first_cases(problem, 20))
+    assert "# fields: a[4] scales_a[2] b[4] scales_b[2] c\n" in text
+
+
+@pytest.mark.parametrize(
+    ("scales", "message"),
+    [("e8m0", "a format and a block length"), ("e8m0,3", "a divisor of k"), ("float32,4", "must be one of ['e8m0'")],
+)
+def test_probe_rejects_scales_that_the_family_lacks(run, scales, message):
+    options = "--operands", "e4m3", "-k", "4", "--scales", scales
+    assert message in run("unit", "probe", *options, status=2)
+
+
 def test_identify_reads_answers(run, tmp_path):
     cases = first_cases(_PROBLEM, 40)  # too few to tell all rules apart
     path, further = tmp_path / "answers.txt", tmp_path / "more.txt"
