@@ -40,7 +40,8 @@ class Field:
     name: str
     bits: int
     count: int
-    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor``, ``random``,
+    #: ``float`` (a bit pattern of the float type), ``code`` (of the element that is the source),
+    #: ``element``, ``scale``, ``tensor``, ``random``,
     #: ``operand`` (a bit pattern of the type of a matrix unit's operands) or ``addend`` (of its
     #: accumulators).
     kind: str
