@@ -137,7 +137,7 @@ class A:
     @property
     def b(self):
         def c(x: Literal[2] = 3):
-            return 1
+            return 0
         return c
 """
 
@@ -145,7 +145,7 @@ class A:
 def test_mistakes_know_the_functions_around_them():
     (one,) = drawn.possible_in(NESTED, "a.py")
     assert one.functions == ("A.b.<locals>.c", "A.b")
-    assert one.changed(NESTED) == NESTED.replace("return 1", "return 2")
+    assert one.changed(NESTED) == NESTED.replace("return 0", "return 1")
 
 
 def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
@@ -157,7 +157,8 @@ def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
         assert one.changed(text) != text
 
 
-def test_a_change_of_one_function_leaves_the_other_mistakes(tmp_path):
+def test_a_change_of_one_function_leaves_the_other_mistakes(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn, "ROOMS", ("array",))
     for name in ("one", "other"):
         (tmp_path / "mxnum/array").mkdir(parents=True, exist_ok=True)
         (tmp_path / f"mxnum/array/{name}.py").write_text(CODE)
@@ -178,8 +179,11 @@ def test_quick_tests_of_the_function_come_first():
         "tests/x.py::elsewhere": Test(frozenset({"/x.py:f"}), 0.1),
         "tests/array/test_rows.py::own": Test(frozenset(), 3.0),
         "tests/array/test_rows.py::both": Test(frozenset({"/array/rows.py:rows"}), 4.0),
+        "tests/array/test_beside.py": Test(frozenset(), 5.0),
+        "tests/test_far.py": Test(frozenset(), 5.0),
     }
-    assert [test.partition("::")[2] for test in one.tests(calls)] == ["both", "quick", "slow", "own", "file"]
+    names = [test.rpartition("::")[2] for test in one.tests(calls)]
+    assert names == ["both", "quick", "slow", "own", "file", "tests/array/test_beside.py"]
 
 
 def test_calls_are_recorded_and_read(tmp_path):

@@ -172,15 +172,18 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
     return [test for test in named if test in files or test.split("::")[0] not in files]
 
 
-def plant_drawn(count: int, seed: int, records: Path | None, out: Path | None, again: bool) -> int:
+def plant_drawn(options: argparse.Namespace) -> int:
     """Plant mistakes drawn at random, print the outcome of each, and return the exit status."""
     forked.import_packages()
     with tempfile.TemporaryDirectory() as temporary:
         folder = copy_of_repository(Path(temporary) / "copy")
         copy = survivors.Copy(folder)
-        copy.record(records or Path(temporary) / "calls")
-        mistakes = drawn.draw(folder, count, seed)
-        return survivors.plant(copy, mistakes, out or Path(temporary) / "outcomes.json", again)
+        records = options.calls or Path(temporary) / "calls"
+        if not options.recorded:
+            copy.record(records)
+        copy.read(records)
+        mistakes = drawn.draw(folder, options.random, options.seed)
+        return survivors.plant(copy, mistakes, options.out or Path(temporary) / "outcomes.json", options.again)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -196,11 +199,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--random", metavar="N", type=int, help="draw N mistakes instead")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of what is drawn")
     parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of which test calls what")
+    parser.add_argument("--recorded", action="store_true", help="record nothing more: other test files run as a whole")
     parser.add_argument("--out", metavar="FILE", type=Path, help="store outcomes, and go on where an earlier run ended")
     parser.add_argument("--again", action="store_true", help="plant those again that survived or ran out of time")
     options = parser.parse_args(arguments)
     if options.random is not None:
-        return plant_drawn(options.random, options.seed, options.calls, options.out, options.again)
+        return plant_drawn(options)
     mutants = chosen(options.only)
     if not mutants:
         print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)

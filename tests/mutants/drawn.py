@@ -61,7 +61,8 @@ class Drawn:
         Calls of compiled functions are not recorded, nor second calls of functions whose results
         are cached. So the tests of the module itself, in the folder that mirrors the module's, come
         first, whatever they call. Next come the tests that call the innermost recorded function
-        around the change, then those that call any function of the file.
+        around the change, then those that call any function of the file. Files without a record are
+        named as a whole, if they are in that folder.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -73,6 +74,8 @@ class Drawn:
             is_own, calls_it = test.startswith(f"{own}::"), innermost in called
             if is_own or calls_it:
                 return 0 if is_own and calls_it else 1
+            if "::" not in test:
+                return 1 if test == own else 2 if test.rpartition("/")[0] == own.rpartition("/")[0] else 3
             return 2 if any(each.startswith(f"{name}:") for each in called) else 3
 
         ranks = {test: rank(test) for test in calls}

@@ -17,6 +17,8 @@ from tests.mutants.drawn import Drawn
 #: The seconds of tests for each mistake, as recorded without a mistake: the first run has few
 #: tests, and the second has the others.
 FIRST, SECOND = 10.0, 60.0
+#: The seconds that a test file without a record is taken to need.
+UNKNOWN = 30.0
 #: The greatest number of tests in a run, and the seconds after which it ends.
 MOST, LIMIT = 300, 240.0
 
@@ -40,7 +42,13 @@ class Copy:
                 arguments = ["-p", "tests.mutants.calls", "--calls", str(record), name]
                 forked.pytest_in(self.folder, arguments, self.folder / "compiled", 3600)
                 print(f"{name}: recorded in {time.monotonic() - since:.0f} s", flush=True)
+
+    def read(self, records: Path) -> None:
+        """Read what the tests call. A file without a record counts as one slow test."""
         self.known = calls.read(records)
+        recorded = {test.split("::")[0] for test in self.known}
+        files = {str(path.relative_to(self.folder)) for path in test_files(self.folder)}
+        self.known |= {name: calls.Test(frozenset(), UNKNOWN) for name in files - recorded}
 
     def outcome(self, mistake: Drawn, limit: float) -> str:
         """Plant a mistake, run the tests that may notice it, and restore the file."""
