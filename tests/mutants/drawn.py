@@ -177,7 +177,7 @@ def _of(node: ast.AST, functions: tuple[str, ...]) -> Iterator[_Change]:
             if not any(isinstance(each, ast.Starred) for each in (first, second)):
                 yield _edited(node, functions, "arguments", lambda new: new.args.__setitem__(slice(2), [second, first]))
         case ast.keyword(arg="axis", value=ast.Constant(value=int(value))):
-            yield node.value, functions, "axis", str(1 - value)
+            yield node.value, functions, "axis", str(1 if value == 0 else value - 1)
         case ast.Expr(value=ast.Call()) | ast.AugAssign():
             yield node, functions, "dropped", "pass"
         case _:
