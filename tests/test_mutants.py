@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,24 @@ def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
     survivors.write(out, outcomes)
     assert survivors.plant(Copy(), mistakes, out, again=True) == 1
     assert len(planted) == 7 + 5
+
+
+@pytest.mark.parametrize(
+    ("body", "limit", "status"),
+    [
+        ("assert True", 100, 0),
+        ("assert False", 100, 1),
+        ("import os; os.abort()", 100, -6),
+        ("while True: pass", 3, None),
+    ],
+    ids=["passes", "fails", "aborts", "does not end"],
+)
+def test_forked_runs_give_the_status_of_pytest(body, limit, status, tmp_path):
+    """Check this in a process of its own, because the tests' process has threads."""
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    {body}\n")
+    script = (
+        "from pathlib import Path; from tests.mutants import forked; "
+        f"print(forked.pytest_in(Path({str(tmp_path)!r}), ['test_it.py'], Path({str(tmp_path)!r}), {limit})[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{status}\n"

@@ -79,12 +79,17 @@ def _run(folder: Path, arguments: Sequence[str], compiled: Path, output: int) ->
 
 
 def _wait(child: int, limit: float) -> int | None:
+    """Return the exit status of a child, which is killed after `limit` seconds."""
     until = time.monotonic() + limit
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    try:
+        while time.monotonic() < until:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        return None
+    finally:  # also if the user interrupts the run, and for processes that tests leave behind
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(child, 0)
