@@ -18,7 +18,7 @@ from tests.mutants.drawn import Drawn
 #: tests, and the second has the others.
 FIRST, SECOND = 10.0, 60.0
 #: The seconds that a test file without a record is taken to need.
-UNKNOWN = 30.0
+UNKNOWN = 10.0
 #: The greatest number of tests in a run, and the seconds after which it ends.
 MOST, LIMIT = 300, 240.0
 
