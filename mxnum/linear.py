@@ -124,6 +124,8 @@ def linear_forward(
     rows = inputs.reshape(-1, features) if features else inputs.reshape(int(np.prod(inputs.shape[:-1])), 0)
     operand_x = _quantized(rows, of_x, 1, 0, threads)
     operand_weight = _quantized(weight_array, of_weight, 1, 0, threads)
+    of_x_name, of_weight_name = "activations" if of_x else "x", "weights" if of_weight else "weight"
+    _check_operands(mode, (of_x_name, operand_x), (of_weight_name, operand_weight))
     matrix = (len(rows), outputs)
     room = _room(into, matrix, inputs, weight_array, bias) if target == "float32" else None
     y = matmul(operand_x, operand_weight.T, accumulate=mode, out_dtype="float32", threads=threads, out=room)
@@ -171,6 +173,8 @@ def linear_backward(
         (_quantized(grad, of_grad, 0, 1, threads).T, _quantized(context.x, context.activations, 0, 1, threads), modes),
         (np.ones((1, len(grad)), np.float32), grad, {**modes, "accumulate": "sequential"}),
     )
+    name, weight = "gradients" if of_grad else "grad_y", "weights" if context.weights else "weight"
+    _check_operands(context.accumulate, (name, products[0][0]), (weight, products[0][1].T))
     made = [matmul(a, b, **how, out=room) for (a, b, how), room in zip(products, rooms, strict=True)]
     final = context.shape, context.weight.shape, context.weight.shape[:1]
     stored = [_stored(y, shape, array) for y, shape, array in zip(made, final, results, strict=True)]
@@ -242,6 +246,15 @@ def _check_blocks(
     sizes = [(options.get("block_size") or options["format"].block) for options in (a, b) if options is not None]
     accepted = f"in blocks of {sizes[1]} like {second!r} with accumulate='block'"
     errors.require(sizes[0] == sizes[1], first, accepted, sizes[0])
+
+
+def _check_operands(accumulate: Accumulate | MatrixUnit, *named: tuple[str, Any]) -> None:
+    """Raise ValueError, with the name that an operand has here, unless a matrix unit takes it."""
+    if isinstance(accumulate, MatrixUnit):
+        from mxnum.array.unit_operands import unit_operand
+
+        for name, operand in named:
+            unit_operand(name, operand, accumulate)
 
 
 def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:

@@ -22,7 +22,9 @@ def vectors(
     ] = 1,
     count: Annotated[int | None, typer.Option(help="Number of cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
-    source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
+    source: Annotated[
+        str, typer.Option(help="float32, float64, bfloat16 or float16; also an element for encode.")
+    ] = "float32",
     rounding: options.Rounding = "rne",
     scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",

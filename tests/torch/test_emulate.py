@@ -436,6 +436,37 @@ def test_registered_classes_are_emulated(registered):
     assert [type(each) for each in net] == [Gain, Column]
 
 
+class Row(nn.Module):
+    """A linear layer of its own class, whose weight has a row for each output."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 32))
+        if bias is not None:
+            self.bias = bias
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, getattr(self, "bias", None))
+
+
+@pytest.mark.parametrize("bias", [None, nn.Parameter(torch.arange(16.0))], ids=["no bias", "bias"])
+def test_a_registered_linear_layer_is_one(registered, bias):
+    torch.manual_seed(0)
+    mxt.register(Row, "linear")
+    own, plain = Row(bias), nn.Linear(32, 16, bias=bias is not None)
+    plain.load_state_dict(own.state_dict())
+    nets = nn.Sequential(own), nn.Sequential(plain)
+    x, results = torch.randn(4, 32), []
+    for net in nets:
+        assert mxt.emulate(net, mx.Recipe.uniform("mxfp4_e2m1")).left_alone == {}
+        y = net(x)
+        y.square().sum().backward()
+        results.append([y, *(parameter.grad for parameter in net.parameters())])
+    assert len(results[0]) == 2 + (bias is not None)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert not torch.equal(results[0][0], x @ own.weight.T + (0 if bias is None else bias))
+
+
 def test_a_subclass_with_a_forward_of_its_own_is_not_registered(registered):
     assert list(mxt.emulate(nn.Sequential(Narrower(), Gain()), "mxint8").left_alone) == ["0"]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mxnum.conformance.bits import as_floats
-from mxnum.conformance.cases import grid
+from mxnum.conformance.bits import Generator, as_floats, magnitude_bits
+from mxnum.conformance.cases import float_scales, grid, units
 from mxnum.conformance.cases.batches import cases, number_of_cases
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import OPERATIONS, make_task
@@ -143,3 +143,21 @@ def test_blocks_of_16_bit_sources_at_level_1(operation, source):
     # types.
     task = make_task(operation, "mxfp8_e4m3", source=source)
     assert sum(len(batch["x"]) for batch in cases(task)) > 500
+
+
+def test_blocks_under_float_scales_have_boundaries_and_both_neighbours():
+    task = make_task("quantize", "e4m3:block=128,scale=float32")
+    anchors = grid.narrowed(np.full(100, 448.0), task.source)  # the scale of such a block is 1
+    found = magnitude_bits(float_scales._around(task, Generator(1), anchors, None), task.source).astype(np.int64)
+    points = grid.narrowed(grid.points(task.element), task.source).astype(np.int64)
+    steps = found[:, :, None] - points[points <= anchors[0]]
+    nearest = np.take_along_axis(steps, np.abs(steps).argmin(axis=2)[:, :, None], axis=2)[:, :, 0]
+    assert {*nearest[found < anchors[0]].tolist()} == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("operation", ["dot", "mma"])
+def test_special_addends_of_units_have_both_signs(operation):
+    task = make_task(operation, "e4m3", accumulate="hopper_fp8")
+    addends = {*units._special_products(task)["c"][:, 0].tolist()}
+    assert {0, 1, task.source.max_code, task.source.max_code + 1, task.source.nan_code} <= addends
+    assert addends == {code ^ (1 << 31) for code in addends}
