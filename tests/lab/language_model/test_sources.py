@@ -60,7 +60,7 @@ def test_text_is_read_by_bytes(tmp_path):
     assert (np.diff(made, axis=1) == 1).all()
     assert made.max() <= 179
     assert held_out.min() >= 180
-    with pytest.raises(ValueError, match="'text' must be a file of which each part has at least 21 symbols"):
+    with pytest.raises(ValueError, match="'text' must be a file with at least 21 symbols"):
         Text(path).batch(np.random.default_rng(0), 5, 21, held_out=True)
     with pytest.raises(ValueError, match="'vocabulary' must be 256 for the bytes of a text, or more"):
         source_of(Setting(source="text", text=str(path)))

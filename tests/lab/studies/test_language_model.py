@@ -209,7 +209,7 @@ def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
     wrong = replace(study, arms=study.arms | {"wrong": text})
     failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2).failed
     assert [(failure.arm, failure.seed) for failure in failed] == [("wrong", 5)]
-    assert "'text' must be a file of which each part has at least" in failed[0].reason
+    assert "'text' must be a file with at least" in failed[0].reason
     ours, theirs = (collect(study, tmp_path / name)["arms"] for name in ("runs", "here"))
     assert ours == theirs
 

@@ -74,7 +74,7 @@ def test_lines_that_are_refused(tmp_path, line, said):
 
 
 def test_files_that_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be fitted: 'losses' must be those of at least 6 runs, not 2\.$"):
+    with pytest.raises(ValueError, match=r"cannot be fitted: 'losses' must be losses of at least 6 runs, not 2\.$"):
         read_losses(write(tmp_path / "x.csv", rows()[:2]))
     with pytest.raises(ValueError, match="a different heading for each column"):
         read_losses(write(tmp_path / "x.csv", rows(), head="N,D,D"))

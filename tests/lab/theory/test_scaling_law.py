@@ -66,7 +66,7 @@ def test_an_infinite_delta_is_least_squares():
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
     low, high = plain.bootstrap(draws=20)["alpha"]
     assert low < plain.law.alpha < high
-    with pytest.raises(ValueError, match="'starts' must be a sequence of five finite numbers each"):
+    with pytest.raises(ValueError, match="'starts' must be a sequence of rows of five finite numbers"):
         fit_scaling_law(N, D, losses, starts=[[5, 5, np.nan, 0.4, 0.4]])
 
 

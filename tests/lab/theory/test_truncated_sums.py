@@ -83,9 +83,9 @@ def test_a_sum_of_positive_numbers_stops_growing():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="'unit' must be one with equal fraction bits, toward zero, not 'blackwell_f"):
+    with pytest.raises(ValueError, match="'unit' must be one that truncates terms and results alike, not 'blackwell_f"):
         mean_sum("blackwell_fp8", 32)
     with pytest.raises(ValueError, match="'k' must be a positive multiple of 128, not 32"):
         mean_sum("hopper_fp8_promoted", 32)
-    with pytest.raises(ValueError, match="'values' must be numbers from 1 to 2"):
+    with pytest.raises(ValueError, match="'values' must be numbers from 1 to below 2"):
         mean_sum("hopper_fp8", 32, (1.0, 2.0))
