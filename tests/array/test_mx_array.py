@@ -251,11 +251,11 @@ def test_parts_that_are_read_only_are_not_written_to(part):
     assert [array.tobytes() for array in (q.codes, q.scales, q.offsets)] == before
 
 
-# Arrays that hold packed codes
+# Packed codes
 
 
 def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
-    """Return the same array twice: with a byte for each code, and with packed codes."""
+    """Return one MX array twice: with a byte for each code, and with packed codes."""
     q = example(fmt, shape, **options)
     packed = example(fmt, shape, packed=True, **options)
     assert packed.is_packed
@@ -331,7 +331,7 @@ def test_packed_bytes_are_held_as_they_are():
         mx.quantize(np.zeros((4, 64)), q.format, out=packed)
     dirty = example("mxfp4_e2m1", (3, 5), packed=True)
     clean = dirty.unpacked()
-    dirty.pack()[:, -1] |= 0xF0  # set the bits that pad a row
+    dirty.pack()[:, -1] |= 0xF0  # sets the bits that pad a row
     assert dirty.equals(clean)
     assert np.array_equal(dirty.dequantize(), clean.dequantize())
 
@@ -340,7 +340,7 @@ def test_packed_bytes_are_held_as_they_are():
     ("name", "length"), [("mxfp4_e2m1", 5), ("mxfp6_e3m2", 5), ("mxfp6_e3m2", 6), ("mxfp6_e3m2", 7)]
 )
 def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp_path):
-    # Regression: padding bits were those of the caller, so equal arrays had different bytes.
+    # Regression: the caller's padding bits were kept, so equal arrays had different bytes.
     q, clean = held(name, (3, length))
     stream = clean.pack()
     dirty = stream.copy()
@@ -368,7 +368,7 @@ def test_packed_bytes_come_in_c_order(name):
         bytes_ = view(packed).pack()
         assert bytes_.flags.c_contiguous
         assert np.array_equal(bytes_, view(q).pack())
-    assert packed[2].pack().base is not None  # the part is contiguous, so it is not copied
+    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part
 
 
 @pytest.mark.parametrize("offset", [None, "float16"])

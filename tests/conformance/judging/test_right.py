@@ -1,4 +1,4 @@
-"""Tests that the right answers in vectors equal the exact reference."""
+"""Tests that the right answers, computed on arrays, equal the exact reference."""
 
 from __future__ import annotations
 
