@@ -72,7 +72,7 @@ class Covering:
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return for each possible case the number of its combination in each group of `together`."""
+        """Return, for each possible case, its combination's number in each group of `together`."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)

@@ -52,13 +52,13 @@ def test_scale_rules_by_search(name: str) -> None:
 
 def test_scale_of_known_traps() -> None:
     assert fake_quantize(f32([7.9999995]), "mxfp8_e4m3").tolist() == [7.0]
-    # The element int8 has emax 0.
+    # The element int8 has emax 0, so a maximum of 1 has the scale 1, code 127.
     assert shared_scale([1.0], "int8") == 127
     assert fake_quantize(f32([-1.9999]), "mxint8").tolist() == [-1.984375]
-    # The largest number that fits, and the next float32 number.
+    # The largest number that fits under scale code 0, and the next float32 number.
     assert shared_scale([float.fromhex("0x1.cp-119")], "e4m3", scale_rule="rceil") == 0
     assert shared_scale([float.fromhex("0x1.c00002p-119")], "e4m3", scale_rule="rceil") == 1
-    # The scale is clamped at its smallest value, and elements represent the numbers exactly.
+    # The scale has its smallest value, and the elements still represent the numbers exactly.
     q = quantize(f32([2.0**-120]), "mxfp8_e4m3")
     assert q.scales.tolist() == [0]
     assert value(int(q.codes[0]), "e4m3") == 128

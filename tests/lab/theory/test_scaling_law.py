@@ -14,7 +14,7 @@ N, D = (a.ravel() for a in np.meshgrid(np.geomspace(2e7, 1e9, 6), np.geomspace(3
 
 
 def law_of(alpha, beta, of_size, of_data, floor):
-    """Return a law whose terms have the given values in the middle of the table."""
+    """Return a law whose terms have the given values at N = 1.4e8 and D = 2.4e9."""
     return ScalingLaw(of_size * 1.4e8**alpha, of_data * 2.4e9**beta, floor, alpha, beta)
 
 
@@ -90,16 +90,16 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # The limit is 90 % of the intervals, less an allowance for correlations.
+    # 90 % of the intervals should contain the truth; 75 % allows for correlations between them.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
     """Check that profiles have the same width for two values of delta far below the noise.
 
-    Both fits then minimize absolute errors. Regression: with 2 % of noise and the usual delta, the
-    90 % interval contained the truth in only half of the tables; with a delta a hundred times
-    smaller it was ten times narrower.
+    With both values of delta, fits minimize absolute errors. Regression: with 2 % of noise and the
+    default delta, the 90 % interval contained the truth in only half of the tables. With a delta a
+    hundred times smaller, the interval was ten times narrower.
     """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
@@ -112,7 +112,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
     fit = fit_scaling_law(N, D, noisy(TRUTH, 0.004))
     low, high = fit.profile()["alpha"]
 
-    def held(alpha):  # fit all other parameters with alpha held, by another optimizer
+    def held(alpha):  # another optimizer fits the other parameters at a fixed alpha
         from scipy.optimize import minimize
 
         def loss(p):
@@ -137,7 +137,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
 def test_a_profile_of_what_nothing_determines_is_open():
     flat = law_of(0.4, 0.4, 0.4, 0.4, 1e-3)
     fit = fit_scaling_law(N, D, noisy(flat, 0.05), delta=0.1)
-    assert fit.profile()["E"][0] == 0  # the data do not show a floor
+    assert fit.profile()["E"][0] == 0  # the losses are compatible with E = 0
 
 
 def test_forecasts_and_best_sizes():
