@@ -1,6 +1,6 @@
 """Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-The cells of that page check further sentences.
+The cells of semantics.md check further sentences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def bits(values):
 
 
 def asymmetric(x, **options):
-    """Return offsets and values of one block; assert that library and reference agree."""
+    """Return offsets and values of one block; assert that mxnum and its reference agree."""
     x = np.array(x, np.float32)
     q = mx.quantize(x, FORMAT, offset="float16", **options)
     r = reference.quantize(x, FORMAT, offset="float16", **options)
@@ -93,7 +93,7 @@ def test_fake_quantize_gives_native_byte_order():
 
 
 def test_terms_of_the_bias_and_of_its_gradient_are_float32_first():
-    # Regression: the page did not say that such a term is rounded to float32 first.
+    # Regression: the page did not say that terms of the bias are first rounded to float32.
     small = 2.0**-24 + 2.0**-50
     plain = {"activations": None, "weights": None, "accumulate": "exact"}
     y, context = mx.linear_forward(np.ones((2, 1)), np.ones((1, 1)), np.array([small]), **plain)

@@ -1,4 +1,4 @@
-"""Tests of the tiers: marked tests run only in their tier, and old records are reported."""
+"""Tests of the tiers: slow tests run only in the full tier, and stale records are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_nothing_failed_when_the_full_tier_was_run():
 
 
 def entry(**changes):
-    """Return an entry of the record, with some fields changed."""
+    """Return an entry of the record, with the given fields changed."""
     return {
         "cases": 3,
         "passed": 3,
