@@ -200,7 +200,7 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return the lines that compare with a mode outside `match`, or `match` without a last error."""
+    """Return lines that compare with a mode outside `match`, and matches without a final error."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}
