@@ -75,7 +75,7 @@ class Attention(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """A perceptron of two layers with GELU, or of three with SwiGLU."""
+    """A perceptron of two layers with GELU, or of three layers with SwiGLU."""
 
     def __init__(self, setting: Setting):
         super().__init__()

@@ -31,8 +31,8 @@ class Setting:
     choices: int = 4
     ratio: float = 1.0
     #: The number of classes of words; all words of a class have the same choices
-    #: (`sources.Markov`). 0 gives each word its own choices. A model learns fewer classes in fewer
-    #: steps.
+    #: (`sources.Markov`). With 0, each word has its own choices. A model needs fewer steps to learn
+    #: fewer classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -85,8 +85,8 @@ class Setting:
     #: A factor on the loss in the backward pass, by which the gradients of the parameters are
     #: divided after the pass.
     factor: float = 1.0
-    #: True to subtract from the rounded gradient of the logits its mean over the vocabulary.
-    #: Requires a recipe that rounds only gradients, and `where="last"`.
+    #: True to subtract, from the rounded gradient of the logits, its mean over the vocabulary.
+    #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 
     # `centred_weight` and `z_loss` also prevent a drift of the logits.

@@ -45,7 +45,7 @@ class Markov:
     A *word* is a sequence of `order` symbols. After a word comes one of `choices` symbols, which a
     hash of the word selects; their probabilities are the same for every word. So the entropy is
     that of `probabilities`, however often each word occurs, and the chain stores no table of words.
-    If `classes` is above 0, the choices depend only on the class of the word. With exactly
+    If `classes` is above 0, the choices depend only on the class of the word. If there are exactly
     vocabulary / choices classes, the choices of different classes do not overlap.
     """
 

@@ -33,7 +33,7 @@ class Injection:
 class Experiment:
     """All settings of a training run except its seed.
 
-    Fields that Su et al. (arXiv 2506.20752) name have their names.
+    Fields that the paper arXiv 2506.20752 names have the paper's names.
     """
 
     width: int = 64
@@ -62,8 +62,8 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The released code quantizes them,
-    #: because it replaces PyTorch's linear layer globally.
+    #: True to quantize the teacher's products like the student's. The released code quantizes the
+    #: teacher's products, because it replaces PyTorch's linear layer globally.
     quantized_teacher: bool = False
     #: The number of the random stream of label noise; different numbers give independent noise.
     noise_draw: int = 0
@@ -171,6 +171,7 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 def vector_code(precision: Recipe) -> int:
     """Return the kernels' argument `bf16`, which says how vector operations round.
 
-    0 means no rounding, 1 rounding to nearest even, 2 rounding to nearest with ties away from zero.
+    A value of 0 means no rounding, 1 rounding to nearest even, and 2 rounding to nearest with ties
+    away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

@@ -3,8 +3,8 @@
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
 run gives the same bits alone as in a stack. Sums use sixteen lanes that are added in a fixed order,
-and no loop is compiled with `fastmath`. So the bits depend neither on the number of threads nor on
-the vector width of the machine.
+and no loop is compiled with `fastmath`. So the bits of results depend neither on the number of
+threads nor on the vector width of the machine.
 
 `bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
 they are rounded with ties away from zero.
@@ -136,7 +136,7 @@ def _sum_lanes(row, lanes):
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
     """Write normalized * gamma + beta to `out`, after rounding x to bfloat16.
 
-    The function rounds the result too.
+    The function also rounds the result.
     """
     runs, samples, features = x.shape
     count = _F(features)

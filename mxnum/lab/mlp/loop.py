@@ -102,9 +102,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if (
-                        name not in run.measured
-                    ):  # an older checkpoint may lack this measurement: NaN stands for its steps
+                    if name not in run.measured:  # steps before an older checkpoint may lack this measurement: NaN
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -356,7 +354,8 @@ def load(training: Training, path: Path) -> None:
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
     """Return the experiment of a checkpoint, and a dictionary with its seeds and environment.
 
-    Checkpoints of version 0.1 store neither; for them the function returns (None, {}).
+    Checkpoints of version 0.1 store no experiment and no seeds. For such a checkpoint, the function
+    returns (None, {}).
     """
     if "about" not in arrays:
         return None, {}

@@ -1,12 +1,12 @@
 """Define the machines that can train a network: numpy with compiled loops, or PyTorch.
 
-"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). The units multiply
-bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. The units add in
-float32 as BLAS does, but in another order. A product by these units takes at most a third of the
-time of BLAS, and products take most of a step. "avx512_bf16" is a CPU with the instructions of that
-name (AMD's from Zen 4 on). PyTorch returns the results of these instructions only in bfloat16, so
-the machine uses them only for products whose results the network rounds to bfloat16 anyway. These
-products take half of the time of BLAS.
+"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). AMX units multiply
+bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
+float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
+of BLAS, and products take most of a step. "avx512_bf16" is a CPU with AVX512-BF16 instructions
+(AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16, so the machine
+uses the instructions only for products whose results the network rounds to bfloat16 anyway.
+Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations

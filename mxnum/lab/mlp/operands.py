@@ -51,7 +51,7 @@ class Buffers(dict[Any, Array]):
 def is_repeatable(operand: Operand) -> bool:
     """Return True if the rounding depends only on the numbers, not on seed or step.
 
-    `Buffers.quantized` can then prepare the quantizer once.
+    For such operands, `Buffers.quantized` prepares the quantizer only once.
     """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
@@ -70,9 +70,9 @@ def rounded(
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
     In stochastic rounding the random bits of each run come from the run's own seed, so that a run
-    does not depend on the other runs of the stack. The axis before the last two then has one entry
-    for each of `seeds`. The function uses one thread, because several processes train at the same
-    time.
+    does not depend on the other runs of the stack. With stochastic rounding, the axis before the
+    last two has one entry for each of `seeds`. The function uses one thread, because several
+    processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -96,7 +96,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
     The rule raises the exponent of an element by one if the largest magnitude *at the element's
     offset within its block*, over all blocks of the row, has a mantissa above that of the largest
-    element. So neighbours in a block may have different scales.
+    element. Under this rule, neighbours in a block may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -178,8 +178,8 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
     The threshold is 0 if even clipping all numbers to 0 gives a smaller error. If the k largest
     magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and
-    S2 sum the k largest and their squares. The threshold is the root c that lies below these k
-    magnitudes and above the next one.
+    S2 sum the k largest and their squares. The threshold is the c that gives the required sum and
+    lies below the k largest magnitudes and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

@@ -1,7 +1,7 @@
 """Measure the preconditioned sharpness of a training run, and its eigenvector, by Lanczos.
 
 With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
-P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if this
+P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if the
 sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). The products of
 H with vectors are computed as differences of gradients. All runs of a stack are measured together,
 and the measurement does not change the training.
@@ -125,7 +125,7 @@ def _short(values: list[Any]) -> list[float | None]:
 
 
 def lanczos(product: Any, shape: tuple[int, int], iterations: int) -> tuple[Array, Array]:
-    """Return the largest eigenvalue of several symmetric operators, and its eigenvector, for each.
+    """Return the largest eigenvalue, and its eigenvector, of each of several symmetric operators.
 
     The iteration orthogonalizes each vector against all previous vectors, which is cheap because
     there are at most a few dozen vectors.

@@ -1,9 +1,9 @@
 """Compute the dead zone of a clamped block, and the jumps of its elements when the scale changes.
 
-A weight is trained through its quantized value Q, with straight-through gradients. While the weight
+A weight is trained through its quantized value Q, with straight-through gradients. While a weight
 moves within one piece of Q, the loss does not change. The last piece below a change of the shared
-scale is the *dead zone*; clamping widens the dead zone. At its end, the *crossing*, the shared
-scale changes, and every element of the block is quantized anew.
+scale is the *dead zone*; clamping widens the dead zone. At the end of the dead zone, the
+*crossing*, the shared scale changes, and every element of the block is quantized anew.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
 
-With a = ln A, b = ln B and e = ln E, the logarithm of the law is that of a sum of exponentials of
+With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). Its exponents are
+linear in the five parameters:
 
-    z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e,
+    z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e.
 
-which are linear in the five parameters. With p_k = exp(z_k) / sum and c_k the gradient of z_k,
+Let p_k be exp(z_k) divided by the law, and c_k the gradient of z_k. Then the logarithm of the law
+has
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 

@@ -18,7 +18,7 @@ class LawComparison:
 
     A comparison can show that the laws differ, by how much, and in which parameters. If the
     comparison finds no difference, the laws need not be the same: `at_most` says how far apart the
-    laws may still be. The comparison applies to the sizes in both tables, not to larger ones. The
+    laws may still be. The comparison applies to the sizes in both tables, not to larger sizes. The
     comparison also applies only to the given runs: if all runs share one seed, another seed may
     shift all losses.
     """

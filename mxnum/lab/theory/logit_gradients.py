@@ -30,8 +30,8 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: The number of binades of 1 - p that are summed. Enclosures bound the contribution of smaller 1 -
-#: p; other results omit it.
+#: The number of binades of 1 - p, below 1, over which results are summed. Enclosures bound the
+#: contribution of smaller 1 - p; other results omit it.
 DEPTH = 40
 #: The rounding modes whose error is never larger than the rounded number, so that omitted terms are
 #: bounded.
@@ -388,7 +388,7 @@ class _MpmathBeta:
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """Return the probability that no other token in a block has this target and 1 - p >= t."""
+        """Return the probability that no other token in a block has the same target and 1 - p >= t."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 

@@ -56,7 +56,8 @@ def sampled_logit_rest(
         N and c: the gradient of a logit is (p - 1) c/N for the target, and p c/N for other symbols.
     noise
         The loss of the model without rounding minus the entropy, in nats. Logits scatter around
-        their mean with a deviation of sqrt(2 noise). 0 means a model that has learnt everything.
+        their mean with a standard deviation of sqrt(2 noise). A noise of 0 means a model that has
+        learnt everything.
     along
         The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
         or "tokens", as in the gradient of the last layer's weight. For "tokens", a target is

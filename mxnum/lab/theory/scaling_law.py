@@ -220,7 +220,7 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters for N and D relative to their geometric means, or `back` again.
+    """Return the parameters for N and D relative to their geometric means; `back` reverses this.
 
     With the changed parameters, the term A/N^alpha at the geometric mean of N does not depend on
     alpha.

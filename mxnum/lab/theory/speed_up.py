@@ -116,7 +116,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Projection:
-    """The speed-up of a step in low precision over one in bf16."""
+    """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
     #: The time of each part if the step in bf16 takes 1; `conversion` is the time to quantize
@@ -178,7 +178,7 @@ def project_range(
     """Return the least and greatest speed-up over ranges of the parameters.
 
     The keys of `ranges` are names of rates, "other" and "conversion"; the default is `REASONABLE`.
-    The speed-up is monotonic in each parameter, so its extremes are at corners.
+    The speed-up is monotonic in each parameter, so its extremes are at corners of the ranges.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

@@ -6,7 +6,7 @@ E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an ave
 The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. The recurrence maps
 covariance matrices to covariance matrices, so its spectral radius is an eigenvalue whose
 eigenvector is a covariance matrix (Krein and Rutman). So the recurrence becomes unstable exactly
-when 1 becomes an eigenvalue.
+when 1 becomes an eigenvalue of its matrix.
 """
 
 from __future__ import annotations
