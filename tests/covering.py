@@ -1,4 +1,4 @@
-"""Covering arrays: a few cases in which every pair of choices occurs, instead of all products.
+"""Covering arrays: a few cases in which every pair of choices occurs, instead of all combinations.
 
 A mistake usually depends on one choice or on a pair of choices, hardly ever on five. In this
 example

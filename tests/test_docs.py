@@ -199,7 +199,7 @@ def test_commands_exist_with_their_options(where, line):
 
 
 def takes_options(where, line, words):
-    """Assert that the command line of mxnum has this command and these options."""
+    """Assert that mxnum's command line has a command with the given options."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     import typer.main
 

@@ -122,8 +122,8 @@ def explained(**changes):
 
 
 MAKERS = {
-    # Regression: each of these functions treated an unknown mode as a known one: round toward zero,
-    # round down, floor or saturate.
+    # Regression: each function in `MAKERS` treated an unknown mode as a known one: round toward
+    # zero, round down, floor or saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -182,8 +182,8 @@ def test_the_same_with_a_mode_that_is_handled():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode. They try which mode explains an answer, handle all
-#: other modes afterwards, or compute constants for functions that handle all modes.
+#: Modules that may compare with a single mode. Such modules try which mode explains an answer,
+#: handle all other modes afterwards, or compute constants for functions that handle all modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",

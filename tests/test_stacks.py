@@ -481,7 +481,7 @@ def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
         mx.quantize(x, "nvfp4", arithmetic="torcha")
-    # Regression: the list in the message lacked 'exact'.
+    # Regression: the list of stacks in the error message lacked 'exact'.
     with pytest.raises(
         ValueError, match=r"'arithmetic' must be one of \['exact', 'transformer_engine', .*did you mean 'exact'\?"
     ):

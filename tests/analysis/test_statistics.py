@@ -26,7 +26,7 @@ def block_of(index, blocks):
 
 
 def naive(x, fmt, blocks, random_bits=None, **options):
-    """Return the fields of each element by exact rationals.
+    """Return the measured fields of each element, computed in exact rationals.
 
     The reference quantizes. Quantizing to elements with one more exponent bit shows which elements
     were clamped.

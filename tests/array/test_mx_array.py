@@ -362,7 +362,7 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
 
 @pytest.mark.parametrize("name", ["mxfp4_e2m1", "mxfp6_e3m2"])
 def test_packed_bytes_come_in_c_order(name):
-    # Regression: `pack` returned the bytes of a view in the order of its memory.
+    # Regression: `pack` returned the bytes of a view in the order of the view's memory.
     q, packed = held(name, (4, 6, 64))
     for view in (lambda a: a.transpose(1, 0, 2), lambda a: a[:, ::2, :32], lambda a: a.T, lambda a: a[::-1]):
         bytes_ = view(packed).pack()

@@ -70,7 +70,7 @@ def vllm(x, largest):
 STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
 
 
-# The exact definition with mistakes
+# Kernels of the exact definition, with mistakes
 
 
 def exact(x, scales=None, tensor_scale=None):

@@ -264,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_the_same_where_scales_of_zero_are_divided_by():
-    """Check that the report explains a mistake although a few extreme blocks have another."""
+    """Check that the report explains a mistake although a few extreme blocks have another one."""
 
     def kernel(x):
         with np.errstate(all="ignore"):

@@ -30,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Return bit patterns as unsigned numbers; patterns as wide as the word are signed."""
+    """Return bit patterns as unsigned numbers; in `values`, some are signed words."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 

@@ -148,8 +148,8 @@ def test_no_rows(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: d and integers as read, and d and integers as written. They may differ in sign, because
-    # d and -d can give the same values.
+    # Cases: d and integers as read, and d and integers as written. The signs of the two may differ,
+    # because d and -d can give the same values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
@@ -280,8 +280,8 @@ def path(gguf, tmp_path):
     return tmp_path / "m.gguf"
 
 
-#: A program that reads files. It runs in another process, so that a reader that hangs does not
-#: block the tests.
+#: A program that reads files in another process, so that a reader that hangs does not block the
+#: tests.
 READ = """
 import sys
 from mxnum.interop import gguf

@@ -229,7 +229,7 @@ def test_no_header_gives_another_error(tmp_path):
 
 
 def test_byte_orders_are_the_one_of_the_format(tmp_path):
-    # Regression: big-endian arrays were stored as big-endian.
+    # Regression: the bytes of big-endian arrays were stored without swapping.
     official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
     strided = {

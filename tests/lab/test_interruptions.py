@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Restore the handler of Ctrl-C, which processes in a shell's background ignore."""
+    """Set Python's handler of Ctrl-C, because a shell's background processes ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -178,10 +178,10 @@ def test_stochastic_rounding_by_its_definition() -> None:
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # One random bit cannot represent a quarter: floor(1/4 * 2) + 1 < 2.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=1) for r in range(2)] == [2, 2]
-    # Only the low bits of the word are used.
+    # The encoder uses only the low bits of the random word.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFF, sr_bits=2) == 3
-    # By default thirty bits are used.
+    # By default the encoder uses thirty random bits.
     just_up = Fraction(2) + Fraction(1, 2**30)
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 1) == 3
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 2) == 2

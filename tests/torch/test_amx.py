@@ -70,7 +70,7 @@ def test_a_model(counted):
     mxt.emulate(model, "mxfp8_e4m3", accumulate="amx")
     assert "Emulated" in type(model[1]).__name__ or hasattr(model[1], "_mx")
     model(torch.randn(4, 64)).sum().backward()
-    assert len(counted) == 2  # no gradient of x; torch computes convolutions
+    assert len(counted) == 2  # x needs no gradient; torch computes convolutions
 
 
 def test_where_there_are_none(monkeypatch):

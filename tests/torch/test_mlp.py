@@ -1,6 +1,6 @@
 """Tests that a model in torch has the losses of mxnum's residual MLP at each step.
 
-In both, numpy's BLAS sums products (``accumulate="blas"``) and the same loops compute vector
+In both models, numpy's BLAS sums products (``accumulate="blas"``) and the same loops compute vector
 operations; only autograd is torch's. So the tests check which operands are rounded at which point.
 """
 

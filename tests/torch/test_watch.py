@@ -160,7 +160,7 @@ def test_what_is_computed_again_and_shared_modules():
 
 
 def test_operands_of_attention_have_their_own_names():
-    """Check names. Regression: keys and values were "weights", queries "activations"."""
+    """Check that queries, keys, values and probabilities of attention have names of their own."""
     torch.manual_seed(0)
     net = nn.MultiheadAttention(64, 2, batch_first=True)
     mxt.emulate(net, "mxfp4_e2m1")
@@ -283,7 +283,7 @@ def test_the_table_shows_the_worst_ten_operands():
 
 
 def test_tables_fit_a_terminal():
-    """Check widths. Regression: tables had 110 columns, so that terminals broke each line."""
+    """Check that tables fit in a terminal; tables of 110 columns broke each line."""
     net = nn.ModuleDict({"transformer": nn.ModuleDict({"encoder_layers": nn.ModuleList([model()])})})
     net.forward = net["transformer"]["encoder_layers"][0].forward
     mxt.emulate(net, "e4m3:block=32,scale=float32")

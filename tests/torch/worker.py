@@ -29,7 +29,7 @@ def model():
 def head():
     """Return a last layer of 33 rows, which two processes cannot share evenly.
 
-    Sums of its rows are exact in any order.
+    Sums of the layer's rows are exact in any order.
     """
     net = nn.Sequential(nn.Linear(16, 33))
     with torch.no_grad():

@@ -388,7 +388,7 @@ class _MpmathBeta:
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """Return the probability that no other token in a block has the same target and 1 - p >= t."""
+        """Return P(no other token of a block has the same target and 1 - p >= t)."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 

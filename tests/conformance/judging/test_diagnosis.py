@@ -92,7 +92,7 @@ def test_what_explains_a_class_alone():
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make the answer to one tie wrong that was right
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one right answer to a tie wrong
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

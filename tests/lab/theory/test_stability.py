@@ -147,7 +147,9 @@ def test_arguments_are_checked():
         stability_limit(momentum=1.0)
     with pytest.raises(ValueError, match="'variance' must be at least 0"):
         stability_limit(0.0, -0.1)
-    with pytest.raises(ValueError, match="'bias' must be finite, not nan"):  # Regression: the limit was 0.
+    with pytest.raises(
+        ValueError, match="'bias' must be finite, not nan"
+    ):  # Regression: for a bias of NaN the limit was 0.
         stability_limit(np.nan)
     with pytest.raises(ValueError, match="'variance' must be at least 0 and finite, not inf"):
         adam_limit(0.0, np.inf)

@@ -27,7 +27,7 @@ def test_the_released_fit_comes_out_again(checked):
         [law.A, law.B, law.E, law.alpha, law.beta],
         [2822.480604261686, 20445.40765376697, 0.5353079817554266, 0.5236196803588452, 0.5533511883618424],
         rtol=1e-6,
-    )  # expected: the published notebook's fit, in float32
+    )  # from the published notebook, which computes the loss in float32
 
 
 def test_laws_come_back(checked):
