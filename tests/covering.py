@@ -117,8 +117,9 @@ def covering(
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
     Pairs of choices in `apart` need not occur together, for example because another test covers
     them and compiling each pair is slow. `kinds` may map a choice to a function that returns the
-    kind of a value. Then each kind of this choice occurs together with all values of the other
-    choices, and each value occurs at least once. The cases are the same in every run.
+    kind of a value. With `kinds`, each kind of a choice occurs together with all values of the
+    other choices, and each value of the choice occurs at least once. The cases are the same in
+    every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

@@ -453,7 +453,7 @@ def test_quantize_and_fake_quantize(stack):
 def test_out(stack, rows):
     x = np.resize(tensors("normal")[0], (rows, 16))
     odd = x.copy()
-    odd[1, 3] = np.inf  # loops stop at this block, after writing others
+    odd[1, 3] = np.inf  # loops stop at the infinity, after writing other blocks
     for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
         want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out

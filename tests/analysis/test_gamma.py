@@ -208,7 +208,7 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: The values, with more digits, of the figures whose last digit the paper rounds otherwise. Each
+#: For figures whose last digit differs in the paper: our values with more digits. Each
 #: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,

@@ -70,8 +70,8 @@ def test_the_parts_give_the_values_at_another_scale_where_the_right_one_does_not
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.full((2, 32), 1.0, np.float32)
     values = x.copy()
-    # 1.125 is 4.5 at the right scale, 2^-2, and no element is 4.5. At other scales 1.125 is 2.25,
-    # which is no element either, or 9, beyond the largest element.
+    # Divided by the right scale, 2^-2, the value 1.125 gives 4.5, which is not an element of E2M1.
+    # Other scales give 2.25, which is not an element either, or 9, beyond the largest element.
     values[1] = 1.125
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     assert parts["scale"].tolist() == [[125], [125]]

@@ -1,4 +1,4 @@
-"""Tests of packing: its errors, and zero in every mode."""
+"""Tests of rounding and packing into codes: errors, and zero in every mode."""
 
 from __future__ import annotations
 

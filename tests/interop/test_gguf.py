@@ -125,7 +125,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
-    scales[0, 0, 0] = 0x7F  # gguf reads this NaN scale as zero
+    scales[0, 0, 0] = 0x7F  # gguf reads a NaN scale as zero
     with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")

@@ -124,7 +124,7 @@ def test_damaged_files_say_so(tmp_path):
 
 
 def file_of(header, data=b""):
-    """Return the bytes of a file with this header."""
+    """Return the bytes of a file with the given header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 

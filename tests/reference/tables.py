@@ -1,6 +1,6 @@
 """Literal tables of the semantics, and helpers that tests of the oracle share.
 
-Nothing here is computed from the descriptions in `mxnum.formats`.
+Nothing in this module is computed from the descriptions in `mxnum.formats`.
 """
 
 from __future__ import annotations

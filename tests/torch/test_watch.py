@@ -88,7 +88,7 @@ def test_steps_and_flips():
     assert 0 < second["flips"] < 1
     assert len(of(watch, operand="gamma")) == 2
     with torch.no_grad():
-        net.eval()(x())  # step 5 in evaluation mode
+        net.eval()(x())  # step 5, in evaluation mode, gives no rows
     net.train()
     watch.stop()
     run(net, 2)

@@ -344,7 +344,7 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     """Restore a checkpoint of the same setting and seed into a new run."""
     assert run.model is not None
     state = torch.load(path, weights_only=True, map_location=next(run.model.parameters()).device)
-    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack "about"
+    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack the entry "about"
     if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
             f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "

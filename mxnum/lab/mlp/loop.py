@@ -354,8 +354,8 @@ def load(training: Training, path: Path) -> None:
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
     """Return the experiment of a checkpoint, and a dictionary with its seeds and environment.
 
-    Checkpoints of version 0.1 store no experiment and no seeds. For such a checkpoint, the function
-    returns (None, {}).
+    For a checkpoint of version 0.1, which stores no experiment and no seeds, the function returns
+    (None, {}).
     """
     if "about" not in arrays:
         return None, {}

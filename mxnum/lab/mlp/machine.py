@@ -75,7 +75,7 @@ def _avx512_bf16() -> Machine:
     ask = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     if ask is None or not ask():
         raise ValueError(
-            "Products by AVX512-BF16 need a processor with these instructions, and a version of torch that uses them."
+            "Products by AVX512-BF16 need a processor that has AVX512-BF16, and a version of torch that uses it."
         )
 
     def multiply(left: Any, right: Any, out: Any) -> None:

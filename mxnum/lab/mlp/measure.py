@@ -25,7 +25,7 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
     zeta
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
         the gradient in the run's precision, and g the gradient in float32 at the same parameters
-        and batch. The released code logs the square of this quotient.
+        and batch. The released code logs the square of zeta.
     zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
         ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
     cosine

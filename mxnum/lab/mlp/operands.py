@@ -51,7 +51,7 @@ class Buffers(dict[Any, Array]):
 def is_repeatable(operand: Operand) -> bool:
     """Return True if the rounding depends only on the numbers, not on seed or step.
 
-    For such operands, `Buffers.quantized` prepares the quantizer only once.
+    `Buffers.quantized` prepares the quantizer of a repeatable operand only once.
     """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
@@ -96,7 +96,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
     The rule raises the exponent of an element by one if the largest magnitude *at the element's
     offset within its block*, over all blocks of the row, has a mantissa above that of the largest
-    element. Under this rule, neighbours in a block may have different scales.
+    element. Under 'released_bump', neighbours in a block may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]

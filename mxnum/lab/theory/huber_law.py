@@ -1,6 +1,6 @@
 """Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
 
-With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). Its exponents are
+With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). The exponents are
 linear in the five parameters:
 
     z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e.
@@ -10,11 +10,11 @@ has
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
-Newton's method uses this gradient and this Hessian. A step solves (H + lambda M) s = -gradient,
-where H is the exact Hessian of the Huber loss, and M the Hessian of a quadratic upper bound of this
-loss (weights min(1, delta/|r|)). M ensures that any step with a large lambda lowers the loss. All
-problems of a batch are solved together, along the first axis of arrays, so a bootstrap takes little
-more time than a fit.
+Newton's method uses this gradient and Hessian of the law's logarithm. A step solves (H + lambda M)
+s = -gradient, where H is the exact Hessian of the Huber loss, and M the Hessian of a quadratic
+upper bound of this loss (weights min(1, delta/|r|)). M ensures that any step with a large lambda
+lowers the loss. All problems of a batch are solved together, along the first axis of arrays, so a
+bootstrap takes little more time than a fit.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ of logit j is, in units of c/N,
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
 Here b(p) is the relative change of the target's component by rounding; the other components are
-assumed to be right on average. If b is zero, the gradient is p_j - q_j. Otherwise the sum of the
-g_j is not zero: this sum, -sum q_j (1 - p_j) b(p_j), is the drift with which all logits move
-together without changing the loss. The differences of the logits are at rest if all g_j are equal.
+assumed to be right on average. If b is zero, the gradient is p_j - q_j. If b is not zero, the sum
+of the g_j, -sum q_j (1 - p_j) b(p_j), is the drift with which all logits move together without
+changing the loss. The differences of the logits are at rest if all g_j are equal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Equilibrium:
     p: Array
     #: The cross-entropy at rest minus the entropy of q, in nats.
     excess: float
-    #: The sum of the mean gradient in units of c/N. If this sum is above zero, all logits fall.
+    #: The sum of the mean gradient in units of c/N; if the sum is above zero, all logits fall.
     drift: float
     #: The relative change of the mean of the target's component, sum q (1 - p) b(p) / sum q (1 -
     #: p).
@@ -129,7 +129,7 @@ def logit_advice(
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
     Rounding changes the components of the targets by -11.6 %. Overflow causes -11.6 %; it affects 100 % of the tokens.
     Multiply the loss by 1.5422 (Adam's steps stay the same): then 0 % of the tokens overflow; the change is -1.8 %.
-    Or use the scale rule 'ceil', 'rceil' or 'half_up' for this operand, so that nothing overflows.
+    Or use the scale rule 'ceil', 'rceil' or 'half_up' for the gradient of the logits, so that nothing overflows.
     Or leave the gradients of the last layer in higher precision.
     """
     law = Beta("1/2", 8) if p is None else p
@@ -160,6 +160,6 @@ def logit_advice(
         advice.append(words + f"of the tokens overflow; the change is {found.bias:.1%}.")
     if now.overflow:
         listed = errors.joined(map(repr, never))
-        advice.append(f"Or use the scale rule {listed} for this operand, so that nothing overflows.")
+        advice.append(f"Or use the scale rule {listed} for the gradient of the logits, so that nothing overflows.")
         advice.append("Or leave the gradients of the last layer in higher precision.")
     return LogitAdvice(now, by_factor, rules, best, never, "\n".join(advice).replace("%", " %"))

@@ -5,8 +5,8 @@ components are right on average. But in a block without a target, the largest nu
 p. If the mantissa of the largest p is large, it overflows too, and shrinks. How often the largest p
 overflows depends on how the p of a model scatter around their means. This module draws contexts,
 each with its own order of symbols, scattered logits and a target. The kernels round the gradients
-of these contexts, and the module moves the mean logits until the mean gradient of each symbol is
-the same.
+of the contexts, and the module moves the mean logits until the mean gradient of each symbol is the
+same.
 """
 
 from __future__ import annotations

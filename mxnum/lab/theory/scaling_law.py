@@ -89,7 +89,8 @@ class ScalingFit:
     loss: float
     table: LossTable
     delta: float
-    #: The number of starting points, and (`agreeing`) how many of them led to this minimum.
+    #: The number of starting points, and (`agreeing`) how many starting points led to the lowest
+    #: minimum.
     starts: int
     agreeing: int
 
@@ -108,7 +109,7 @@ class ScalingFit:
     def draws(self, weights: Array) -> Array:
         """Return the parameters (`NAMES`, draws x 5) of new fits, for each row of run weights.
 
-        Each new search starts from this fit.
+        The search for each new fit starts from the law of this fit.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)

@@ -170,7 +170,7 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
 
 
 def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
-    """Check that language models are trained for claims that use them, or torch is asked for."""
+    """Check that claims about language models train them, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)

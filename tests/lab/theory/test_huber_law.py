@@ -30,7 +30,7 @@ def plain_loss(parameters):
 
 def test_the_law_is_what_is_written():
     np.testing.assert_allclose(huber_law.predict(TRUTH[None], X, Y)[0], plainly(TRUTH), rtol=1e-13)
-    far = np.array([[800.0, -800.0, -800.0, 0.5, 0.4]])  # exp of these numbers would overflow
+    far = np.array([[800.0, -800.0, -800.0, 0.5, 0.4]])  # exp(800) would overflow
     np.testing.assert_allclose(huber_law.predict(far, X, Y)[0], 800 - 0.5 * X)
 
 

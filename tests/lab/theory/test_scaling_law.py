@@ -55,7 +55,7 @@ def test_runs_that_went_astray_do_not_bend_the_law():
     fit = fit_scaling_law(N, D, losses)
     np.testing.assert_allclose(fit.law.as_parameters[2:], TRUTH.as_parameters[2:], atol=0.01)
     assert sorted(np.argsort(-fit.residuals)[:2]) == [3, 17]
-    bent = fit_scaling_law(N, D, losses, delta=10.0)  # with this delta the fit is least squares
+    bent = fit_scaling_law(N, D, losses, delta=10.0)  # with delta 10 the fit is least squares
     assert abs(bent.law.beta - TRUTH.beta) > 10 * abs(fit.law.beta - TRUTH.beta)
 
 

@@ -49,7 +49,7 @@ def _plain(expression):
 
 def test_bias_alone_stabilises_a_quadratic():
     assert stability_limit(-0.125) > stability_limit() == 2
-    rate = 2.1  # without a bias this rate is unstable
+    rate = 2.1  # without a bias the rate 2.1 is unstable
     theta = {0.0: 1.0, -0.125: 1.0}
     for _ in range(400):
         theta = {b: t - rate * (1 + b) * t for b, t in theta.items()}
