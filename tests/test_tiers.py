@@ -96,7 +96,7 @@ def project(pytester, monkeypatch):
 
 
 def run(project, *options, limit=3):
-    """Run a project's tests with the tiers."""
+    """Run a project's tests with the plugin `tests.tiers`."""
     project.makepyfile(test_it=MARKED.format(limit=limit))
     tiers._hash_below.cache_clear()
     return project.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider", *options)

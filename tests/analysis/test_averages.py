@@ -1,4 +1,4 @@
-"""Tests that sawtooth averages agree with quadrature, the kernels, and claims B1 and I2."""
+"""Tests that mean rounding errors over a binade agree with quadrature, kernels, and two claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that one formula gives the same result on balls, intervals, symbols and floats."""
+"""Tests that a formula agrees in ball and interval arithmetic, in symbols and in floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that errors of blocks with float scales agree with numpy, the kernels and enclosures."""
+"""Tests that expected errors with float scales agree with numpy, the kernels and enclosures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def nearest(v, table):
 
 
 def naive(x, scales, t, headroom=1.0, up=False, random=None):
-    """Quantize blocks of E2M1, which are rows, in float64 by searches in tables."""
+    """Quantize each row as a block of E2M1, in float64, by searches in tables."""
     q = headroom * abs(x).max(axis=1, keepdims=True) / (6 * t)
     s = scales[np.minimum(np.searchsorted(scales, q) if up else nearest(q, scales), len(scales) - 1)]
     with np.errstate(all="ignore"):
@@ -134,7 +134,7 @@ def test_equal_numbers_are_what_the_kernel_gives(rounding):
 
 
 def test_scales_of_16_bits_are_nearly_exact_ones():
-    """Check that the error is nearly that of exact scales with 16 bits, and larger with E4M3."""
+    """Check that scales of 16 bits are nearly as good as exact scales, and E4M3 scales worse."""
     e4m3, bfloat16, float16 = (
         float(block_error(f"e2m1:block=16,scale={scale}").mse) for scale in ("e4m3", "bfloat16", "float16")
     )

@@ -187,7 +187,7 @@ def test_files_of_something_else_are_told_in_words(tmp_path):
     np.savez(tmp_path / "few.npz", **(parts | {"scales": parts["scales"][:2]}))
     with pytest.raises(ValueError, match=r"few.npz' must be one .* 'scales' must be of shape \(4, 3\), not \(2, 3\)"):
         mx.MXArray.load(tmp_path / "few.npz")
-    # Regression: an unknown version was read as version 1.
+    # Regression: a file of an unknown version was read as a file of version 1.
     later = json.loads(str(parts["description"])) | {"mxnum": 2}
     np.savez(tmp_path / "later.npz", **(parts | {"description": np.array(json.dumps(later))}))
     with pytest.raises(ValueError, match=r"later.npz' must be one .* 'mxnum' must be version 1 of .*, not 2\."):

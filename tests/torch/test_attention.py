@@ -75,7 +75,7 @@ def test_multihead_attention(need_weights):
     assert torch.allclose(y, want, atol=1e-5)
     assert not need_weights or torch.allclose(made, weights, atol=1e-5)
     mxt.restore(module)
-    # Exact sums, because torch's own sums depend on the memory layout.
+    # The test uses exact sums, because torch's own sums depend on the memory layout.
     mxt.emulate(module, "mxfp4_e2m1", accumulate="exact")
     how = {"recipe": "mxfp4_e2m1", "accumulate": "exact"}
     y, _ = module(x, x, x, **options)

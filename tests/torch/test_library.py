@@ -94,7 +94,10 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
 def test_the_compiler_of_torch_leaves_no_rounding_out():
-    """Check that compiled models round to bfloat16: torch's compiler would remove two casts."""
+    """Check that compiled models round to bfloat16.
+
+    Without an operation of mxnum, torch's compiler would remove a cast to bfloat16 and back.
+    """
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
     try:
         cpp_builder.get_cpp_compiler()

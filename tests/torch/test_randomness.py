@@ -224,7 +224,7 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
                 assert all(part[2] == 0 for part in these)
                 shared += 1
                 continue
-            for _, _, begin, count in these:  # the parts of the batch adjoin
+            for _, _, begin, count in these:  # each part begins where the part before it ends
                 assert begin == first
                 first += count
             assert first == size

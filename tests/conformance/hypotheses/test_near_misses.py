@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Round numbers over their scales toward zero, `bits` bits below the element's last digit."""
+    """Divide by scales, and round toward zero with `bits` bits below the element's last bit."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)

@@ -1,4 +1,4 @@
-"""Tests of the equilibrium of logits with biased gradients, and of the advice."""
+"""Tests of the equilibrium of logits with biased gradients, and of `logit_advice`."""
 
 from __future__ import annotations
 

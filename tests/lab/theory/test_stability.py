@@ -43,7 +43,7 @@ def test_the_expression_and_the_function_agree():
 
 
 def _plain(expression):
-    """Return the expression with symbols that have no assumptions."""
+    """Return the stability expression with sympy symbols that have no assumptions."""
     return expression.subs({s: sympy.Symbol(s.name) for s in expression.free_symbols})
 
 

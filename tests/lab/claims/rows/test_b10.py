@@ -1,4 +1,4 @@
-"""Tests of the transform of an outlier in claim B10."""
+"""Tests of claim B10 on blocks with a single nonzero number, an outlier."""
 
 from __future__ import annotations
 

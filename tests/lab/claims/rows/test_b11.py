@@ -63,7 +63,7 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Check that the text admits misses of a prediction or of float32 within the limits."""
+    """Check that the text names differences from predictions and float32 that the limits allow."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
