@@ -62,7 +62,7 @@ def test_text_is_read_by_bytes(tmp_path):
     assert held_out.min() >= 180
     with pytest.raises(ValueError, match="'text' must be a file with at least 21 symbols"):
         Text(path).batch(np.random.default_rng(0), 5, 21, held_out=True)
-    with pytest.raises(ValueError, match="'vocabulary' must be 256 .one symbol for each byte. or more"):
+    with pytest.raises(ValueError, match=r"'vocabulary' must be 256 \(one symbol for each byte\) or more"):
         source_of(Setting(source="text", text=str(path)))
 
 

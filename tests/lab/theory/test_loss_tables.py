@@ -38,7 +38,9 @@ def test_columns_by_usual_and_by_given_names(tmp_path):
     assert read_losses(path).columns == {"parameters": "N", "tokens": "D", "loss": "L"}
     path = write(tmp_path / "y.csv", rows(), head="size,seen,end")
     assert len(read_losses(path, parameters="size", tokens="seen", loss="end")) == 9
-    with pytest.raises(ValueError, match=r"^Argument 'parameters' must name a column .*'size'.*none called parameters"):
+    with pytest.raises(
+        ValueError, match=r"^Argument 'parameters' must name a column .*'size'.*no column called parameters"
+    ):
         read_losses(path)
     with pytest.raises(ValueError, match=r"^Argument 'loss' must name a column .*, not 'least'\.$"):
         read_losses(path, parameters="size", tokens="seen", loss="least")

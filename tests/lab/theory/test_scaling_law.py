@@ -171,7 +171,7 @@ def test_arguments_that_are_refused():
     fit = fit_scaling_law(N, D, losses)
     for call, said in (
         (lambda: fit_scaling_law(N, D, losses, delta=0), "'delta' must be positive"),
-        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of rows of five finite numbers"),
+        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of rows of five"),
         (lambda: fit_scaling_law(fit.table, D), "'tokens' must be left out if 'parameters' is a table"),
         (lambda: fit.bootstrap(level=1), "'level' must be between 0 and 1"),
         (lambda: fit.bootstrap(draws=0), "'draws' must be at least 1"),
