@@ -162,7 +162,7 @@ def test_losses_that_rise_are_no_law():
     rising = ScalingLaw(TRUTH.A, 1e-3 * 2.4e9**-0.4, 0.5, 0.4, -0.4)
     fit = fit_scaling_law(N, D, rising(N, D), starts=[rising.as_parameters])
     assert not fit.law.falls
-    with pytest.raises(ValueError, match="'law' must be one that falls"):
+    with pytest.raises(ValueError, match="'law' must be a law whose loss falls"):
         fit.law.optimal(1e20)
 
 
