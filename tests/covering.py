@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 SEED = 20260101
-#: If there are more possible cases than this number, the search begins in a random sample of this
-#: size.
+#: If there are more than `LOOKED_AT` possible cases, the search begins in a random sample of
+#: `LOOKED_AT` cases.
 LOOKED_AT = 4096
 
 Case = dict[str, Any]
@@ -112,7 +112,7 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Return cases in which every `strength` values of different choices occur together.
+    """Return cases in which all combinations of values of any `strength` choices occur.
 
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
     Pairs of choices in `apart` need not occur together, for example because another test covers

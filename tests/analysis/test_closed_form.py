@@ -68,7 +68,7 @@ def test_pieces_cover_the_interval_and_hold_the_moments_of_q():
     scale = 127 - 3  # the index of the scale 2**-3
     found = pieces(model, scale, Cut(range(scale, scale + 1), Fraction(1, 10), Fraction(1)))
     assert found[0].lower <= Fraction(1, 10)
-    assert found[-1].upper == 1  # the block's maximum is below 8 * 2**-3 = 1
+    assert found[-1].upper == 1  # the maximum of the block is below 8 * 2**-3 = 1
     x = (found[2].lower + found[2].upper) / 2
     p = found[2]
     assert (p.m0, p.m1) == (0, 1)

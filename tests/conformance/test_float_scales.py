@@ -367,7 +367,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that also with float scales, the scale of zeros and blocks of NaN are choices."""
+    """Check that with float scales, too, the scale of zeros and blocks of NaN count as choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):

@@ -14,7 +14,7 @@ import numpy as np
 
 Array = Any
 FACTOR, IN_A_ROW = 100.0, 20
-#: `is_near_spike` compares the last loss with the least of this many losses, itself included.
+#: `is_near_spike` compares the last loss with the least of the last `NEAR` losses.
 NEAR = 500
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: A mode counts as quiet below this share of its stability limit.
+#: A mode counts as quiet below `QUIET` times its stability limit.
 QUIET = 0.8
 
 

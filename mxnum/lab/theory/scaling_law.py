@@ -28,7 +28,7 @@ from mxnum.memory.dtypes import Array
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
-#: Minima within this relative distance count as the same.
+#: Minima whose relative distance is at most `_SAME` count as the same.
 _SAME = 1e-6
 
 #: The two ends of an interval.

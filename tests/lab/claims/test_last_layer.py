@@ -39,7 +39,7 @@ def test_every_study_that_is_there_is_judged(context, parts):
 
 @pytest.fixture
 def parts():
-    """Return arms in which the parts of the gap that operands cause fit every prediction."""
+    """Return arms, each with one rounded operand, whose gaps fit every prediction about shares."""
     shares = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
     shares |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
     return {f"{name}, {part}": (share, 0, 0) for part, share in shares.items() for name in ("E4M3", "E2M1")}

@@ -75,8 +75,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss can fall to 1e-4 of the loss before training. A rise from such a
-    # low loss is an excursion only if it reaches a tenth of the loss before training.
+    # Without layer norm the loss can fall to 1e-4 of the loss before training. A rise from 1e-4 is
+    # an excursion only if it reaches a tenth of the loss before training.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1
