@@ -162,8 +162,8 @@ class Run:
     #: `measurements.errors_of` at these steps.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
-    #: The final loss on new batches, averaged over the symbols that at least `order` symbols of the
-    #: sequence precede.
+    #: The final loss on new batches, averaged over the symbols with at least `order` symbols before
+    #: them.
     evaluation: float = math.nan
     #: Bounds of the entropy of the source; None if unknown.
     entropy: tuple[float, float] | None = None
