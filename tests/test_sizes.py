@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "mxnum/torch/multihead.py forward": "It has the arguments of the forward pass of torch's MultiheadAttention.",
 }
 
-#: Functions in folders that are being rewritten; delete this dictionary after the rewrite.
+#: Functions in folders that are being rewritten. Delete this dictionary when the rewrite is done.
 BEING_REWRITTEN = {
     "mxnum/engine/cuda/kernels.py _elements.run": "engine",
     "mxnum/engine/cuda/kernels.py block_scales": "engine",

@@ -223,8 +223,7 @@ def test_what_each_scale_makes():
     }
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    # The studies in this list take hours, so users run them with `mxnum lab run` and
-    # `mxnum lab sweep`.
+    # These studies take hours, with `mxnum lab run`, `mxnum lab sweep` and `mxnum lab language-model`.
     by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json", "language/accumulators.json"}
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
 

@@ -22,7 +22,7 @@ def test_b6(tmp_path):
     arms |= {f"E4M3, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
     where = mlp(tmp_path, "critical-rate", arms)
     found = b06.CLAIM.run(where)
-    assert [s.holds for s in found.statements] == [True, None, None]  # the third is about width 512
+    assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
     assert found.answer == "In the toy, at 5%, runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
