@@ -223,7 +223,7 @@ def test_what_each_scale_makes():
     }
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    # These studies take hours, with `mxnum lab run`, `mxnum lab sweep` and `mxnum lab language-model`.
+    # These studies take hours, with `mxnum lab run` and `mxnum lab sweep`.
     by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json", "language/accumulators.json"}
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
 
