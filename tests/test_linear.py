@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Make the context when a test first needs it, since collecting tests must compile nothing."""
+    """Make the context on first use, because collecting tests must compile nothing."""
     return mx.linear_forward(X, W)[1]
 
 

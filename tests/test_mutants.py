@@ -1,4 +1,4 @@
-"""Tests of the list of planted mistakes, which must fit the code, and of its tool."""
+"""Tests that planted mistakes fit the code, and of the tool that plants them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
-    """Check that a mutant that ends the process, as a bad memory write may, counts as found."""
+    """Check that a mistake that ends the process, as a bad memory access may, counts as found."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(

@@ -93,7 +93,7 @@ def test_blocks_that_have_no_tile(run, tmp_path, weights):
 
 
 def test_an_offset_where_scales_are_floats(run, tmp_path):
-    # Regression: the message named the Python argument, not the option.
+    # Regression: the error message named the Python argument, not the option of the command.
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     told = run("explore", tmp_path / "x.npy", "-f", "nvfp4", "--offset", status=2)
     assert "Option --offset must be" in told

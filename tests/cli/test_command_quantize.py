@@ -28,7 +28,7 @@ def test_codes_and_scales(run, tmp_path, x, axis, piece, monkeypatch):
 
 
 def test_the_index_of_a_nan_is_that_in_the_whole_array(run, tmp_path, monkeypatch):
-    # Regression: for an array in pieces, the index in the message was that in the piece.
+    # Regression: for an array quantized in pieces, the message gave the index within the piece.
     monkeypatch.setattr(command_quantize, "_PIECE", 100)
     x = np.zeros((40, 70), np.float32)
     x[33, 5] = np.nan

@@ -42,7 +42,7 @@ def test_probe_rejects_scales_that_the_family_lacks(run, scales, message):
 
 
 def test_identify_reads_answers(run, tmp_path):
-    cases = first_cases(_PROBLEM, 40)  # too few to tell all rules apart
+    cases = first_cases(_PROBLEM, 40)  # 40 cases are too few to decide between all rules
     path, further = tmp_path / "answers.txt", tmp_path / "more.txt"
     path.write_text(write_cases(_PROBLEM, cases, evaluate(Rule(4, fraction_bits=23), _PROBLEM, cases)))
     found = json.loads(run("unit", "identify", str(path), "--json", "--further", str(further)))
@@ -59,7 +59,8 @@ def test_identify_ends_with_status_1_if_no_rule_fits(run, tmp_path):
     assert "No rule of the family" in run("unit", "identify", str(path), status=1)
 
 
-#: A program like a compiled probe.cu, for a GPU with one instruction of float16 and one of int8.
+#: A stand-in for a compiled probe.cu, on a GPU with one float16 instruction and one int8
+#: instruction.
 _PROGRAM = """#!{python}
 import sys
 if len(sys.argv) == 1:

@@ -87,7 +87,7 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
     for operation in OPERATIONS:
         header = make_task(operation, "mxfp8_e4m3", **deciding(operation, rounding="sr")).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
+        for setting in set(DECIDES) - {"block"}:  # other headers may have "block", because it describes the codes
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 

@@ -62,7 +62,7 @@ def test_a_checkpoint_file(tmp_path, joint):
 
 
 def test_checkpoints_that_lack_something(tmp_path):
-    # Each of these checkpoints lacks a part or the name, or has a wrong part.
+    # Each checkpoint in this test lacks the named weight or one of its parts, or has a wrong part.
     path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}

@@ -13,7 +13,7 @@ from mxnum.memory.device import DeviceArray, contiguous_strides, described, on_d
 
 
 def away(x: np.ndarray, **changes: object) -> types.SimpleNamespace:
-    """Return an object that has only a CUDA array interface."""
+    """Return an object whose only attribute is a CUDA array interface."""
     return types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3, **changes})
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
 
 
 class Own(nn.Linear):
-    """A user's layer, which computes as Linear does."""
+    """A user's class of layers, which computes as Linear does."""
 
 
 class Other(nn.Linear):
@@ -61,7 +61,7 @@ IDS = torch.arange(24).reshape(3, 8)
 
 
 def trained(model, steps=3, rate=0.1):
-    """Return the losses of some steps of training."""
+    """Train a model for some steps, and return the losses."""
     losses = []
     optimizer = torch.optim.SGD(model.parameters(), rate)
     for _ in range(steps):
@@ -188,7 +188,8 @@ def test_another_recipe_in_mid_training():
 
 
 def test_no_recipe_is_float32_where_sums_are_by_blocks_too():
-    # Regression: the error came in the next forward pass, since blocks need operands in a format.
+    # Regression: `set_recipe(None)` led to an error in the next forward pass, because the mode
+    # `block` needs operands in a format.
     x, changed = torch.randn(4, 64), nn.Sequential(nn.Linear(64, 8))
     plain = copy.deepcopy(changed)
     mxt.emulate(changed, "mxint8", accumulate="block", gradient="clipped")
@@ -262,7 +263,7 @@ def test_attention_is_where_its_name_says():
     torch.manual_seed(0)
     wide, narrow = (nn.Sequential(Attending(), nn.MultiheadAttention(32, 2)) for _ in range(2))
     narrow.load_state_dict(wide.state_dict())
-    # Modules that are already emulated keep their settings.
+    # Modules that are already emulated keep their settings in a second call.
     emulation = mxt.emulate(wide, "mxfp4_e2m1", attention="*")
     assert set(emulation.modules) == {"", "0", "0.qkv", "1"}
     mxt.emulate(narrow, "mxfp4_e2m1", attention="0")
@@ -275,7 +276,7 @@ def test_a_lookup_has_the_bits_of_the_whole_table():
     for options in ("nvfp4", "mxfp4_e2m1", {"uniform": {"format": "mxint4", "block_shape": [4, 8]}}):
         table = nn.Embedding(40, 32)
         with torch.no_grad():
-            table.weight[3] *= 1000  # the tensor scale of nvfp4 depends on this row
+            table.weight[3] *= 1000  # row 3 decides the tensor scale of nvfp4
         recipe = Recipe.of(options)
         mxt.emulate(table, recipe)
         want = mx.fake_quantize(table.weight.detach(), recipe.weights.mx_format, **recipe.weights.keywords(-1))
@@ -361,7 +362,7 @@ def test_layers_that_are_left_alone_say_why():
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
 def test_parts_of_attention_that_is_left_out_say_so(options):
-    """Regression: these modules were not listed if a filter left their attention out."""
+    """Check that the out_proj of an attention that a filter leaves out is listed as left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
     assert {"0.linear1", "0.linear2"} <= set(emulation.modules)
@@ -399,7 +400,7 @@ class Gain(nn.Module):
 
 
 class Column(nn.Module):
-    """A linear layer without a bias, whose weight has a column for each output."""
+    """A linear layer without a bias; its weight has a column for each output."""
 
     def __init__(self):
         super().__init__()

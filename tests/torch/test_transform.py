@@ -1,4 +1,4 @@
-"""Tests of the Hadamard transform of operands: the bits of `mxnum.hadamard`, where it applies."""
+"""Tests of the Hadamard transform of operands: its bits are those of `mxnum.hadamard`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ FEW = ("--draws", 20)
 
 @pytest.fixture
 def table(tmp_path):
-    """Write a table of losses of two arms, and return its path."""
+    """Write a table of losses of two arms, and return the path of the table."""
     rng = np.random.default_rng(0)
     lines = ["params,tokens,loss,arm"]
     for arm, factor in (("a", 1.0), ("b", 1.02)):
@@ -46,7 +46,7 @@ def test_table(run, table):
 
 
 def test_a_law_beside_itself(run, table):
-    """Check that a law compared with itself cannot be told apart by the runs."""
+    """Check that a law does not differ from itself."""
     printed = run("lab", "fit", table, "--where", "arm=a", "--against", "arm=a", *FEW)
     assert "The laws cannot be told apart by these runs: they lie 0.00% apart" in printed
     assert "seed" in run("lab", "fit", table, "--seed", "-1", status=2)
@@ -69,7 +69,7 @@ def test_figure(run, table, tmp_path):
     [
         (["--loss", "end"], "Option --loss must name a column of"),
         (["--where", "arm"], "Option --where must be written COLUMN=VALUE, not 'arm'."),
-        # Regression: of two columns with the same name, the last one was silently used.
+        # Regression: if --where gave a column twice, the last value silently counted.
         (["--where", "arm=a", "--where", "arm=b"], "Option --where must give 'arm' once, not as 'a' and 'b'."),
         (["--against", "arm=c"], "must have a row with arm=c; it has none."),
         (["--at", "1e9"], "Option --at must be written N,D with two positive numbers, not '1e9'."),

@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Replace the checks by two quick ones, for a claim that holds and one that differs."""
+    """Replace two checks by quick ones: of claim I4, which holds, and M5, which differs."""
     from mxnum.lab.claims import CLAIMS, Evidence, Statement
 
     holds, differs = Statement("so", True), Statement("not so", False)

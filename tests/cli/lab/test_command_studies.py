@@ -43,7 +43,7 @@ def test_fresh_seeds_are_others(run, tmp_path):
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
-    """Check that the message names the drawn seed, since --fresh would draw another one."""
+    """Check that the message names the seed that --fresh drew: a new --fresh draws another seed."""
     from mxnum.cli.main import main
 
     asked = []

@@ -43,7 +43,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def counted(fake):
-    """Return the recorded calls of two checks that need no results, among two checks of studies."""
+    """Replace the checks of M9, M5, I6c and I7; return the list of calls of the first two."""
     calls = []
 
     def first(context):
@@ -125,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
-    """Check that a full reproduction also makes the limits of SGD (once) and the interventions."""
+    """Check that a full reproduction also computes SGD's limits (once) and the interventions."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
@@ -170,7 +170,7 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
 
 
 def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
-    """Check that language models are trained for claims that use them, or that torch is missed."""
+    """Check that claims about language models train them, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)

@@ -94,7 +94,7 @@ def test_the_first_step_is_a_state_too(tmp_path):
     [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
 )
 def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
-    """Check that a run continues from an earlier checkpoint of its experiment and machine."""
+    """Check that training starts from an earlier checkpoint of the same experiment and machine."""
     experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
     if checkpoint == "another rate":
         experiment = SOON.but(rate=4)
@@ -154,7 +154,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
 
 
 def made_up(after, count=10):
-    """Return seeds with controls that diverge after 100, 110 and 120 steps, and an action."""
+    """Return a table: controls diverge after 100 to 120 steps, and actions after `after(seed)`."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},

@@ -57,8 +57,8 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
 
 
 def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
-    # Regression: the table had the lowest seeds in the folder, so fresh seeds were trained and old
-    # seeds reported.
+    # Regression: the table had the lowest seeds in the folder, so that fresh seeds were trained but
+    # old seeds reported.
     study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
     for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table
@@ -80,7 +80,7 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     for seed in (39304300, 39304301):
         prolonged, whole = (next((tmp_path / store).rglob(f"b/seed-{seed}.npz")) for store in ("r", "at once"))
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
-    # The study asks for fewer steps than the runs have, so nothing is left to do.
+    # The runs already have more steps than the study asks for, so no task is left.
     outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)
     assert "0 tasks to do" in said[-1]
     assert [

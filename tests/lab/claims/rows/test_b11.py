@@ -1,4 +1,4 @@
-"""Tests of B11 about gradients of logits: the stored study, a seed trained here, made-up tables."""
+"""Tests of claim B11: the stored study, a seed that the test trains, and made-up tables."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Check that the text names results within limits that miss a prediction or float32."""
+    """Check that the text names differences from predictions and float32 that the limits allow."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
@@ -102,7 +102,7 @@ def test_a_gap_that_stays_refutes(tmp_path):
 
 
 def test_other_settings():
-    """Check the rules for other settings on made-up gaps at rest near .05."""
+    """Check the rules for other settings on made-up gaps, with gaps at rest near 0.05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -124,7 +124,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """Check that a longer study decides nothing if float32 ends far above the entropy."""
+    """Check that a longer study is undecided if float32 ends far above the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
@@ -169,7 +169,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with these gaps to float32, whose loss is `above` the entropy."""
+    """Return a table of arms with the given gaps to float32, which ends `above` the entropy."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -221,7 +221,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """Return a table of study `logits-factors` with gaps as predicted, except `changed`."""
+    """Return a table of the study `logits-factors` with predicted gaps, except for `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

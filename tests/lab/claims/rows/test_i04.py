@@ -1,4 +1,4 @@
-"""Tests that I4 notices a rule under which nothing clamps."""
+"""Tests that the check of claim I4 notices a scale rule under which nothing is clamped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rules of I5 on made-up results."""
+"""Tests of the rules of claim I5 on made-up results."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ CALM, AWAY, BACK = None, (500, None), (500, 600)
 
 
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
-    # Evaluations near a jump and after it are left out. Regression: the averages were over the last
-    # ten evaluations, which were consecutive steps.
+    # Averages leave out evaluations near a jump and after a jump. Regression: averages were over
+    # the last ten evaluations, which were consecutive steps.
     made = followed([CALM, (1100, None)])
     for run in made:
         run["measured_at"] = [*range(0, 1100, 50), 1051]

@@ -1,4 +1,4 @@
-"""Tests of the rules of I7 on made-up results, and that its command makes the stored result."""
+"""Tests of claim I7: its rules on made-up results, and its command, which repeats a result."""
 
 from __future__ import annotations
 

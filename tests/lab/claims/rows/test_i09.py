@@ -1,4 +1,4 @@
-"""Tests of I9 from the published losses, and that other losses give other answers."""
+"""Tests of claim I9 on the published losses, and on changed losses, which give other answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab.claims.made_up import arm, lm_recipes, store
 
 def test_runs_end_where_they_were_least(checked):
     i9 = checked("I9")
-    assert i9.verdict == Verdict.UNDECIDED  # nothing was published at 4.8e19 FLOP
+    assert i9.verdict == Verdict.UNDECIDED  # no loss was published for 4.8e19 FLOP
     assert [s.holds for s in i9.evidence.statements] == [True] * 5 + [None] + [True] * 6
     assert all(c.agrees for c in i9.evidence.comparisons)
     matching = i9.evidence.statements[4].numbers

@@ -1,4 +1,4 @@
-"""Tests of I10 from the published losses: the figures, and the ladders."""
+"""Tests of claim I10 on the published losses: the figures, and recipes compared at every size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_released_fit_comes_out_again(checked):
         [law.A, law.B, law.E, law.alpha, law.beta],
         [2822.480604261686, 20445.40765376697, 0.5353079817554266, 0.5236196803588452, 0.5533511883618424],
         rtol=1e-6,
-    )  # the loss in the published notebook, in float32
+    )  # from the published notebook, which computes the loss in float32
 
 
 def test_laws_come_back(checked):
@@ -60,7 +60,7 @@ def test_a_mitigated_arm_that_misses_its_law_would_be_seen(altered):
 
 
 def test_a_ladder(context):
-    """Check a ladder of given laws, in which one recipe costs 2 % at every size."""
+    """Check a study of model sizes with made-up laws; one recipe costs 2 % at every size."""
     assert i10.ladder(context) == ""
     law, random = ScalingLaw(A=20, B=900, E=2.3701, alpha=0.5, beta=0.6), np.random.default_rng(3)
     lines = ["arm,seed,parameters,tokens,loss"]

@@ -1,4 +1,4 @@
-"""Tests of the rules of M1 on made-up losses."""
+"""Tests of the rules of claim M1 on made-up losses."""
 
 from __future__ import annotations
 

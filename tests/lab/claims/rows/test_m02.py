@@ -1,4 +1,4 @@
-"""Tests of the findings and the answer of M2."""
+"""Tests of the findings and the answer of claim M2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_scale_rules(checked, held):
     ("said", "told"), [(True, "On all synthetic tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
 def test_the_answer_on_rules_follows_what_is_so(said, told):
-    """Check that the answer does not claim agreement where tensors differ."""
+    """Check that the answer does not say that all tensors agree if some do not."""
     holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
     order = [Statement("weights, E2M1: floor overflows most, ceil never", each) for each in holds]
     rest = ("even gives E2M1", "E2M1 has a smaller error", "ceil gives INT4", "E3M0 is usable")

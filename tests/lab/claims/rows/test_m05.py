@@ -1,4 +1,4 @@
-"""Tests of M5: an offset helps some tensors and hurts others."""
+"""Tests of claim M5: an offset helps some tensors and hurts others."""
 
 from __future__ import annotations
 
