@@ -193,10 +193,10 @@ def test_one_warning_names_what_multiplies_by_weights():
     with pytest.warns(UserWarning, match="emulate") as seen:
         emulation = mxt.emulate(model)
     assert [str(each.message) for each in seen] == [
-        "emulate() leaves alone what may multiply by its weights: layers.*.gru (GRU) is of no kind that is emulated; "
-        "layers.*.experts (Experts) is of no kind that is emulated; bilinear (Bilinear) is of no kind that is "
-        "emulated. Leave them out by filter= or the recipe None if that is meant; emulation.coverage(inputs) shows "
-        "their share of the FLOPs."
+        "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
+        "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
+        "(Bilinear) is of a class that emulate() does not know. If you mean this, leave them out by filter= or the "
+        "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__
     assert set(emulation.modules) == {"weighted"}
@@ -252,5 +252,5 @@ def test_quantized_modules_are_listed():
     model[0].__dict__["_packed_params"] = object()
     del model[0].weight, model[0].bias
     model[0].__class__ = type("Quantized", (nn.Module,), {"forward": lambda self, x: x})
-    with pytest.warns(UserWarning, match="0 .Quantized. is of no kind that is emulated"):
+    with pytest.warns(UserWarning, match="0 .Quantized. is of a class that emulate.. does not know"):
         mxt.emulate(model)
