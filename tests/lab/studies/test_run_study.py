@@ -106,7 +106,7 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "it says: PyTorch finds no GPU")]
+    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "reason: PyTorch finds no GPU")]
 )
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", module)
