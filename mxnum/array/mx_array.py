@@ -424,7 +424,7 @@ class MXArray:
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """Return the view that integers and slices select. On blocked axes, slices are of whole blocks.
+        """Return the view that integers and slices select. Slices must keep blocks whole.
 
         Packed codes stay packed if each row of the selected part begins and ends at a byte.
         Otherwise the codes of the part are unpacked to new memory.

@@ -33,7 +33,7 @@ def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) ->
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return `view(array)`, in the library of `array`. `array` is a part of an MX array, or None."""
+    """Return `view(array)` in the library of `array`, which is part of an MX array or None."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else view(array)
     if not on_device(array):
