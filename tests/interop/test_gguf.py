@@ -335,7 +335,7 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0; it has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of type MXFP4, NVFP4, Q8_0 or Q4_0, but has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")
