@@ -145,8 +145,8 @@ class Checkpoint:
         by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
         if _DIRECTION.get(self._method, by_name) != by_name:
             raise ValueError(
-                f"Argument 'direction' must be given for {name!r}, because its name is that of {layout.split()[1]}, but "
-                f"the checkpoint's quant_method is {self._method!r}."
+                f"Argument 'direction' must be given for {name!r}, because its name is that of {layout.split()[1]}, "
+                f"but the checkpoint's quant_method is {self._method!r}."
             )
         return by_name
 
