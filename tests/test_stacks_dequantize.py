@@ -19,7 +19,9 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
             assert packed.codes.max() < 16
             with pytest.raises(ValueError, match="'made' must be unpacked, with one code in each byte, not 'packed'"):
                 stacks.dequantize(packed, "vllm")
-    with pytest.raises(ValueError, match="'made' must be of codes, a byte each, and scales whose shapes fit"):
+    with pytest.raises(
+        ValueError, match="'made' must be one whose codes, one in each byte, and scales have shapes that fit"
+    ):
         stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
     with pytest.raises(ValueError, match="'made' must be one with codes below 16, one in each byte, not 34"):
         stacks.dequantize(stacks.quantize(few, "vllm")._replace(codes=np.full((2, 16), 34, np.uint8)), "vllm")

@@ -143,7 +143,7 @@ def quantize(
         if policy.by_error and not math.isfinite(v):
             raise errors.nonfinite("x", index, "finite", found)
         if policy.by_element and math.isnan(v) and e.specials == "none":
-            raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot represent", found)
+            raise errors.nonfinite("x", index, f"free of NaN for {e.name}, which has no NaN code", found)
 
     division = Blocks(array.shape, blocks, fmt)
     given = None if scales is None else _codes(division.check("scales", scales), fmt.scale)

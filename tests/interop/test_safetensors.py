@@ -166,7 +166,7 @@ CRAFTED = [
     (file_of(json.dumps(F32).replace("[0,", "[-0,").encode(), bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"\ud800": F32["x"]}, bytes(8)), "its header is not JSON"),
     (file_of({"__metadata__": {"k": "\udc00"}, **F32}, bytes(8)), "its header is not JSON"),
-    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of a tensor and"),
+    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of both a tensor"),
 ]  # fmt: skip
 
 
