@@ -179,8 +179,8 @@ def _place(index: tuple[int, ...]) -> str:
 def shared_tensor_scale(argument: str) -> ValueError:
     """Return the ValueError for a call that would change the tensor scale of a part of an array.
 
-    The array outside the part has the same tensor scale, so its values would change too. The call
-    must not have written anything.
+    The rest of the array has the same tensor scale, so its values would change too. Raise this
+    error before anything is written.
     """
     return ValueError(
         f"Argument {argument!r} must be a whole array if its tensor scale changes, not a part, because other "

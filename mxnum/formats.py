@@ -556,13 +556,13 @@ def describe(name: str | MXFormat | ElementFormat | None = None) -> str:
 
     >>> from mxnum import formats
     >>> print(formats.describe("nvfp4").splitlines()[0])
-    nvfp4: 16 elements share one e4m3 scale and all a float32 one, 4.5 bits per element.
+    nvfp4: 16 elements share one e4m3 scale, all share one float32 scale, 4.5 bits per element.
     """
     if isinstance(name, ElementFormat):
         return _described(name)
     if name is not None:
         fmt = get(name)
-        tensor = f" and all a {fmt.tensor_scale} one" if fmt.tensor_scale else ""
+        tensor = f", all share one {fmt.tensor_scale} scale" if fmt.tensor_scale else ""
         return (
             f"{fmt.name}: {fmt.block} elements share one {fmt.scale.name} scale{tensor}, "
             f"{fmt.bits_per_element:g} bits per element.\n{_described(fmt.element)}"

@@ -94,7 +94,7 @@ class Moments:
 
 
 def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
-    """Return the interval that integrals cover. Its probability is at least 1 - 2e-23."""
+    """Return the interval of integration, whose probability is at least 1 - 2e-23."""
     half = sigma * (REACH if model.distribution == "normal" else _SQRT3)
     return mu - half, mu + half
 
@@ -140,7 +140,7 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return for each scale the least and greatest block maximum and the scale's value, in float64.
+    """Return the least and greatest block maximum of each scale, and its value, in float64.
 
     The first scale begins at 0, and the last scale ends at infinity.
     """

@@ -108,7 +108,10 @@ class Exploration:
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Return the candidates that no candidate with the same or fewer bits beats, fewest bits first."""
+        """Return the candidates with less error than all others of the same or fewer bits.
+
+        The candidate with the fewest bits comes first.
+        """
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
         for candidate in sorted(known, key=lambda c: c.bits_per_element):
@@ -184,9 +187,9 @@ def explore(
         six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
         not only from the measured elements.
     sample
-        The most elements to measure, approximately; None means all. The elements are taken in
-        evenly spaced bands of rows. The number of rows of a band is a multiple of the rows of every
-        block, and at least 256 columns are kept. At least one band is measured.
+        The most elements to measure, approximately; None means all. The measured rows form evenly
+        spaced bands. The number of rows of a band is a multiple of the rows of every block, and at
+        least 256 columns are kept. At least one band is measured.
     seed
         The seed of stochastic rounding.
     progress
@@ -298,7 +301,7 @@ def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Ite
 
 
 def bands(matrix: Array, limit: int | None, height: int) -> Array:
-    """Return about `limit` elements of a matrix or fewer, in evenly spaced bands of `height` rows.
+    """Return at most about `limit` elements of a matrix, in evenly spaced bands of `height` rows.
 
     If a single band has too many elements, columns at the end are left out.
     """

@@ -50,8 +50,8 @@ class Sums:
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
         """Return the products, arranged in segments, and in steps of `terms` products.
 
-        Each segment is filled with zeros to whole steps. `bits` is the most mantissa bits that an
-        operand counts with.
+        Each segment is filled with zeros to whole steps. Of each operand's mantissa, at most `bits`
+        bits count.
         """
         count, k = self.a.shape
         period = len(order) or 1

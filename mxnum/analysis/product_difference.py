@@ -238,12 +238,12 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return a unit with most bits and rounding to nearest, one without promotions, and `unit`.
+    """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    Only the unit itself may warn about its evidence.
+    The first one also rounds to nearest. Only `unit` itself may warn about its evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # a kept promotion applies the scales
+    promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,

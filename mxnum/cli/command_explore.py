@@ -41,7 +41,7 @@ def explore(
         bool,
         typer.Option(
             "--frontier",
-            help="Print only candidates that no candidate of the same or fewer bits beats, ordered by bits.",
+            help="Print candidates with less error than all others of the same or fewer bits, ordered by bits.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,

@@ -38,7 +38,7 @@ def encode(
     #    leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
-    # 2. The significand: y in units of the last place, which is place m after the binary point.
+    # 2. The significand: y in units of the last place. There are m places after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 

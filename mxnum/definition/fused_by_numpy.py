@@ -1,7 +1,7 @@
 """Compute many dot products as a matrix unit adds them, by the definition on numpy arrays.
 
-The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. The axes
-of these arrays are the dot products and the terms of their sums.
+The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. Each row
+of such an array belongs to a dot product, and each column to a term of the sums.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """Return elements divided by the step, as integers; their signs; and scales times the step.
+    """Return elements divided by the step (integers), their signs, and scales times the step.
 
     The step is the distance between neighbouring elements. A sign is True for a negative element.
     """

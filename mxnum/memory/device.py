@@ -55,7 +55,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, but for axes of length 1 those of a contiguous array."""
+        """The strides, where axes of length 1 have the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -65,13 +65,13 @@ class DeviceArray:
         return replace(self, shape=strided.shape, strides=strides, pointer=self.pointer + address)
 
     def _stand_in(self) -> np.ndarray[Any, Any]:
-        """Return a numpy array with the same shape and strides, not to be read."""
+        """Return a numpy array with the same shape and strides, whose memory must not be read."""
         steps = tuple(stride * self.dtype.itemsize for stride in self.strides)
         bytes_ = np.dtype(f"V{self.dtype.itemsize}")
         return np.lib.stride_tricks.as_strided(_ORIGIN.view(bytes_), self.shape, steps)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """Return a view by numpy's basic indexing. End a key that drops all axes with "..."."""
+        """Return a view by numpy's basic indexing. A key that drops all axes must end in "..."."""
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:

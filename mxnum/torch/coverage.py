@@ -159,7 +159,7 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN gets a list, oneDNN the two of a layer
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # a list for cuDNN, two for oneDNN
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

@@ -86,7 +86,7 @@ class Emulation:
         kernels of other packages than torch are not counted.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
-        errors.require(not is_lazy, "model", "called once, which makes its lazy modules usual ones", "lazy")
+        errors.require(not is_lazy, "model", "called once, which initializes its lazy modules", "lazy")
         return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
@@ -306,7 +306,7 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters. Quantized modules of torch have packed ones."""
+    """Return True if a module has own parameters, or packed ones (a quantized module of torch)."""
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 

@@ -197,10 +197,10 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`, whose operands have the streams 4
-    `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. If
-    `accumulate` is a matrix unit, or its name, the unit sums all three products. "amx" lets the
-    processor's AMX units multiply rounded operands (see `emulate`).
+    are those of `mxnum.linear_forward` and `linear_backward`, whose operands have these streams of
+    the seed: `4 * stream` (activations), `4 * stream + 1` (weights) and `4 * stream + 2`
+    (gradients). If `accumulate` is a matrix unit, or its name, the unit sums all three products.
+    "amx" lets the processor's AMX units multiply rounded operands (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
