@@ -344,7 +344,7 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match="17 bytes a block"):
+    with pytest.raises(ValueError, match="of whole blocks of 17 bytes along the last axis"):
         mx_gguf.from_gguf_blocks(np.zeros((2, 16), np.uint8))
     with pytest.raises(ValueError, match="'shape' must be of 2 blocks of 32"):
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))
