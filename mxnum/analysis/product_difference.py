@@ -20,8 +20,7 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which the properties of one stack replace those of the
-#: other.
+#: The parts of a difference, in the order in which the properties of a stack are added.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
 #: A part counts as expected if its size is at most this multiple of the model's prediction.

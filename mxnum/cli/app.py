@@ -57,7 +57,7 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; raise ValueError for an option given twice or an empty path."""
+        """Read the arguments; raise ValueError for an option given twice or an empty path."""
         values, _, typed = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in typed:
             is_single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)

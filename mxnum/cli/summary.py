@@ -1,4 +1,4 @@
-"""Count values for `mxnum inspect`, piece by piece, so that an array may exceed the memory."""
+"""Count values for `mxnum inspect`, piece by piece, so that an array may be larger than memory."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def enter(module: Any, kind: str, site: Site) -> None:
 
 
 def leave(module: Any) -> None:
-    """Give a module its own class back, and stop watching it."""
+    """Restore a module's own class, and stop watching the module."""
     watching.pop(module._mx.number, None)
     module.__class__ = type(module).emulates
     del module._mx

@@ -139,7 +139,7 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Change runs shortly before they diverge (interventions), and compare the outcomes.
+    """Compare the outcomes of runs changed shortly before they diverge (interventions).
 
     The command starts from the runs of `run STUDY` in the same folder, and trains missing runs
     first. After Ctrl-C or a failure, the same command continues.
