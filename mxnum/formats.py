@@ -102,7 +102,7 @@ class ElementFormat:
 
     @cached_property
     def nan_code(self) -> int | None:
-        """The code written for NaN: all ones in elements, the quiet NaN in float arrays."""
+        """The code written for NaN, which is all ones in elements and the quiet NaN in float arrays."""
         if self.specials == "none":
             return None
         if self.canonical_nan:
@@ -358,7 +358,7 @@ class MXFormat:
 
     @property
     def notation(self) -> str:
-        """The string from which `get` makes this format: a known name, or the settings.
+        """The string from which `get` makes this format, either a known name or the settings.
 
         For a format with a name of its own, `get` returns another name but the same settings, so
         the bits are the same.

@@ -247,7 +247,7 @@ class OffsetRange(_DocumentedEnum):
 
     @cached_property
     def is_half(self) -> bool:
-        """True if half the range of a block, not the largest |d|, sets the scale."""
+        """True if half the range of a block sets the scale, and not the largest difference."""
         match self:
             case OffsetRange.EXACT:
                 return False

@@ -72,7 +72,7 @@ class Candidate:
 
     @property
     def organisation(self) -> str:
-        """The shape of a block: "row", "column", or "tile" for several rows and columns."""
+        """The shape of a block, "row", "column", or "tile" for several rows and columns."""
         return "row" if self.block_rows == 1 else "column" if self.block_columns == 1 else "tile"
 
 

@@ -158,7 +158,7 @@ class BlockError(_Result):
     residual: Any
     #: P(x is beyond the largest element times the scale).
     overflow: Any
-    #: P(|Q| is the largest element times the scale).
+    #: P(abs(Q) is the largest element times the scale).
     on_max: Any
     #: P(Q = 0).
     zero: Any

@@ -140,7 +140,7 @@ class Statistics:
 
     @property
     def normalized_rmse(self) -> Any:
-        """The square root of sum((x_q - x)**2) / sum(x**2): the error relative to the size of x."""
+        """The square root of sum((x_q - x)**2) / sum(x**2), the error relative to the size of x."""
         return _scalar(np.sqrt(_ratio(self.sum_error2, self.sum_x2)))
 
     @property

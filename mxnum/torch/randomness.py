@@ -93,7 +93,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position from which operations draw: in a recomputation, that of the forward pass."""
+        """The position from which operations draw; in a recomputation, that of the forward pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
