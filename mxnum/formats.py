@@ -102,7 +102,7 @@ class ElementFormat:
 
     @cached_property
     def nan_code(self) -> int | None:
-        """The code written for NaN, which is all ones in elements and the quiet NaN in float arrays."""
+        """The code written for NaN, all ones in elements and the quiet NaN in float arrays."""
         if self.specials == "none":
             return None
         if self.canonical_nan:
