@@ -137,5 +137,5 @@ def test_the_arithmetic_of_a_stack_is_refused(bits):
         lambda: stacks.dequantize(made, "vllm"),
         lambda: mx.fake_quantize(x, "nvfp4", arithmetic="vllm"),
     ):
-        with control_bits(bits), pytest.raises(RuntimeError, match="vllm needs floats that are rounded to nearest"):
+        with control_bits(bits), pytest.raises(RuntimeError, match="vllm needs floats that round to nearest"):
             call()

@@ -182,10 +182,8 @@ def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
-        if tensor_scale is None or other is not None:  # the default tensor scale has no axes
-            with pytest.raises(
-                ValueError, match="'out' must be a whole array where its tensor scale would change, not a"
-            ):
+        if tensor_scale is None or other is not None:  # for other=None the tensor scale that is found has no axes
+            with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes, not a"):
                 mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
         assert q.equals(before)
     options = {"blocks": part.blocks, "tensor_scale": has}
@@ -209,7 +207,7 @@ def test_what_has_a_tensor_scale_of_its_own_takes_another():
     kept = q[2:].dequantize()
     mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row", out=q[:2])
     assert q[:2].equals(mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row"))
-    with pytest.raises(ValueError, match="'out' must be a whole array where its tensor scale would change"):
+    with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes"):
         mx.quantize(X[2:, :16] / 2, "nvfp4", tensor_scale="row", out=q[2:, :16])
     assert cases.same(q[2:].dequantize(), kept)
 
@@ -244,7 +242,7 @@ REFUSED = {
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),
     "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be without axes, or of 2"),
-    "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out where blocks span rows"),
+    "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out if a block spans several rows"),
     "a sign": (lambda: mx.quantize(X, "nvfp4", scales=np.full((4, 4), 0x80, np.uint8)), "'scales' must be without a sign bit, not 128 at index (0, 0)"),
     "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),
     "codes for floats": (lambda: mx.quantize(X, WIDE, scales=np.zeros((4, 1), np.uint8)), "'scales' must be a float32 array, not 'uint8'"),

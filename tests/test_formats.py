@@ -212,8 +212,8 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
-        ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
-        # Regression: if a key occurred twice, the last value silently counted.
+        ("mxint4:bias=1", "no setting but 'block': 'mxint4' fixes all others"),
+        # Regression: if a key was given twice, the last value counted silently.
         ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
         ("e4m3:block=16,block=16", "must give block once"),
         ("mxint4:block=16,block=32", "must give block once"),
@@ -228,7 +228,7 @@ def test_formats_that_cannot_be_read(text, message):
 @pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
 def test_an_element_has_no_blocks(key):
     """Check that an element with a block raises an error, as in `MXFormat("e4m3:block=16")`."""
-    message = f"Element 'e3m4:{key}' must not give (block|scale), which is a format's"
+    message = f"Element 'e3m4:{key}' must not give (block|scale), which belongs to a format"
     for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
         with pytest.raises(ValueError, match=message):
             call(f"e3m4:{key}")

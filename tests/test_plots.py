@@ -122,8 +122,8 @@ def test_design_space():
     with pytest.raises(ValueError, match="that some candidate has"):
         plots.design_space(found, format="mxint8")
     exact = explore(np.ones((4, 32)), formats=["mxint8"], roundings=["rne"], asymmetric=[False])
-    with pytest.raises(ValueError, match="'exploration' must be of a tensor that candidates store with an error above"):
-        plots.design_space(exact)  # Regression: the error message named an internal argument, `wanted`.
+    with pytest.raises(ValueError, match="'exploration' must be one with candidates whose error is above zero"):
+        plots.design_space(exact)  # Regression: the message named the argument `wanted`.
 
 
 def test_draws_where_it_is_told(tmp_path):

@@ -256,7 +256,7 @@ def test_tensor_scales_multiply_sums_of_blocks_at_last():
     varying = mx.MXArray.from_parts(
         a.codes, np.repeat(a.scales, 16, 1), "nvfp4", blocks=(1, 1), tensor_scale=np.ones((1, 32), np.float32)
     )
-    with pytest.raises(ValueError, match="'b' must be an MXArray with one tensor scale along the summed axis"):
+    with pytest.raises(ValueError, match="'b' must be an MXArray with a single tensor scale along the summed axis"):
         mx.matmul(mx.MXArray.from_parts(a.codes, varying.scales, "nvfp4", blocks=(1, 1), tensor_scale=1.0), varying.T)
 
 

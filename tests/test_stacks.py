@@ -518,7 +518,7 @@ def test_what_is_refused():
 def test_arguments_that_were_not_looked_at():
     # Regression: `dequantize` read packed codes as unpacked codes.
     x = np.ones((2, 16), np.float32)
-    with pytest.raises(ValueError, match="'made' must be of codes that take a byte each"):
+    with pytest.raises(ValueError, match="'made' must be unpacked"):
         stacks.dequantize(stacks.quantize(x, "vllm", packed=True), "vllm")
     for wrong, says in (
         ({"largest": np.nan}, "'largest' must be a magnitude, not nan"),

@@ -1,4 +1,4 @@
-"""``mxnum unit probe`` and ``mxnum unit identify``."""
+"""The commands ``mxnum unit probe`` and ``mxnum unit identify``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import typer
 from mxnum import errors
 from mxnum.cli import options
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The output file, or - for standard output (default).")
+]
 
 
 def probe(
     operands: Annotated[
-        str, typer.Option(help="The format of the operands, or two with a comma: e4m3,e5m2.")
+        str, typer.Option(help="The format of the operands, or two formats with a comma: e4m3,e5m2.")
     ] = "float16",
-    k: Annotated[int, typer.Option("-k", "--products", help="The products of an instruction.")] = 16,
+    k: Annotated[int, typer.Option("-k", "--products", help="The number of products that an instruction sums.")] = 16,
     accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
     scales: Annotated[
         str | None, typer.Option(help="The format of block scales and the length of a block: e8m0,32.")
@@ -27,17 +29,19 @@ def probe(
     output: Output = None,
     force: options.Force = False,
     device: Annotated[
-        str | None, typer.Option(help="cuda, or a compiled probe.cu: ask this GPU; --output is a folder.")
+        str | None,
+        typer.Option(help="Ask this machine's GPU, by cuda or a compiled probe.cu. --output is then a folder."),
     ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.
 
-    Run them on the unit, append the bits of d to each line, and pass them to `mxnum unit identify`.
+    Run the cases on the unit, append the bits of d to each line, and pass the lines to
+    `mxnum unit identify`.
 
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
 
-    `mxnum unit probe --device cuda -o answers` asks all matrix instructions of this machine's GPU,
-    whatever the operands, and keeps answers that are there.
+    `mxnum unit probe --device cuda -o answers` runs all matrix instructions of this machine's GPU,
+    for all operands. Answers that the folder already has are kept.
     """
     if device is not None:
         from mxnum.units.identify.device import probe_gpu
@@ -54,12 +58,14 @@ def probe(
 
 
 def identify(
-    answers: Annotated[Path, typer.Argument(help="Cases with answers; -: standard input.")],
+    answers: Annotated[Path, typer.Argument(help="The file of cases with answers, or - for standard input.")],
     as_json: options.AsJson = False,
-    further: Annotated[Path | None, typer.Option(help="Write cases that separate the rules that are left.")] = None,
+    further: Annotated[
+        Path | None, typer.Option(help="Write cases that distinguish the remaining rules to this file.")
+    ] = None,
     force: options.Force = False,
 ) -> None:
-    """Show which rules of addition reproduce the answers of a unit.
+    """Show which rules of addition reproduce the answers of a matrix unit.
 
     The exit status is 1 if no rule reproduces every answer.
 
@@ -91,7 +97,7 @@ def _scales(text: str | None) -> tuple[str, int] | None:
 
 
 def _write(text: str, output: Path | None, force: bool) -> None:
-    """Write text to a file, or to the standard output."""
+    """Write text to a file or to standard output."""
     from mxnum.cli.outputs import check_output
     from mxnum.output.files import written_whole
 

@@ -83,7 +83,7 @@ def test_nvfp4_beside_mxfp4():
     ):
         explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
     with pytest.raises(
-        ValueError, match="'asymmetric' must be a list with False in it for nvfp4, whose scales are floats"
+        ValueError, match="'asymmetric' must be a list that has False for nvfp4, whose scales are floats"
     ):
         explore(x, formats=["nvfp4"], asymmetric=[True])
 

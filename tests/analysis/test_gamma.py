@@ -293,7 +293,7 @@ def test_what_diverges_is_infinite_and_refused_as_an_enclosure():
     spread = gamma_bias("mxfp4_e2m1", 0.0, 1.0, rounding="sr")
     assert np.isfinite(spread.bias)
     assert spread.variance == np.inf
-    with pytest.raises(ValueError, match="which diverges"):
+    with pytest.raises(ValueError, match="of this cluster diverges"):
         spread.enclosure(of="variance")
     with pytest.raises(ValueError, match="'rounding' must be one of"):
         gamma_bias("mxfp4_e2m1", 0.9, 0.01, rounding="rtp").formula()

@@ -148,7 +148,7 @@ def test_results_that_are_not_finite_are_left_out():
     found = compare_products(a, b, units=[ProductStack("exact", "float16"), ProductStack("hopper_float16", "float16")])
     assert (found.nonfinite, found.size) == (24, 480)
     assert np.isfinite(found.total.rms)
-    assert "24 of 480 results are not finite and left out." in found.text()
+    assert "24 of 480 results are not finite and are left out." in found.text()
 
 
 def test_text_and_dictionary():

@@ -379,7 +379,7 @@ def test_repr_is_for_people():
     assert "SQNR" in text
     assert repr(measure(x, "mxfp8_e4m3", per="block")).startswith("<Statistics of (4, 1) groups: normalized R-MSE")
     assert "nothing measured" in repr(measure(np.full((2, 4), np.nan), "mxint8", per=0))
-    text = "<Statistics of 2 elements: nothing measured; no block without NaN has a number>"
+    text = "<Statistics of 2 elements: nothing measured, as all blocks are NaN or empty>"
     assert repr(measure([1.0, np.nan], "mxfp8_e4m3")) == text
 
 

@@ -69,7 +69,7 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
     )
     for option, mode in (("--scale-rule", "even"), ("--nonfinite", "block")):
         said = run("explain", "1", "--scale", 127, option, mode, status=2)
-        assert f"Option {option} must be left out with --scale, which says what the scale is." in said
+        assert f"Option {option} must be left out with --scale, which sets the scale." in said
 
 
 def test_what_is_beyond_the_source_is_not_inf(run):

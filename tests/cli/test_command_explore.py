@@ -52,7 +52,7 @@ def test_files(run, tmp_path, weights):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["all.csv", "all.png", "x.npy"]
     for option, name in (("--csv", "all.csv"), ("--plot", "all.png"), ("--csv", "x.npy")):
         told = run("explore", tmp_path / "x.npy", *FEW, option, tmp_path / name, status=2)
-        assert f"Option {option} must be a new file, or come with --force to overwrite one" in told
+        assert f"Option {option} must be a new file unless --force is given" in told
 
 
 def test_interrupting_prints_what_was_measured(run, tmp_path, weights, monkeypatch):

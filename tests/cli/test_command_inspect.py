@@ -75,7 +75,7 @@ def test_options_that_would_decide_nothing_are_refused(run, tmp_path):
     of_quantizing = (("--axis", 0), ("--block-size", 4), ("--scale-rule", "rceil"))
     for option in of_quantizing:
         told = run("inspect", tmp_path / "x.npy", *option, status=2)
-        assert f"Option {option[0]} must be left out: it applies only together with --format" in told
+        assert f"Option {option[0]} must be left out: this option needs --format" in told
     for option in (*of_quantizing, ("--as", "bfloat16"), ("--format", "mxint8")):
         told = run("inspect", tmp_path / "q.npz", *option, status=2)
         assert f"Option {option[0]} must be left out: " in told

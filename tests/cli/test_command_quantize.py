@@ -84,7 +84,7 @@ def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
     (tmp_path / "link.npy").symlink_to(source)
     for same in ("x.npy", "again.npy", "link.npy", f"../{tmp_path.name}/x.npy"):
         told = run("quantize", source, tmp_path / same, "--values", status=2)
-        assert f"OUT must be a new file, or come with --force to overwrite one: '{tmp_path / same}' exists." in told
+        assert f"OUT must be a new file unless --force is given: '{tmp_path / same}' exists." in told
         assert source.read_bytes() == before
     run("quantize", source, target)
     first = target.read_bytes()

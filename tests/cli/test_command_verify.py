@@ -69,7 +69,7 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
     assert "answers for the 4 cases" in run("verify", answers, "--vectors", golden, "--strict", status=2)
     answers.write_text("".join(line for line in golden.read_text().splitlines(True) if "cases" not in line))
     assert "go unnoticed" in run("verify", answers)
-    assert "--strict needs the cases" in run("verify", answers, "--strict", status=2)
+    assert "--strict needs the file of cases" in run("verify", answers, "--strict", status=2)
 
 
 def programs(language="c", page="check-a-program.md"):

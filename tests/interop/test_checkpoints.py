@@ -100,10 +100,10 @@ def test_a_folder_with_a_configuration(tmp_path):
         ("{}", "it lacks 'weight_map'"),
         ("[]", "its content is a list, not a table"),
         ('{"weight_map": []}', "weight_map is a list, not a table"),
-        # Regression: files in other folders were read, and numbers in place of file names raised
-        # unrelated errors.
-        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not a file of its folder"),
-        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not a file of its folder"),
+        # Regression: files in other folders were read, and file names that are numbers gave other
+        # errors.
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not in the index's folder"),
+        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not in the index's folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
         (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
     ]:
@@ -160,7 +160,7 @@ def test_a_zero_point_that_is_not_zero_is_refused(tmp_path, layout):
     assert Checkpoint(path).tensor("w").equals(q)
     safetensors.save(path, {**tensors, "w_zero_point": np.full((8, 1), -2, E4M3)})
     with pytest.raises(
-        ValueError, match=r"'w_zero_point' must be zero, since formats here have no zero point, not 2\.0"
+        ValueError, match=r"'w_zero_point' must be zero, because mxnum's formats have no zero point, not 2\.0"
     ):
         Checkpoint(path).tensor("w")
 
@@ -198,7 +198,7 @@ def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
         assert Checkpoint(path).tensor("w").equals(q)
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors"}}))
-    with pytest.raises(ValueError, match=r"'direction' must be given for 'w': its name is that of modelopt"):
+    with pytest.raises(ValueError, match=r"'direction' must be given for 'w', because its name is that of modelopt"):
         Checkpoint(path).tensor("w")
     assert Checkpoint(path, direction="decode").tensor("w").equals(q)
     assert Checkpoint(path, direction="encode").tensor("w").tensor_scale == 2.0**3

@@ -183,7 +183,9 @@ def test_groups_that_have_no_place():
         ValueError, match=r"'q' must be an array whose scales are float16 numbers times 0.015625, not 9.5"
     ):
         mx_gguf.to_gguf_blocks(small, kind="Q8_0")
-    with pytest.raises(ValueError, match="'q' must be an array whose blocks lie in -8\\.\\.7 or in -7\\.\\.8"):
+    with pytest.raises(
+        ValueError, match="'q' must be an array in which all integers of a block lie in -8\\.\\.7 or all in -7\\.\\.8"
+    ):
         mx_gguf.to_gguf_blocks(mx_gguf.from_gguf_blocks(block(1.0, 9), kind="Q8_0"), kind="Q4_0")
     for wrong in ("mxint8", "e4m3:block=32,scale=float16", "int8:block=32,scale=float32"):
         with pytest.raises(ValueError, match="'q' must be of integers and float16 scales, not"):
@@ -335,14 +337,14 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0; it has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of type MXFP4, NVFP4, Q8_0 or Q4_0, but has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match="17 bytes a block"):
+    with pytest.raises(ValueError, match="of whole blocks of 17 bytes along the last axis"):
         mx_gguf.from_gguf_blocks(np.zeros((2, 16), np.uint8))
     with pytest.raises(ValueError, match="'shape' must be of 2 blocks of 32"):
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))

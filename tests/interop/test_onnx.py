@@ -147,7 +147,7 @@ def test_scales_that_onnx_has_no_place_for(onnx):
         np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), "int8:block=32,scale=float16"
     )
     with pytest.raises(
-        ValueError, match=r"'q' must be an array whose scales are float16 numbers times 2\*\*-6 too, not 9.5"
+        ValueError, match=r"'q' must be an array whose scales times 2\*\*-6 are float16 numbers, not 9.5"
     ):
         mx_onnx.to_onnx(small, "w")
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "w")
@@ -161,7 +161,7 @@ def test_mistakes(onnx, monkeypatch):
     with pytest.raises(ValueError, match="whose scale codes are at least 6"):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxint8"), "x")
     monkeypatch.setitem(mx_onnx.TYPES, "e2m3", "FLOAT6NEWER")
-    with pytest.raises(ValueError, match="Elements of e2m3 need an onnx with FLOAT6NEWER, not "):
+    with pytest.raises(ValueError, match="Elements of e2m3 need a version of onnx that has FLOAT6NEWER, not "):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxfp6_e2m3"), "x")
 
 

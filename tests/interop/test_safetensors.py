@@ -108,7 +108,7 @@ def test_damaged_files_say_so(tmp_path):
     cases = {
         b"": "header is cut off",
         whole[:20]: "header is cut off",
-        whole[:-1]: "ends before the data of 'b'",
+        whole[:-1]: "ends before the end of the data of 'b'",
         (5).to_bytes(8, "little") + b"hello": "header is not JSON",
         (2).to_bytes(8, "little") + b"[]": "not a JSON object",
         (12).to_bytes(8, "little") + b'{"x":{"a":1}': "not JSON",
@@ -152,21 +152,21 @@ CRAFTED = [
     (file_of({"x": entry(["F32"], [2], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "data_offsets": [0, 4, 8]}}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": entry("U8", [1 << 32, 1 << 32], 0, 0)}), "shape of 'x' does not fit"),
-    (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot have an array of the shape of 'x'"),
-    (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot have an array of the shape of 'x'"),
+    (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot make an array with the shape of 'x'"),
+    (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot make an array with the shape of 'x'"),
     (file_of({"x": entry("F4", [4], 0, 3)}, bytes(3)), "shape of 'x' does not fit"),
     (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not at 8, where"),
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
-    (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
-    # For the files from here on, the safetensors library raises an error, and so must mxnum.
+    (file_of(F32, bytes(11)), "3 bytes at the end of the file belong to no tensor"),
+    # The safetensors library raises an error for these files, and so must ours.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),
     (file_of(json.dumps(F32).replace("[0,", "[-0,").encode(), bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"\ud800": F32["x"]}, bytes(8)), "its header is not JSON"),
     (file_of({"__metadata__": {"k": "\udc00"}, **F32}, bytes(8)), "its header is not JSON"),
-    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of a tensor and"),
+    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of both a tensor"),
 ]  # fmt: skip
 
 
@@ -285,8 +285,8 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
         ({"w": q, "w.offsets": x}, None, "not have a tensor named 'w.offsets', the name of a part"),
         ({"w.tensor_scale": x, "w": q}, None, "not have a tensor named 'w.tensor_scale', the name of a part"),
         ({"__metadata__": x}, None, "not have a tensor named '__metadata__', the name of the file's metadata"),
-        ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w', which describes an MX array"),
-        ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w'"),
+        ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w', which describes an MX array"),
+        ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w'"),
         ({"x": x}, {"k": "\ud800"}, "'metadata' must be of text that is Unicode"),
         ({"\ud800": x}, None, "'tensors' must be of text that is Unicode"),
     ]

@@ -44,7 +44,7 @@ def test_scales_in_the_types_that_others_have_for_them():
 
 
 def test_mistakes():
-    with pytest.raises(TypeError, match=r"must be the scales of the array, q.scales, not 'MXArray'"):
+    with pytest.raises(TypeError, match=r"must be the scales of the MXArray, q.scales, not 'MXArray'"):
         swizzle_scales(mx.quantize(np.ones((4, 32), np.float32), "mxfp4"))
     with pytest.raises(ValueError, match="two-dimensional"):
         swizzle_scales(np.zeros(4, np.uint8))

@@ -175,7 +175,9 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
 
 def test_arrays_that_tensors_cannot_share(torch):
     for array in (np.arange(4.0)[::-1], np.broadcast_to(np.ones(1), 3)):
-        with pytest.raises(ValueError, match=r"'array' must be writable and of no negative strides \(array.copy\(\)\)"):
+        with pytest.raises(
+            ValueError, match=r"'array' must be writable and without negative strides \(array.copy\(\)\)"
+        ):
             mx_torch.as_tensor(array)
     with pytest.raises(ValueError, match="'array' must be in native byte order, not '>f4'"):
         mx_torch.as_tensor(np.ones(3, ">f4"))
@@ -200,7 +202,7 @@ def test_mistakes(torch):
     with pytest.raises(ValueError, match="'length' must be given"):
         mx_torch.from_torch(torch.zeros(24, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8), format="mxfp6_e3m2")
     codes = torch.zeros(32, dtype=torch.uint8)
-    with pytest.raises(ValueError, match="'length' must be 32, the codes of a row, or left out, not 5"):
+    with pytest.raises(ValueError, match="'length' must be 32, the number of codes in a row, or left out, not 5"):
         mx_torch.from_torch(codes, torch.zeros(1, dtype=torch.uint8), format="mxfp8_e4m3", length=5)
     with pytest.raises(ValueError, match="of even length"):
         mx_torch.to_torch(mx.quantize(np.ones(5), "mxfp4_e2m1"))

@@ -75,10 +75,10 @@ def test_a_model(counted):
 
 def test_where_there_are_none(monkeypatch):
     def check():
-        raise ValueError("Products by AMX need a processor that has it.")
+        raise ValueError("Products by AMX need a processor with AMX units.")
 
     monkeypatch.setattr(amx, "check", check)
-    with pytest.raises(ValueError, match="need a processor that has it"):
+    with pytest.raises(ValueError, match="need a processor with AMX units"):
         mxt.emulate(torch.nn.Linear(32, 32), "mxfp8_e4m3", accumulate="amx")
     with pytest.raises(ValueError, match=r"'accumulate' must be one of .*'amx'.*did you mean 'amx'"):
         mxt.linear(torch.ones(2, 32), torch.ones(2, 32), accumulate="amz")
@@ -99,7 +99,7 @@ def test_units_that_are_not_there_are_told(monkeypatch):
     check = amx.check.__wrapped__
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
     monkeypatch.setattr(torch.backends.mkldnn, "matmul", SimpleNamespace(), raising=False)
-    with pytest.raises(ValueError, match="need a processor that has it"):
+    with pytest.raises(ValueError, match="need a processor with AMX units"):
         check()
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
     with pytest.raises(ValueError, match=r"need torch 2\.9 or newer, not"):

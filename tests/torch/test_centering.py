@@ -131,7 +131,7 @@ class Transposed(nn.Module):
         (lambda: nn.ModuleDict({"head": Transposed()}), "head", {}, "not 'head, a Transposed'"),
         (Model, "head", {"vocabulary": 41}, "'vocabulary' must be between 1 and 40, not 41"),
         (Model, "head", {"vocabulary": 0}, "'vocabulary' must be between 1 and 40, not 0"),
-        (parametrized, "head", {}, "must have its weight as a parameter, not computed from others"),
+        (parametrized, "head", {}, "must have its weight as a parameter, not computed from other"),
         (
             lambda: with_weight(torch.zeros(640)),
             "head",

@@ -139,7 +139,7 @@ def test_scripts_hooks_and_lazy_modules():
         model = nn.Sequential(torch.jit.script(nn.Linear(32, 32)), nn.LazyLinear(8))
     with pytest.warns(UserWarning, match="1 .LazyLinear. has no parameters before its first call"):
         emulation = mxt.emulate(model)
-    with pytest.raises(ValueError, match="'model' must be called once, which makes its lazy modules usual ones"):
+    with pytest.raises(ValueError, match="'model' must be called once, which initializes its lazy modules"):
         emulation.coverage(numbers(4, 32))
     model(numbers(4, 32))
     assert flops(emulation, numbers(4, 32)) == {("", False): 2 * 4 * 32 * 32, ("1", False): 2048}
@@ -193,10 +193,10 @@ def test_one_warning_names_what_multiplies_by_weights():
     with pytest.warns(UserWarning, match="emulate") as seen:
         emulation = mxt.emulate(model)
     assert [str(each.message) for each in seen] == [
-        "emulate() leaves alone what may multiply by its weights: layers.*.gru (GRU) is of no kind that is emulated; "
-        "layers.*.experts (Experts) is of no kind that is emulated; bilinear (Bilinear) is of no kind that is "
-        "emulated. Leave them out by filter= or the recipe None if that is meant; emulation.coverage(inputs) shows "
-        "their share of the FLOPs."
+        "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
+        "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
+        "(Bilinear) is of a class that emulate() does not know. If you mean this, leave them out by filter= or the "
+        "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__
     assert set(emulation.modules) == {"weighted"}
@@ -253,5 +253,5 @@ def test_quantized_modules_are_listed():
     model[0].__dict__["_packed_params"] = object()
     del model[0].weight, model[0].bias
     model[0].__class__ = type("Quantized", (nn.Module,), {"forward": lambda self, x: x})
-    with pytest.warns(UserWarning, match="0 .Quantized. is of no kind that is emulated"):
+    with pytest.warns(UserWarning, match="0 .Quantized. is of a class that emulate.. does not know"):
         mxt.emulate(model)

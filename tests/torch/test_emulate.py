@@ -84,11 +84,12 @@ def test_what_is_emulated_and_what_is_left_alone():
     }  # fmt: skip
     assert str(emulation).endswith(
         ". Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
-        "names the module; other (Other) is of no kind that is emulated."
+        "names the module; other (Other) is of a class that emulate() does not know."
     )
     two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
     assert (
-        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of no kind that is emulated."
+        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of a class that emulate() "
+        "does not know."
     )
     assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]
     assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
@@ -109,7 +110,7 @@ def test_restoring_leaves_nothing():
         assert type(module) is type(twin.get_submodule(name))
         assert set(module.__dict__) == set(before[name])
     mxt.emulate(model, "mxint8")  # and once more
-    with pytest.raises(ValueError, match="must be one that is not emulated yet"):
+    with pytest.raises(ValueError, match="must not be emulated yet"):
         mxt.emulate(model, "mxint8")
 
 
@@ -352,8 +353,8 @@ def test_layers_that_are_left_alone_say_why():
     assert emulation.left_alone == {
         "grouped": "(Conv1d) convolves in groups",
         "bounded": "(Embedding) renormalizes its weights",
-        "rnn": "(GRU) is of no kind that is emulated",
-        "patched": "(Linear) has a forward of its own instance",
+        "rnn": "(GRU) is of a class that emulate() does not know",
+        "patched": "(Linear) has a forward function on the instance",
         "lazy": "(LazyLinear) has no parameters before its first call",
     }
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")

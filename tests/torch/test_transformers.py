@@ -144,7 +144,7 @@ def test_other_code_is_not_taken_for_a_known_class():
             return self.weight * hidden_states + 1
 
     emulation = mxt.emulate(torch.nn.Sequential(Shifted(8)), "mxfp8_e4m3")
-    assert emulation.left_alone == {"0": "(Shifted) is of no kind that is emulated"}
+    assert emulation.left_alone == {"0": "(Shifted) is of a class that emulate() does not know"}
 
 
 def test_a_tied_weight_is_rounded_in_one_way():

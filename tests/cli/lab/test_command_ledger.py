@@ -43,7 +43,8 @@ def test_another_file(run, tmp_path):
 def test_errors_are_one_sentence(run):
     said = run("lab", "ledger", status=2)
     assert said == (
-        "Error: Folder 'docs/lab' does not exist; run this command in a checkout, or give another file with --out.\n"
+        "Error: Folder 'docs/lab' does not exist; run this command in a checkout of mxnum, or give another "
+        "file with --out.\n"
     )
     assert "Option --only must be one of" in run("lab", "ledger", "--only", "M99", status=2)
 

@@ -97,7 +97,8 @@ def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "interventions.json").write_text('{"study": "confirm", "base": "E2M1"}')
     told = run("lab", "interventions", "--base", "LN E2M1", "--runs", tmp_path, status=2)
-    assert "interventions.json' has results of E2M1 in the study confirm; give another folder (--results)." in told
+    message = "interventions.json' has results of the arm E2M1 in the study confirm; give another folder (--results)."
+    assert message in told
     assert not (tmp_path / "width-32").exists()
 
 

@@ -154,7 +154,7 @@ def test_factors_at_the_ends_of_doubling(tensor, doubles, target):
     """Thresholds and values double by additions to exponents exactly where all are normal."""
     one, e4m3, e2m1 = 0x38, SCALES["e4m3"], ELEMENTS["e2m1"]
     fast = by_factors.by_places(FLOAT32, e2m1, e4m3, Rounding.RNE, target)
-    defined = float_scales.quantizing(FLOAT32, e2m1, e4m3, Rounding.RNE, Overflow.SATURATE, target)
+    defined = formulation.quantizing_over(FLOAT32, e2m1, e4m3, Rounding.RNE, Overflow.SATURATE, target)
     made, is_right = constants(fast, one, tensor)
     exact, _ = constants(defined, one, tensor)
     assert is_right == doubles

@@ -224,7 +224,7 @@ def test_what_each_scale_makes():
         str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
     }
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    # These studies take hours, with `mxnum lab run`, `mxnum lab sweep` and `mxnum lab language-model`.
+    # Commands of `mxnum lab` take hours for these studies.
     by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json", "language/accumulators.json"}
     assert stored - by_hours <= set(reproduction.FULL), "a stored study that no command makes"
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"

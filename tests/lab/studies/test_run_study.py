@@ -27,9 +27,7 @@ def test_a_second_call_runs_what_is_missing_and_tells_of_everything(tmp_path):
     second = run_study("quick", tmp_path, arms=["FP32", "E2M1"], seeds=2, **keywords)
     assert {name: len(arm["runs"]) for name, arm in second.table["arms"].items()} == {"FP32": 2, "E2M1": 2}
     assert second.table["arms"]["FP32"]["runs"][0] == first.table["arms"]["FP32"]["runs"][0]
-    assert second.verdict == [
-        "E2M1: no pair of runs differs before the horizon (0 of 2 against 0 of 2 of FP32)."
-    ]
+    assert second.verdict == ["E2M1: no pair of runs differs before the horizon (0 of 2 against 0 of 2 of FP32)."]
     assert f"quick: 2 arms, 2 seeds from {studies.QUICK_SEED}, 2 tasks to do." in said
     assert sum(line.startswith("done:") for line in said) == 3
 
@@ -108,7 +106,7 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "it says: PyTorch finds no GPU")]
+    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "reason: PyTorch finds no GPU")]
 )
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", module)
