@@ -26,7 +26,7 @@ def require(condition: bool, argument: str, accepted: str, got: object) -> None:
 
 
 def shown(got: object) -> str:
-    """Return the `repr` of a value; a numpy number is shown without its type."""
+    """Return the `repr` of a value, for a numpy number without the number's type."""
     return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
@@ -39,7 +39,7 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
     """Raise TypeError unless an array has the numpy dtype `wanted`.
 
-    `of` is appended to the description of the accepted array, and says what the array holds.
+    `of` ends the message's description of the accepted array. It says what the array holds.
     """
     if dtype != wanted:
         order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
@@ -49,7 +49,7 @@ def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
-    Otherwise raise an error that lists the accepted strings and guesses which one was meant.
+    For any other value, raise an error that lists the accepted strings and suggests the likeliest.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
@@ -60,7 +60,7 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
 def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
     """Return `name` if it is accepted as a keyword or as a key; raise ValueError otherwise.
 
-    `where` says what the key belongs to: "an operand".
+    `where` is a description for the message of what has such keys, for example "an operand".
     """
     if name in accepted:
         return str(name)
@@ -68,7 +68,7 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
 
 
 def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return `table`; raise ValueError unless its names are fields of `kind` or in `also`.
+    """Return `table`; raise ValueError unless each key is a field of `kind` or in `also`.
 
     `kind` is a dataclass.
     """
@@ -81,11 +81,11 @@ _DIGITS = "0123456789"
 
 
 def _guess(value: Any, accepted: Sequence[str]) -> str:
-    """Return the end of an error that lists the accepted strings: a guess, or a full stop.
+    """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
 
-    The guess is the accepted string that is close to the value, or that the value ends with. A type
-    that differs from the value only in its width is not suggested: who writes "float64" does not
-    mean "float16".
+    The suggestion is an accepted string that is spelled like the value, or with which the value
+    ends. A type that differs from the value only in its width is not suggested, because a user who
+    writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
@@ -107,14 +107,14 @@ def _by_name(members: Any) -> dict[str, Any]:
 
 
 def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
-    """Return the ValueError for a name that fits several of the accepted names."""
+    """Return the ValueError for a name that may mean several of the accepted names."""
     return ValueError(
         f"Argument {argument!r} must be {joined(map(repr, accepted))}, not {value!r}, which may be either."
     )
 
 
 def integer(argument: str, value: Any, low: int, high: int) -> int:
-    """Return `value` as a Python int; raise an error unless it lies within low..high."""
+    """Return `value` as a Python int; raise an error unless it lies from `low` to `high`."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -141,7 +141,7 @@ def block_lengths(argument: str, values: Any) -> tuple[int, ...]:
 def fraction(argument: str, value: Any) -> Fraction:
     """Return `value` as an exact fraction.
 
-    `value` may be a Python or numpy number, or a text such as "3/4".
+    `value` may be a Python or numpy number, or a string such as "3/4".
     """
     try:
         return Fraction(value.item() if hasattr(value, "item") else value)
@@ -158,7 +158,7 @@ def exclusive(first: str, second: str) -> ValueError:
 def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
     """Return the ValueError for an array that must not hold a NaN or infinity.
 
-    `index` is the first index at which `found` was found.
+    `found` is the first such number in words, for example "a NaN", and `index` its index.
     """
     return ValueError(f"Argument {argument!r} must be {accepted}; there is {found}{_place(index)}.")
 
@@ -166,24 +166,25 @@ def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) 
 def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:
     """Return the ValueError for an array with a number out of range.
 
-    `index` is the first index at which such a number, `found`, was found.
+    `found` is the first such number, and `index` its index.
     """
     return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r}{_place(index)}.")
 
 
 def _place(index: tuple[int, ...]) -> str:
-    """Return " at index ..." for the end of an error; "" for an array without axes."""
+    """Return " at index ..." for the end of an error message, or "" for an array without axes."""
     return f" at index {index[0] if len(index) == 1 else index}" if index else ""
 
 
 def shared_tensor_scale(argument: str) -> ValueError:
     """Return the ValueError for a call that would change the tensor scale of a part of an array.
 
-    The rest of the array shares this tensor scale. The call has written nothing.
+    The rest of the array has the same tensor scale, so its values would change too. Raise this
+    error before anything is written.
     """
     return ValueError(
-        f"Argument {argument!r} must be a whole array where its tensor scale would change, not a part, whose rest has "
-        "the same tensor scale."
+        f"Argument {argument!r} must be a whole array if its tensor scale changes, not a part, because other "
+        "parts have the same tensor scale."
     )
 
 
@@ -192,7 +193,9 @@ def mixed_places(argument: str, place: str, other: str, other_place: str) -> Val
 
     mxnum does not copy arrays between devices.
     """
-    return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
+    return ValueError(
+        f"Argument {argument!r} must be on the same device as argument {other!r}, {other_place}, not {place}."
+    )
 
 
 def install(extra: str) -> str:
@@ -206,21 +209,21 @@ def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
 
 
 def no_driver(reason: object) -> RuntimeError:
-    """Return the RuntimeError for an array on a GPU where CUDA cannot be used."""
+    """Return the RuntimeError for an array on a GPU that cannot be used, for a reason."""
     said = " ".join(str(reason).split())
-    return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: {said}")
+    return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; reason: {said}")
 
 
 def on_gpu(argument: str, remedy: str) -> TypeError:
     """Return the TypeError for an array on a GPU in a call that reads only host memory.
 
-    mxnum copies to the host only if the caller asks for it.
+    mxnum never copies an array to the host by itself.
     """
     return TypeError(f"Argument {argument!r} must be in host memory, not on a GPU; {remedy}.")
 
 
 def joined(names: Iterable[object]) -> str:
-    """Return names joined for a message: 'float64, float32 or float16'."""
+    """Return names joined by commas and "or", for a message: 'float64, float32 or float16'."""
     *head, last = [str(name) for name in names]
     return f"{', '.join(head)} or {last}" if head else last
 
@@ -228,7 +231,7 @@ def joined(names: Iterable[object]) -> str:
 def package(name: str, extra: str) -> Any:
     """Import an optional package and return it.
 
-    If it is not installed, raise an error that names the extra to install.
+    If the package is not installed, raise an error that names the extra to install.
     """
     try:
         return importlib.import_module(name)

@@ -1,7 +1,7 @@
 """Describe number formats as data: elements, scales, and the MX formats that combine them.
 
-A format is a frozen description. This module does not round: `mxnum.definition` turns a description
-into integer functions, and `mxnum.reference` computes from the same fields independently.
+A format is a frozen dataclass. This module does not round: `mxnum.definition` makes integer
+functions from a format's fields, and `mxnum.reference` computes from the same fields independently.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class ElementFormat:
     """A binary number format of at most 64 bits: an MX element, or the float type of an array.
 
     Floats are sign | exponent | mantissa with subnormals as in IEEE 754. With
-    ``exponent_bits=1, bias=1`` the values of a float are evenly spaced. With ``integer=True`` such
-    a float is stored in two's complement, as OCP MX writes INT8.
+    ``exponent_bits=1, bias=1`` the values of a float are evenly spaced. With ``integer=True`` these
+    values are stored in two's complement, as OCP MX stores INT8.
     """
 
     name: str
-    #: Width of the exponent field. Integers have 1: the subnormals and the one binade above them
-    #: are evenly spaced.
+    #: Width of the exponent field. Integers have the width 1, because then all values, subnormal
+    #: and normal, are evenly spaced.
     exponent_bits: int
-    #: Number m of stored fraction bits.
+    #: The number m of stored fraction bits.
     mantissa_bits: int
     bias: int
     #: The special values. ``none``: every code is finite. ``nan``: the code of all ones (S.1...1,
     #: with either sign) is NaN, as in e4m3. ``ieee``: the top exponent has infinity and NaN.
     specials: str = "none"
-    #: True if codes are in two's complement. The most negative code can be decoded, but encoding
+    #: True if codes are in two's complement. Decoding accepts the most negative code, but encoding
     #: never gives it.
     integer: bool = False
-    #: True if a NaN is written without a sign, as in float arrays. The NaN of an element keeps the
-    #: sign of the input.
+    #: True if a NaN is written without a sign, as in float arrays. Otherwise a NaN keeps the
+    #: input's sign.
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class ElementFormat:
 
     @cached_property
     def nan_code(self) -> int | None:
-        """The NaN code that is written: all ones for elements, the quiet bit for float arrays."""
+        """The code written for NaN, all ones in elements and the quiet NaN in float arrays."""
         if self.specials == "none":
             return None
         if self.canonical_nan:
@@ -133,7 +133,7 @@ class ElementFormat:
         return math.ldexp(1.0, self.emin - self.mantissa_bits) if self.mantissa_bits else None
 
     def value(self, code: int) -> float:
-        """Return the value of one code as a float, exactly: float64 holds every value."""
+        """Return the exact value of one code. A Python float holds every value of every format."""
         errors.require(0 <= code < 1 << self.bits, "code", f"between 0 and {(1 << self.bits) - 1}", code)
         if self.integer:
             signed = code - (1 << self.bits) if code >> (self.bits - 1) else code
@@ -157,9 +157,9 @@ class ElementFormat:
 
 
 def two_complement(name: str, bits: int) -> ElementFormat:
-    """Return a two's complement integer of `bits` bits times 2**-(bits-2).
+    """Return the format of two's complement numbers k * 2**-(bits-2) with `bits` bits.
 
-    The values of the format lie in (-2, 2).
+    Encoding gives values in (-2, 2).
     """
     bits = errors.integer("bits", bits, 3, 32)
     return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
@@ -167,17 +167,17 @@ def two_complement(name: str, bits: int) -> ElementFormat:
 
 @dataclass(frozen=True, repr=False)
 class ScaleFormat:
-    """The scale that the elements of a block share: a power of two, or a float without sign.
+    """The format of a block's scale: a power of two, or an unsigned float.
 
-    The codes of a float scale are the codes of `number` that have no sign bit. An array of scales
-    with 32 or 16 bits has that float type; an array of 8-bit scale codes is uint8.
+    The codes of a float scale are the codes of `number` without the sign bit. An array of scales
+    with 32 or 16 bits has the float type of the scales. An array of 8-bit scale codes is uint8.
     """
 
     name: str
     #: Width of a stored code in bits.
     bits: int
     bias: int
-    #: The NaN code that is written.
+    #: The code written for NaN.
     nan_code: int
     #: The float format whose codes are used as scales; None if a code means 2**(code - bias).
     number: ElementFormat | None = None
@@ -187,7 +187,7 @@ class ScaleFormat:
 
     @property
     def power_of_two(self) -> bool:
-        """True if a code means 2**(code - bias), False if it is the code of a float."""
+        """True if a code means 2**(code - bias), False if a code is that of a float."""
         return self.number is None
 
     @property
@@ -196,7 +196,7 @@ class ScaleFormat:
         return self.nan_code - 1 if self.number is None else self.number.max_code
 
     def value(self, code: int) -> float:
-        """Return the value of one code: 2**(code - bias), or the value of the float, or NaN."""
+        """Return the value of one code, as a float."""
         if self.number is not None:
             greatest = (1 << (self.number.bits - 1)) - 1
             errors.require(0 <= code <= greatest, "code", f"between 0 and {greatest}, without a sign", code)
@@ -210,7 +210,7 @@ class ScaleFormat:
         return f"<ScaleFormat {self.name}: {self.bits} bits, 2^(code-{self.bias}), NaN {self.nan_code:#04x}>"
 
 
-#: MX elements, then the float types of inputs and results.
+#: The MX elements. FLOATS has the float types of inputs and results.
 ELEMENTS = {
     element.name: element
     for element in (
@@ -239,7 +239,7 @@ _BY_NAME = {**ELEMENTS, **FLOATS}
 
 
 def _unsigned(name: str, number: ElementFormat) -> ScaleFormat:
-    """Return the scale format of the nonnegative numbers of a float format that has a NaN."""
+    """Return the scale format whose scales are the nonnegative numbers of a float format."""
     bits = number.bits if number.bits in (8, 16, 32) else number.bits - 1
     return ScaleFormat(name, bits, number.bias, number.nan_code or 0, number)
 
@@ -254,8 +254,8 @@ SCALES = {
         *(_unsigned(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
     )
 }
-#: The types that a tensor scale may have, and the scales whose range is so wide that a format
-#: with them has no tensor scale.
+#: The types that a tensor scale may have. Formats with a scale in _REACH_ALL have no tensor scale,
+#: because the range of these scales is wide enough.
 TENSOR_SCALES, _REACH_ALL = ("float32",), ("e8m0", "float32", "bfloat16")
 
 
@@ -263,7 +263,7 @@ def _is_written_out(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
-#: Short names of formats, without separators, and the formats that each may mean.
+#: The formats that each short name, without separators, may mean.
 _SHORT = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
@@ -272,7 +272,7 @@ _SHORT = {
 
 
 def meant(argument: str, name: object, known: Sequence[str]) -> str:
-    """Return the known name that `name` means in any spelling; raise an error if there is none."""
+    """Return the known name that equals `name` up to case and separators, or raise an error."""
     found = find(argument, name, known) if isinstance(name, str) else None
     return found if found is not None else errors.choose(argument, name, known)
 
@@ -296,25 +296,26 @@ def _plain(name: str) -> str:
 def element(name: str | ElementFormat) -> ElementFormat:
     """Return the element or float type that `name` names or writes out (see `get`).
 
-    An `ElementFormat` is returned as it is. A notation that sets blocks or scales raises
-    ValueError, because an element has neither.
+    An `ElementFormat` is returned as it is. A notation with blocks or scales raises ValueError,
+    because an element has no blocks and no scales.
     """
     if isinstance(name, ElementFormat):
         return name
     if _is_written_out(name):
         if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
-            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which is a format's.")
+            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which belongs to a format.")
         return _written_out(name).element
     return _BY_NAME[meant("element", name, tuple(_BY_NAME))]
 
 
 @dataclass(frozen=True, repr=False)
 class MXFormat:
-    """Elements, the scale of a block, and the block length: ``MXFormat("e4m3", "e8m0", 32)``.
+    """An MX format, made of element, scale and block length: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` the
-    elements of an array, or of each of its rows, share one more factor, a float32. Without `name`
-    the format is called ``mx_<element>_<block>``, followed by its scales if they are not E8M0.
+    `element` and `scale` may be names (those of scales are the keys of `SCALES`). With
+    ``tensor_scale="float32"`` the elements of an array, or of each of its rows, share a second
+    factor, a float32. The default of `name` is ``mx_<element>_<block>``, followed by the scales if
+    these are not E8M0.
     """
 
     element: ElementFormat
@@ -339,7 +340,7 @@ class MXFormat:
         errors.require(SCALES.get(scale.name) == scale, "scale", f"one of {list(SCALES)}", scale)
         if tensor_scale is not None:
             tensor_scale = errors.choose("tensor_scale", tensor_scale, TENSOR_SCALES)
-            accepted = f"left out with {scale.name} scales, which reach every tensor"
+            accepted = f"left out with {scale.name} scales, whose range is wide enough for every tensor"
             errors.require(scale.name not in _REACH_ALL, "tensor_scale", accepted, tensor_scale)
         block = errors.positive_integer("block", block)
         scales = "" if scale.power_of_two else f"_{scale.name}" + (f"_{tensor_scale}" if tensor_scale else "")
@@ -357,10 +358,10 @@ class MXFormat:
 
     @property
     def notation(self) -> str:
-        """The text that `get` reads as this format: its name, or the format written out.
+        """The string from which `get` makes this format, either a known name or the settings.
 
-        The notation of a renamed format describes its element, blocks and scales, so the format
-        that `get` returns gives the same bits.
+        For a format with a name of its own, `get` returns another name but the same settings, so
+        the bits are the same.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -378,7 +379,7 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """Bits stored per element: 4.25 for MXFP4, whose scale is spread over the block.
+        """The bits stored per element, a share of the block's scale included. MXFP4 has 4.25.
 
         A tensor scale does not count.
         """
@@ -394,7 +395,7 @@ class MXFormat:
 def scale_names(fmt: MXFormat) -> str:
     """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)``.
 
-    The name in brackets is that of the tensor scale.
+    The name in parentheses is that of the tensor scale.
     """
     return fmt.scale.name + (f" (and {fmt.tensor_scale})" if fmt.tensor_scale else "")
 
@@ -418,7 +419,7 @@ _FORMATS["nvfp4"] = MXFormat("e2m1", "e4m3", 16, "nvfp4", "float32")
 def names(scale: str | None = None) -> tuple[str, ...]:
     """Return the names that `get` knows: the six OCP formats, then the extensions.
 
-    `scale` selects the formats with the scale of that name.
+    If `scale` is given, return only the names of formats with scales of that name.
 
     >>> from mxnum import formats
     >>> formats.names("e4m3")
@@ -430,9 +431,9 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 
 
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
-    """Return `get(name)`; raise ValueError unless its scales are powers of two.
+    """Return `get(name)`; raise ValueError unless the format's scales are powers of two.
 
-    `what` is the subject of the error: the function that supports only such formats.
+    `what` is the subject of the error message: the function that needs such scales.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:
@@ -445,16 +446,16 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
 def get(name: str | MXFormat) -> MXFormat:
     """Return the format that `name` names or writes out; an `MXFormat` is returned as it is.
 
-    Case and separators do not matter, and a name that fits only one format is enough: ``MXFP4``,
-    ``mxfp8-e4m3``.
+    Case and separators do not matter (``mxfp8-e4m3``). A shorter name that fits only one format is
+    accepted (``MXFP4``).
 
-    A format without a name is written as an element, a colon, and the settings that differ from the
+    A format that has no name is written as an element, a colon, and the settings that are not
     default: ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``,
-    ``int<bits>``, or a known element or MX format. The default of `bias` is 2**(exponent bits -
-    1) - 1 and that of `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`).
-    ``scale`` is e8m0 or another name of `SCALES`; some scales can be combined with
-    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials`, the name
-    of a known element sets only the widths of its fields: ``e4m3:specials=none`` has no NaN.
+    ``int<bits>``, or a known element or MX format. `bias` is by default 2**(exponent bits - 1) - 1,
+    and `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`). ``scale`` is e8m0
+    or another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
+    ``tensor_scale=float32``; not all scales allow one. With `bias` or `specials`, the name of a
+    known element sets only the widths of its fields: ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -475,7 +476,7 @@ def get(name: str | MXFormat) -> MXFormat:
 
 
 def _is_element(name: str) -> bool:
-    """Return True if `name` is that of an element that formats can have."""
+    """Return True if `name` names an element that MX formats can have."""
     try:
         return re.fullmatch(r"(e\d+m|int)\d+", name.lower()) is not None and bool(_written_out(f"{name}:"))
     except ValueError:
@@ -483,7 +484,7 @@ def _is_element(name: str) -> bool:
 
 
 def of_element(name: str) -> MXFormat:
-    """Return the first known format whose elements have that name."""
+    """Return the first known format whose element has this name."""
     return next(fmt for fmt in _FORMATS.values() if fmt.element.name == name)
 
 
@@ -492,12 +493,12 @@ def _written_out(text: str) -> MXFormat:
     """Return the format that a notation with a colon describes."""
     try:
         return _parsed(text)
-    except ValueError as problem:  # name the text that the caller wrote, not an argument of a constructor
+    except ValueError as problem:  # the message must name the caller's text, not an argument of a constructor
         raise ValueError(str(problem).replace("Argument ", f"In format {text!r}, ", 1)) from None
 
 
 def _parsed(text: str) -> MXFormat:
-    """Return the format that a notation describes; errors may name arguments of constructors."""
+    """Return the format that a notation describes. Errors may name arguments of constructors."""
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
@@ -510,7 +511,7 @@ def _parsed(text: str) -> MXFormat:
     of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:
-            raise ValueError(f"Format {text!r} must give nothing but 'block': {base!r} fixes the rest.")
+            raise ValueError(f"Format {text!r} must give no setting but 'block': {base!r} fixes all others.")
         known = _FORMATS[base]
         return MXFormat(known.element, known.scale, _block(text, given), tensor_scale=known.tensor_scale)
     if base in ELEMENTS and not of_element:
@@ -536,7 +537,7 @@ _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scal
 
 
 def _around(text: str, element: ElementFormat, given: dict[str, str]) -> MXFormat:
-    """Return the format of an element with the blocks and scales that a notation gives."""
+    """Return the MX format of an element with the blocks and scales that a notation gives."""
     return MXFormat(element, given.get("scale", E8M0), _block(text, given), tensor_scale=given.get("tensor_scale"))
 
 
@@ -555,13 +556,13 @@ def describe(name: str | MXFormat | ElementFormat | None = None) -> str:
 
     >>> from mxnum import formats
     >>> print(formats.describe("nvfp4").splitlines()[0])
-    nvfp4: 16 elements share one e4m3 scale and all a float32 one, 4.5 bits per element.
+    nvfp4: 16 elements share one e4m3 scale, all share one float32 scale, 4.5 bits per element.
     """
     if isinstance(name, ElementFormat):
         return _described(name)
     if name is not None:
         fmt = get(name)
-        tensor = f" and all a {fmt.tensor_scale} one" if fmt.tensor_scale else ""
+        tensor = f", all share one {fmt.tensor_scale} scale" if fmt.tensor_scale else ""
         return (
             f"{fmt.name}: {fmt.block} elements share one {fmt.scale.name} scale{tensor}, "
             f"{fmt.bits_per_element:g} bits per element.\n{_described(fmt.element)}"
@@ -579,7 +580,7 @@ def describe(name: str | MXFormat | ElementFormat | None = None) -> str:
 
 
 def _described(e: ElementFormat) -> str:
-    """Describe an element in one paragraph: layout, range, special values."""
+    """Return a paragraph that describes an element: layout, range, special values."""
     layout = (
         f"two's complement x 2^-{e.mantissa_bits}"
         if e.integer

@@ -1,4 +1,4 @@
-"""Turn every way to describe blocks into one tuple `blocks`: the block's length along each axis."""
+"""Convert every way to describe blocks to one tuple, `blocks`: a block's length along each axis."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def resolve_blocks(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Blocks:
-    """Return the tuple `blocks`, with one length for each axis, that the caller's arguments mean.
+    """Return the tuple `blocks`, a block's length along each axis, that a caller's arguments mean.
 
     `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
-    `block_shape=(r, c)` tiles the last two axes. `blocks` gives the tuple itself.
+    `block_shape=(r, c)` tiles the last two axes. Alternatively the caller gives `blocks` itself.
     """
     rank = len(shape)
     if blocks is not None:
@@ -52,7 +52,7 @@ def normalize_axis(axis: Any, rank: int) -> int:
 
 
 def scales_shape(shape: tuple[int, ...], blocks: Blocks) -> tuple[int, ...]:
-    """Return ceil(shape / blocks): one scale for each block, a short last block included."""
+    """Return the shape of the scales, ceil(shape / blocks). A short last block counts."""
     return tuple(-(-length // block) for length, block in zip(shape, blocks, strict=True))
 
 
@@ -62,10 +62,10 @@ def element_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
-    """Return an equivalent layout of a contiguous array with the fewest axes, at least two.
+    """Return an equivalent shape and blocks with as few axes as possible, but at least two.
 
     Neighbouring axes along which blocks have length 1 are merged, so that the common cases share a
-    compiled loop.
+    compiled loop. The array must be contiguous.
     """
     lengths: list[int] = []
     sizes: list[int] = []

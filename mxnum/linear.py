@@ -1,4 +1,4 @@
-"""The three products of a linear layer, each operand quantized along the axis that is summed."""
+"""The three products of a linear layer, with each operand quantized along the summed axis."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mxnum.ops import quantize
 from mxnum.products import RESULTS, accumulation, checked_host_out, matmul, narrowed
 from mxnum.units import MatrixUnit
 
-#: How an operand is quantized: None (not at all), a format, or a mapping of keywords of `quantize`
-#: that includes the format.
+#: How an operand is quantized: None for no quantization, a format, or a mapping of keywords of
+#: `quantize` that includes ``"format"``.
 Quantization = str | MXFormat | Mapping[str, Any] | None
 
 _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonfinite", "seed", "stream", "sr_bits")
@@ -28,12 +28,13 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """The data of the forward pass that `linear_backward` needs, and the quantized operands."""
+    """The data of a forward pass: what `linear_backward` needs, and the quantized operands."""
 
-    #: The input as a matrix with one row for each sample, and the weight, both as they were given.
+    #: The input before quantization, as a matrix with one row for each sample, and the weight
+    #: before quantization.
     x: Array
     weight: Array
-    #: The input and the weight as the product used them: quantized along the input features, or
+    #: The operands of the product: input and weight quantized along the input features, or
     #: unchanged.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
@@ -75,26 +76,27 @@ def linear_forward(
     activations, weights
         How x and the weight are quantized: a format, or a mapping of keywords of `quantize`
         (block_size, rounding, scale_rule, overflow, nonfinite, seed, stream, sr_bits) with the
-        format under ``"format"``. None leaves the operand as it is, and excludes
+        format under ``"format"``. None leaves the operand as it is, and cannot be combined with
         ``accumulate="block"``.
     accumulate
-        See `Accumulate`; or a matrix unit or its name, as in `matmul`.
+        How the products are summed: an `Accumulate`, or a matrix unit or its name, as in `matmul`.
     out_dtype
         float32, bfloat16 or float16. The bias is rounded to float32 and added in float32. A result
-        in bfloat16 or float16 is then rounded once more.
+        in bfloat16 or float16 is rounded once more at the end.
     threads
         The number of threads that may work, as in `matmul` and `quantize`. The result does not
-        depend on it.
+        depend on `threads`.
     out
         An array of the shape and dtype of y to write to.
 
-    The context keeps x and the weight themselves, not copies: do not change them before
+    The context keeps x and the weight without copying, so do not change these arrays before
     `linear_backward`.
 
-    Every operand of a layer is quantized twice, along two axes: x, for example, along the inputs
-    here and along the samples for the weight's gradient. With ``rounding="sr"`` the first
-    quantization takes stream ``2 * stream`` of the seed, the second ``2 * stream + 1``. Operands
-    with the same seed and stream draw the same random words: give each operand its own stream.
+    Every operand of a layer is quantized twice, along two axes. For example, x is quantized along
+    the inputs here, and along the samples for the weight's gradient. With ``rounding="sr"`` the
+    first quantization takes stream ``2 * stream`` of the seed, and the second ``2 * stream + 1``.
+    Operands with the same seed and stream draw the same random words, so give each operand its own
+    stream.
 
     Examples
     --------
@@ -124,6 +126,8 @@ def linear_forward(
     rows = inputs.reshape(-1, features) if features else inputs.reshape(int(np.prod(inputs.shape[:-1])), 0)
     operand_x = _quantized(rows, of_x, 1, 0, threads)
     operand_weight = _quantized(weight_array, of_weight, 1, 0, threads)
+    of_x_name, of_weight_name = "activations" if of_x else "x", "weights" if of_weight else "weight"
+    _check_operands(mode, (of_x_name, operand_x), (of_weight_name, operand_weight))
     matrix = (len(rows), outputs)
     room = _room(into, matrix, inputs, weight_array, bias) if target == "float32" else None
     y = matmul(operand_x, operand_weight.T, accumulate=mode, out_dtype="float32", threads=threads, out=room)
@@ -145,13 +149,14 @@ def linear_backward(
 ) -> LinearGradients:
     """Return the gradients of `linear_forward`, given the gradient of y.
 
-    The gradient of x is grad_y W, both quantized along the outputs. The gradient of the weight is
-    grad_y^T x, both quantized along the samples. The gradient of the bias is the sum of grad_y over
-    the samples: it is not quantized, but rounded to float32 and summed in float32 in order.
+    The gradient of x is grad_y W, with both operands quantized along the outputs. The gradient of
+    the weight is grad_y^T x, with both operands quantized along the samples. The gradient of the
+    bias is the sum of grad_y over the samples. This sum does not quantize grad_y, but rounds it to
+    float32 and adds in float32, in order.
 
-    `gradients` says how grad_y is quantized; all other settings are those of the forward pass.
-    `threads` is as in `matmul`. `out` is a `LinearGradients`, or another sequence of three arrays
-    to write to; None in place of an array makes a new one.
+    `gradients` says how grad_y is quantized. All other settings are those of the forward pass.
+    `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
+    three arrays to write to. None in the place of an array requests a new array.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]
@@ -171,6 +176,8 @@ def linear_backward(
         (_quantized(grad, of_grad, 0, 1, threads).T, _quantized(context.x, context.activations, 0, 1, threads), modes),
         (np.ones((1, len(grad)), np.float32), grad, {**modes, "accumulate": "sequential"}),
     )
+    name, weight = "gradients" if of_grad else "grad_y", "weights" if context.weights else "weight"
+    _check_operands(context.accumulate, (name, products[0][0]), (weight, products[0][1].T))
     made = [matmul(a, b, **how, out=room) for (a, b, how), room in zip(products, rooms, strict=True)]
     final = context.shape, context.weight.shape, context.weight.shape[:1]
     stored = [_stored(y, shape, array) for y, shape, array in zip(made, final, results, strict=True)]
@@ -188,7 +195,7 @@ def _checked_results(out: Sequence[Array | None] | None, context: LinearContext)
 
 
 def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
-    """Return `out` as a matrix, or None if the product cannot write to it directly.
+    """Return `out` as a matrix, or None if the product cannot write to `out` directly.
 
     The product cannot write to `out` if `out` overlaps an input or is not in C order.
     """
@@ -200,7 +207,7 @@ def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
 
 
 def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
-    """Return the result `y` with the given shape, copied to `out` unless that is None."""
+    """Return the result `y` in the given shape, or `out`, if given, with `y` copied to it."""
     if out is None:
         return y.reshape(shape)
     if not np.may_share_memory(y, out):
@@ -231,8 +238,8 @@ def _check_blocks(
 ) -> None:
     """Raise ValueError unless the operands fit `accumulate`.
 
-    `matmul` would raise too, but its errors would name `a` and `b` instead of the arguments of this
-    module.
+    `matmul` would raise too, but with a message that names `a` and `b` instead of this module's
+    arguments.
     """
     if isinstance(accumulate, MatrixUnit) or not accumulate.by_block:
         return
@@ -244,11 +251,20 @@ def _check_blocks(
     errors.require(sizes[0] == sizes[1], first, accepted, sizes[0])
 
 
-def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
-    """Return x quantized along an axis, or x itself without options.
+def _check_operands(accumulate: Accumulate | MatrixUnit, *named: tuple[str, Any]) -> None:
+    """Raise ValueError, with the name that an operand has here, unless a matrix unit takes it."""
+    if isinstance(accumulate, MatrixUnit):
+        from mxnum.array.unit_operands import unit_operand
 
-    `which` is 0 for an operand's first quantization and 1 for its second, so that the two draw from
-    different streams.
+        for name, operand in named:
+            unit_operand(name, operand, accumulate)
+
+
+def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
+    """Return x quantized along an axis, or x itself if `options` is None.
+
+    `which` is 0 for an operand's first quantization and 1 for the second, so that each draws random
+    bits from its own stream.
     """
     if options is None:
         return x

@@ -1,12 +1,12 @@
-"""The modes that a caller can choose, each with its definition as docstring.
+"""The modes that a caller can choose, each with its definition as its docstring.
 
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
-the string or the member.
+the string or the enum's member.
 
-Code that depends on a mode never compares with one member and leaves all others to `else`. Such
-code matches all members, looks the mode up in a table of all members, calls `which`, or reads a
-property that this module defines. So a new mode raises in all code that does not handle it yet;
-tests/test_modes.py checks the package for this.
+Code that depends on a mode never compares with one member and leaves all others to `else`. Instead
+it matches all members, looks the mode up in a table of all members, calls `which`, or reads a
+property that this module defines. So a new mode raises an error in all code that does not handle it
+yet. tests/test_modes.py checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module; `which` is only for the package.
+#: The public names of this module. `which` is for the package alone.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -33,14 +33,14 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return a tuple of flags, one for each known mode: True if it is `mode`. Raise if none is.
+    """Return a flag for each mode in `known`: True if it is `mode`. Raise an error if none is.
 
-    A factory calls this, so the flags are constants in the function that it makes.
+    A factory calls `which`, so the flags are constants in the function that the factory makes.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
         raise NotImplementedError(
-            f"{type(mode).__name__} {str(mode)!r} is not handled here: only {list(map(str, known))}."
+            f"{type(mode).__name__} {str(mode)!r} is not handled here, only {list(map(str, known))}."
         )
     return answers
 
@@ -48,9 +48,9 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
-    Even and odd are the parity of the code k * 2**m + q (exponent step k, significand q) with an
-    unbounded exponent. This parity is that of the significand in every element but e3m0, where it
-    alternates by exponent.
+    Even and odd refer to the code k * 2**m + q, where q is the significand and k counts exponent
+    steps without an upper limit. A code is even if the significand is even, except in e3m0, where
+    codes are even and odd in turn from exponent to exponent.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -58,11 +58,11 @@ class Rounding(_DocumentedEnum):
     RTZ = "rtz", "Toward zero."
     RTP = "rtp", "Up, toward plus infinity."
     RTN = "rtn", "Down, toward minus infinity."
-    RTO = "rto", "To odd: exact values stay; an inexact value becomes the neighbour whose code is odd."
+    RTO = "rto", "To odd: an element value stays, and any other number becomes the neighbour whose code is odd."
     SR = (
         "sr",
-        "Stochastic with r bits: with delta the fraction of the gap at which |x| lies and R the caller's integer in "
-        "[0, 2**r), away from zero iff floor(delta * 2**r) + R >= 2**r.",
+        "Stochastic with r bits. Let delta be the fraction of the gap at which |x| lies, and R the caller's integer in "
+        "[0, 2**r). The result is the neighbour away from zero iff floor(delta * 2**r) + R >= 2**r.",
     )
 
     @cached_property
@@ -78,17 +78,21 @@ class Rounding(_DocumentedEnum):
 
 
 class Overflow(_DocumentedEnum):
-    """The result for a value that is rounded beyond the element's largest finite value.
+    """The result for a number that is rounded beyond the element's largest finite value.
 
-    The rounding that decides this has an unbounded exponent.
+    This is decided by rounding with an unbounded exponent.
     """
 
-    SATURATE = "saturate", "The largest finite value with the sign kept, in every rounding mode; infinities too."
+    SATURATE = (
+        "saturate",
+        "The largest finite value, with the number's sign, in every rounding mode. Infinities become this value too.",
+    )
     IEEE = (
         "ieee",
-        "OFP8 non-saturating, IEEE 754 section 7.4: rne, rna and sr give infinity (e5m2) or NaN (e4m3); rtz and rto "
-        "the largest finite value; rtp infinity or NaN above and -max below; rtn mirrored. An infinite input gives "
-        "infinity or NaN in every mode. Elements without special values saturate.",
+        "Non-saturating as in OFP8 and IEEE 754 section 7.4. rne, rna and sr give infinity (e5m2) or NaN (e4m3). rtz "
+        "and rto give the largest finite value. rtp gives infinity or NaN for positive numbers and -max for negative "
+        "numbers; rtn does the reverse. An infinite input gives infinity or NaN in every mode. Elements without "
+        "special values saturate.",
     )
 
     @cached_property
@@ -111,45 +115,48 @@ class Overflow(_DocumentedEnum):
 
 
 class ScaleRule(_DocumentedEnum):
-    """E8M0: the shared exponent of a block with largest finite magnitude A = f * 2**E, 1 <= f < 2.
+    """The exponent of the E8M0 scale of a block with largest magnitude A = f * 2**E, 1 <= f < 2.
 
-    The exponent is then clamped to -127..127. A block with A = 0 or without finite elements has
-    scale code 0.
+    Only finite numbers count for A. The exponent is then clamped to -127..127. A block with A = 0
+    or without finite elements has scale code 0.
     """
 
     FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
-    CEIL = "ceil", "E - emax, one more iff f > 1."
-    EVEN = "even", "E - emax, one more iff f >= 2 - 2**-(m+1): A rounded to the element's mantissa width, ties to even."
-    RCEIL = "rceil", "The least s with A <= max * 2**s."
+    CEIL = "ceil", "E - emax, plus 1 iff f > 1."
+    EVEN = "even", "E - emax, plus 1 iff f >= 2 - 2**-(m+1), so that A rounds to 2**(E+1) in m fraction bits."
+    RCEIL = "rceil", "The least s with A <= max * 2**s, where max is the largest element."
     HALF_UP = (
         "half_up",
-        "E - emax, one more iff f >= 7/4: half up at the mantissa width of E2M1, whatever the element, as in "
-        "compressed-tensors (and so vLLM); for e2m1 it equals `even`.",
+        "E - emax, plus 1 iff f >= 7/4, which rounds A half up at the mantissa width of E2M1, for every element, as "
+        "compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
-        "E - emax + 1, so that no number is in the binade of the largest element. AWS Neuron uses it for MXFP8 "
+        "E - emax + 1, so that no number is in the binade of the largest element. AWS Neuron uses this rule for MXFP8 "
         "(nki.isa.quantize_mx).",
     )
 
 
 class FloatScaleRule(_DocumentedEnum):
-    """Scales that are floats: how q = m / (max * t), exact, is rounded to the scale's format.
+    """The rule that rounds the exact quotient q = m / (max * t) to a scale that is a float.
 
     Here m is the largest finite magnitude of the block, max the largest element, and t the tensor
-    scale, or 1. A q beyond the largest scale gives the largest scale, in every rule. A block
-    without finite elements other than 0 has the scale 0.
+    scale, or 1. In every rule, a q beyond the largest scale gives the largest scale. A block whose
+    finite elements are all 0 has the scale 0.
     """
 
-    NEAREST = "nearest", "q to nearest, ties to even (the default)."
-    RCEIL = "rceil", "q upward: the least scale under which no number is beyond max."
+    NEAREST = "nearest", "Rounds q to nearest, ties to even (the default)."
+    RCEIL = "rceil", "Rounds q upward, to the least scale for which no number lies beyond max."
     FOUR_OVER_SIX_ABSOLUTE = (
         "four_over_six_absolute",
-        "For E2M1: `nearest` of q, which maps m to 6, or `nearest` of 3/2 q, which maps m to 4: the scale with the "
-        "smaller sum of |x - value| over the finite elements of the block, each rounded to nearest even; the first "
-        "scale if the sums are equal.",
+        "For E2M1. Two scales are tried: q rounded to nearest, which maps m to 6, and 3/2 q rounded to nearest, "
+        "which maps m to 4. The rule takes the scale with the smaller sum of |x - value| over the finite elements of "
+        "the block, each rounded to nearest even. If the sums are equal, it takes the first scale.",
     )
-    FOUR_OVER_SIX_SQUARED = "four_over_six_squared", "As `four_over_six_absolute`, with the sum of (x - value)**2."
+    FOUR_OVER_SIX_SQUARED = (
+        "four_over_six_squared",
+        "Like `four_over_six_absolute`, but with the sum of (x - value)**2.",
+    )
 
     @property
     def rounds_up(self) -> bool:
@@ -164,7 +171,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the errors whose sum chooses between two scales; 0 for rules with one."""
+        """The power of the errors that are summed to compare two scales; 0 if none are compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -177,7 +184,7 @@ class FloatScaleRule(_DocumentedEnum):
 
 
 def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
-    """Return the rules for the scales of a format; the first is the default."""
+    """Return the scale rules of a format. The first rule is the default."""
     if fmt.scale.power_of_two:
         return tuple(ScaleRule)
     is_e2m1 = fmt.element == ELEMENTS["e2m1"]
@@ -185,9 +192,9 @@ def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
 
 
 def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """Return the rule that was asked for; None asks for the format's default.
+    """Return the scale rule that `asked` names, or for None the format's default rule.
 
-    Raise ValueError if the format does not have that rule.
+    Raise ValueError if the format does not have the rule.
     """
     rules = scale_rules(fmt)
     if asked is None:
@@ -204,12 +211,12 @@ class Nonfinite(_DocumentedEnum):
 
     BLOCK = (
         "block",
-        "The block gets the scale NaN and element codes 0, so all of it decodes to NaN (the default of quantize).",
+        "The block gets the scale NaN and element codes 0, so every element decodes to NaN (the default of quantize).",
     )
     ELEMENT = (
         "element",
-        "Infinities follow `overflow`, NaN gives the NaN code; in an element without NaN a NaN raises ValueError (the "
-        "default of encode, which has no block).",
+        "An infinity follows `overflow`, and a NaN gives the NaN code. In an element without NaN, a NaN raises "
+        "ValueError. This is the default of encode, which has no blocks.",
     )
     RAISE = "raise", "ValueError naming the first index."
 
@@ -230,17 +237,17 @@ class Nonfinite(_DocumentedEnum):
 
 
 class OffsetRange(_DocumentedEnum):
-    """The magnitude that sets the scale of an asymmetric block.
+    """The magnitude that sets the scale of a block with asymmetric scaling.
 
-    The block has the offset O and the differences d = x - O.
+    The block has an offset O, and the differences d = x - O are quantized.
     """
 
     EXACT = "exact", "The largest |d|, which the elements must represent (the default)."
-    HALF = "half", "(max - min) / 2, as in the Meta study; some |d| can be larger because O is rounded."
+    HALF = "half", "(max - min) / 2, as in the Meta study. Some |d| can be larger, because O is rounded."
 
     @cached_property
     def is_half(self) -> bool:
-        """True if the range of a block, not its largest difference, sets the scale."""
+        """True if half the range of a block sets the scale, and not the largest difference."""
         match self:
             case OffsetRange.EXACT:
                 return False
@@ -255,34 +262,34 @@ class Accumulate(_DocumentedEnum):
 
     A sum without terms is +0.
 
-    In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN.
-    Otherwise an infinity stays, and an exact zero is +0. The result is a float32; it is rounded to
-    nearest even once more if another type is asked for.
+    In `exact` and in each term of `block`, a NaN, 0 * infinity or infinities of both signs give
+    NaN. Otherwise an infinity stays, and an exact zero is +0. The result is a float32. If the
+    caller asks for another type, the result is rounded to nearest even once more.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
     BLOCK = (
         "block",
-        "For each block along the summed axis t = Sa * Sb * sum(Pa * Pb) with its scales, exactly, rounded once to "
-        "float32; then acc = acc + t in float32, in block order (the default). The product of tensor scales, rounded "
-        "to float32, multiplies the result. Both operands are MX arrays with blocks of equal length along that axis, "
-        "without offsets.",
+        "The default. For each block along the summed axis, t = Sa * Sb * sum(Pa * Pb), with the block's scales S "
+        "and elements P, is computed exactly and rounded once to float32. Then acc = acc + t in float32, in block "
+        "order. The product of tensor scales, rounded to float32, multiplies the result. Both operands must be MX "
+        "arrays without offsets, with blocks of equal length along the summed axis.",
     )
     SEQUENTIAL = (
         "sequential",
-        "Operands decoded (or rounded) to float32; acc = fma(a, b, acc) in float32, one rounding each, in index order.",
+        "The operands are decoded (or rounded) to float32. Then acc = fma(a, b, acc) in float32, in index order.",
     )
     BLAS = (
         "blas",
-        "Operands decoded (or rounded) to float32; numpy's matmul. Fast; the order, and so the bits, depend on the "
-        "machine, the library and the shape: not reproducible.",
+        "The operands are decoded (or rounded) to float32, and numpy's matmul multiplies them. Fast, but not "
+        "reproducible: the order of additions, and so the bits, depend on the machine, the library and the shape.",
     )
 
     @cached_property
     def by_block(self) -> bool:
         """True if elements are summed block by block before they are scaled.
 
-        The blocks of the two operands must then have equal lengths.
+        The blocks of the two operands must then have the same length.
         """
         match self:
             case Accumulate.BLOCK:

@@ -1,4 +1,4 @@
-"""The operations of the public API check arguments here; `mxnum.engine` computes the bits."""
+"""Quantize, encode and decode arrays: this module checks arguments, and `mxnum.engine` computes."""
 
 from __future__ import annotations
 
@@ -66,16 +66,17 @@ def quantize(
     ----------
     x
         The array, of any shape, strides and byte order. A list of Python floats is taken as
-        float64. For a tensor of PyTorch the result holds tensors, as in every function here.
+        float64. If x is a PyTorch tensor, the result holds tensors. This applies to every function
+        here.
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
-        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last)
-        share a scale.
+        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last
+        axis) share a scale.
     block_shape
         ``(r, c)``: each tile of r by c elements of the last two axes shares a scale.
     blocks
-        The length of a block along every axis, in place of the three arguments above.
+        The length of a block along every axis, instead of `axis`, `block_size` and `block_shape`.
     rounding, scale_rule, overflow, nonfinite
         See `Rounding`, `ScaleRule` (for E8M0 scales; the default is ``"floor"``) or
         `FloatScaleRule` (for other scales; the default is ``"nearest"``), `Overflow` and
@@ -84,35 +85,38 @@ def quantize(
         Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3
         codes as uint8, or floats for a format whose scales have 16 or 32 bits.
     tensor_scale
-        For formats that have one (``nvfp4``): a positive number, or a float32 array of the shape
-        that `MXArray.tensor_scale` has. ``"row"`` finds one for each row of the last axis. By
-        default one is found for the whole array.
+        For formats with a tensor scale (``nvfp4``): a positive number, or a float32 array of the
+        shape of `MXArray.tensor_scale`. ``"row"`` computes a tensor scale for each row of the last
+        axis. By default one tensor scale is computed for the whole array.
     arithmetic
-        ``"exact"`` is the definition. For ``nvfp4`` it may also name a stack of `mxnum.stacks`,
-        whose float32 operations are then reproduced bit for bit. A stack treats zeros and
-        infinities in its own way, so modes, scales and random bits must then be left out.
+        ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
+        stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
+        fixes modes and scales and rounds without random bits, so these arguments must then be left
+        out.
     offset
-        ``"float16"`` asks for asymmetric scaling: the midpoint of each block is subtracted first.
-        `offset_range` says which magnitude then sets the scale.
+        ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
+        subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
+        `OffsetRange`).
     random_bits
-        For ``rounding="sr"``: unsigned 32-bit words of the shape of x. Their low `sr_bits` bits are
-        used.
+        For ``rounding="sr"``: an array of the shape of x with unsigned 32-bit words. Only the low
+        `sr_bits` bits of each word are used.
     seed, stream, first
-        Instead of `random_bits`: words of Philox4x32-10, keyed by `seed` and counted by `stream`
-        and the C-order index of the element. The result depends on neither threads, nor device, nor
-        memory layout. Indices count from `first`: for a part of a larger array, pass the index of
-        its first element there, and the part gets the same random bits as in the whole array.
+        Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
+        `stream` and the C-order index of the element as its counter. The words depend neither on
+        threads, nor on the device, nor on memory layout. Indices count from `first`. To give a part
+        of a larger array the random bits that it has in the whole array, pass as `first` the index
+        of the part's first element in the whole array.
     packed
-        True stores codes narrower than a byte packed, as `MXArray.pack` does. This is also faster
-        for large arrays.
+        True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
+        faster.
     threads
         The number of threads that may work on a large array (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it.
     out
-        An MX array of the same shape, format and blocks to write to, packed or not. (Allocating new
-        memory takes more time than quantizing.) In host memory `out` may overlap any input. If
-        `out` is a part of an array with one tensor scale, pass that scale as `tensor_scale`,
-        because the part cannot get another one.
+        An MX array of the same shape, format and blocks to write to, packed or not. `out` saves
+        time, because allocating new memory takes longer than quantizing. In host memory `out` may
+        overlap any input. If `out` is a part of an array with one tensor scale, pass this scale as
+        `tensor_scale`, because a part cannot get a tensor scale of its own.
 
     Examples
     --------
@@ -132,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # Raises for arguments that the stack would ignore.
+        # raises an error for arguments that the stack would ignore
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -181,11 +185,11 @@ def fake_quantize(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Quantize and dequantize: return the values an MX array would hold, in the input's dtype.
+    """Quantize and dequantize: return the values of the MX array that `quantize` makes from x.
 
-    The keywords are those of `quantize`; `out` is an array to write to. The result is rounded to
-    the input's dtype, in native byte order, to nearest even. A magnitude beyond its range becomes
-    infinite.
+    The keywords are those of `quantize`, except that `out` is a plain array to write to. The values
+    are rounded to the dtype of x, in native byte order, to nearest even. A magnitude beyond the
+    range of this dtype becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
@@ -199,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # Raises for arguments that the stack would ignore.
+        # raises an error for arguments that the stack would ignore
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -225,13 +229,12 @@ def fake_quantizer(
     blocks: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> Callable[[], Array]:
-    """Return a function that calls `fake_quantize` on the same array again and again.
+    """Return a function that applies `fake_quantize` to the same array again at each call.
 
-    The checks of arguments are done once, for many calls.
-
-    The function takes no arguments. Each call quantizes the current numbers of x, writes their
-    values to `out`, and returns `out`. Only one thread may call it at a time. The keywords are
-    those of `fake_quantize`, without stochastic rounding, offsets and given scales.
+    The arguments are checked once for all calls of the function. The function takes no arguments.
+    Each call quantizes the current numbers of x, writes their values to `out`, and returns `out`.
+    Only one thread may call the function at a time. The keywords are those of `fake_quantize`,
+    without stochastic rounding, offsets and given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
@@ -242,8 +245,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # Nothing can be prepared in these cases: the memory of a tensor, the stream of a GPU and
-        # the tensor scale of x may differ at each call.
+        # Nothing can be prepared here, because the memory of a tensor, the stream of a GPU and the
+        # tensor scale of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )
@@ -265,7 +268,7 @@ def fake_quantizer(
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
-    """Return the values of an `MXArray`: ``q.dequantize(dtype, threads=threads, out=out)``."""
+    """Return the values of an `MXArray`, like the method `MXArray.dequantize`."""
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)
     return q.dequantize(dtype, threads=threads, out=out)
 
@@ -284,10 +287,10 @@ def shared_scale(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the scales that `quantize` chooses, without offsets: codes of eight bits, or floats.
+    """Return the scales that `quantize` chooses without offsets: 8-bit codes, or floats.
 
-    With ``nonfinite="element"`` a NaN is ignored, although `quantize` raises for a NaN if the
-    element has none.
+    With ``nonfinite="element"`` a NaN is ignored. (`quantize` raises ValueError for a NaN if the
+    element has no NaN.)
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -324,8 +327,8 @@ def encode(
     """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
-    stochastic rounding. Unlike in a cast, an infinity then saturates unless ``overflow="ieee"`` is
-    given, and a NaN loses its sign.
+    stochastic rounding. This differs from a cast in two ways. An infinity saturates unless
+    ``overflow="ieee"`` is given, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
@@ -387,7 +390,7 @@ def _mx_array(
 def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> Any:
     """Check the scales and threads of a request, find its tensor scale, and return its engine.
 
-    `into` has the arrays that the engine writes to.
+    `into` holds the arrays that the engine writes to.
     """
     settings, random, words = request.settings, request.random, None
     if request.threads is not None:
@@ -403,12 +406,13 @@ def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> An
 
 
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
-    """Return the tensor scale as an array, and the largest magnitudes of blocks if they are found.
+    """Return the tensor scale as an array, and the largest magnitude of each block.
 
-    Each is None if there is none.
+    The tensor scale is None in a format without one. The largest magnitudes are None if they were
+    not needed.
     """
     array, settings = request.x, request.settings
-    if asked is None and settings.by_powers_of_two:  # fast path: these formats have no tensor scale
+    if asked is None and settings.by_powers_of_two:  # fast path: no tensor scale with E8M0
         return None, None
     fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
@@ -419,13 +423,13 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
         is_of_rows = all(block == 1 for block in settings.blocks[:-1])
-        errors.require(is_of_rows, "tensor_scale", "left out where blocks span rows", asked)
+        errors.require(is_of_rows, "tensor_scale", "left out if a block spans several rows", asked)
     found: tuple[Any, Any] = engine.tensor_scale(request, asked is not None)
     return found
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
-    """Return True if codes are stored packed: because `packed` says so, or because `out` is packed.
+    """Return True if codes are to be packed, because `packed` says so or because `out` is packed.
 
     Raise an error unless `out` fits the settings.
     """
@@ -442,7 +446,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: one comparison if everything fits
+    ):  # fast path: one condition if everything fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -460,16 +464,18 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """Raise an error unless a stack's arithmetic may run: nvfp4, host memory, no other settings.
+    """Raise an error unless a stack's arithmetic can run: nvfp4, host memory, default modes.
 
-    The stack fixes everything that the other arguments would set.
+    `others` are arguments that must be None, because the stack fixes what they would set.
     """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
     usual = settings.rounding, settings.overflow, settings.nonfinite
     is_alone = usual == _DEFAULTS and all(other is None for other in others)
-    accepted = "'exact' if rounding, scale_rule, overflow, nonfinite, scales, tensor_scale or random bits are given"
+    accepted = (
+        "'exact' if rounding, scale_rule, overflow, nonfinite, scales, tensor_scale, seed or random_bits is given"
+    )
     errors.require(is_alone, "arithmetic", accepted, arithmetic)
     for name, array in zip(("x", "out"), arrays, strict=True):
         if array is not None and not isinstance(array, np.ndarray):
@@ -479,7 +485,7 @@ def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *
 def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: Any, stream: int, first: int, sr_bits: int
 ) -> RandomBits | None:
-    """Return the random bits for stochastic rounding; None for the other modes."""
+    """Return the random bits for stochastic rounding, or None for the other modes."""
     # Fast path: a plain int within its range needs no conversion.
     if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)

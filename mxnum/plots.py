@@ -1,9 +1,8 @@
 """Draw plots of quantization and its errors (extra ``plots``).
 
-Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig``
-writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Scale
-rules, formats and arms also have their own markers or line styles, for readers who cannot
-distinguish the colours.
+Each function draws into `ax`, or into a new figure, and returns the axes. ``axes.figure.savefig``
+writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Each also
+has its own marker or line style, for readers who cannot distinguish the colours.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 from mxnum.output.palette import COLOURS, colour
 
-#: Line styles and markers of scale rules. Plots of lines show the rules of one kind of scale, plots
-#: of markers may show all rules.
+#: Line styles, line widths and markers of scale rules. There are fewer line styles than markers,
+#: because plots with lines show only the rules of one kind of scale.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
@@ -46,10 +45,10 @@ _MAPPED = {
 def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
     """Draw a histogram of the elements of a tensor, each divided by its scale, on a log axis.
 
-    The title has the shares of elements that become zero or are beyond the largest value. `layout`
-    is axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite
-    elements are left out. Zeros, and blocks whose scale is zero, are not drawn, but count in the
-    shares. A scale includes the tensor scale.
+    The title gives the shares of elements that become zero or lie beyond the largest value.
+    `layout` stands for axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks
+    and non-finite elements are left out. Zeros, and blocks whose scale is zero, are not drawn, but
+    count in the shares. Elements are divided by the tensor scale too, if there is one.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -103,9 +102,9 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
 def block_map(
     x: Any, format: str | MXFormat, *, quantity: str = "normalized_rmse", ax: Any = None, **options: Any
 ) -> Any:
-    """Draw one coloured cell for each block of a matrix, by default its error.
+    """Draw a coloured cell for each block of a matrix. By default its colour shows the error.
 
-    `options` are those of `mxnum.analysis.measure`.
+    `options` are keywords of `mxnum.analysis.measure`.
     """
     errors.choose("quantity", quantity, tuple(_MAPPED))
     fmt = formats.get(format)
@@ -145,10 +144,9 @@ def sawtooth(
     points: int = 4096,
     ax: Any = None,
 ) -> Any:
-    """Draw the relative error of a block of equal values against the value.
+    """Draw the relative error of a block whose numbers are all equal, against that number.
 
-    Each scale rule has a line. If the format has a tensor scale, it is the one for the largest
-    value drawn.
+    Each scale rule has a line. If the format has a tensor scale, the largest number drawn sets it.
     """
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -158,7 +156,7 @@ def sawtooth(
     ax.axhline(0, color="0.6", linewidth=0.8)
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES[:2]
     for i, rule in enumerate(usual if scale_rules is None else scale_rules):
-        # In blocks of one element the mean error is the error of the element.
+        # In a block of one element, the mean error is the element's error.
         error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
         i %= len(_LINES)
         ax.plot(values, error, linestyle=_LINES[i], color=colour(str(rule)), linewidth=_WIDTHS[i], label=rule)
@@ -172,16 +170,16 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Draw the error of every candidate of an exploration, one line of markers for each format.
+    """Draw the error of each candidate of an `Exploration`, as markers in one row for each format.
 
-    Each scale rule has a marker, which is hollow for candidates with an offset.
+    Each scale rule has its own marker, which is hollow for candidates with an offset.
 
     `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
     """
     ranked = exploration.ranked(**wanted)
     errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
     chosen = [c for c in ranked if c.normalized_rmse > 0]
-    accepted = "of a tensor that candidates store with an error above zero, which a logarithmic axis can show"
+    accepted = "one with candidates whose error is above zero, so that a logarithmic axis can show it"
     errors.require(bool(chosen), "exploration", accepted, {c.normalized_rmse for c in ranked})
     order = sorted(
         {c.format for c in chosen},
@@ -226,7 +224,7 @@ def _ticks(binades: float) -> list[float]:
 
 
 def _axes(ax: Any, size: tuple[float, float]) -> Any:
-    """Return the axes given, or those of a new figure."""
+    """Return `ax`, or the axes of a new figure if `ax` is None."""
     if ax is not None:
         return ax
     pyplot = errors.package("matplotlib.pyplot", "plots")
@@ -234,7 +232,7 @@ def _axes(ax: Any, size: tuple[float, float]) -> Any:
 
 
 def _each(per_block: Array, blocks: Sequence[int], shape: tuple[int, ...]) -> Array:
-    """Return one value per element from one value per block."""
+    """Return an array with the value of its block for each element."""
     assert per_block.shape == scales_shape(shape, tuple(blocks))
     for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
         per_block = np.repeat(per_block, min(block, length), axis)

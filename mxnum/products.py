@@ -37,8 +37,8 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how the products are summed
-    (see `Accumulate`); `c`, `out_dtype` and `threads` are as in `matmul`. `out` is an array without
-    axes to store the sum in, which is then returned, as in `numpy.dot`.
+    (see `Accumulate`). `c`, `out_dtype` and `threads` mean the same as in `matmul`. `out` is an
+    array without axes that receives the sum and is returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -70,36 +70,37 @@ def matmul(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the matrix product plus `c`, summed in the order that `accumulate` names.
-
-    `Accumulate` describes the orders.
+    """Return the matrix product a·b + c, summed in the order that `accumulate` selects.
 
     Parameters
     ----------
     a, b
-        MX arrays or arrays of floats of at least two axes; leading axes broadcast as in
-        `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
+        MX arrays or arrays of floats with at least two axes. Leading axes broadcast as in
+        `numpy.matmul`. The summed axis is the last of a and the last but one of b.
     c
-        An addend that broadcasts to the result: sums start from it, rounded to float32. For
-        ``"exact"`` the addend is one more exact term; for ``"blas"`` it is added in float32 after
-        the sum. For a matrix unit it is the addend of the first instruction, in the unit's
-        accumulator type.
+        An addend that broadcasts to the result, rounded to float32. Sums start from the addend,
+        with two exceptions. In ``"exact"`` the addend is one more term of the exact sum. In
+        ``"blas"`` it is added in float32 after the sum. For a matrix unit, c is the addend of the
+        first instruction, and has the unit's accumulator type.
     accumulate
-        ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
-        ``axis=-2`` for b. A transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or
-        its name (``"hopper_fp8"``) adds as that unit does, in instructions along the sum. Its
-        operands may be arrays of float8, float16, bfloat16 or float32 (which TF32 truncates).
+        An `Accumulate`, which describes the orders of summation, or a matrix unit. ``"block"``
+        needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
+        transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or its name
+        (``"hopper_fp8"``) adds as the unit does, one instruction after the other along the summed
+        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32
+        (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16. The default is the type of `out`, or the type of the sum,
-        which is float32 except for some units. A narrower type rounds the sum once more.
+        float32, bfloat16 or float16. By default the type of `out`, or the type of the sum, which is
+        float32 except for some units. If `out_dtype` is narrower than the sum's type, the sum is
+        rounded once more.
     threads
         The number of threads that may work on a large product (default: the number set by
-        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. The BLAS
-        of numpy, which computes ``"blas"``, has its own thread settings.
+        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
+        numpy's BLAS, which computes ``"blas"``, has its own thread settings.
     out
         An array of the shape and dtype of the result to write to. `out` may overlap the operands
-        and have any strides. A float32 array in C order that does not overlap the operands saves
-        memory.
+        and have any strides. `out` saves memory if it is a float32 array in C order that does not
+        overlap the operands.
 
     Examples
     --------
@@ -127,14 +128,14 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
     Parameters
     ----------
     a, b
-        Arrays of shapes (..., M, K) and (..., K, N), where K is that of an instruction of the unit.
-        `mxnum.units.describe` says what operands a unit takes.
+        Arrays of shapes (..., M, K) and (..., K, N), where K is the length of an instruction of the
+        unit. `mxnum.units.describe` tells which operands a unit takes.
     c
         An array of the accumulator's type that broadcasts to (..., M, N). None stands for zeros.
     unit
         A `MatrixUnit` or the name of one.
     threads
-        The number of threads that may work. The result does not depend on it.
+        The number of threads that may work. The result does not depend on `threads`.
 
     Examples
     --------
@@ -153,15 +154,15 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
 
 
 def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
-    """Return the accumulation or the matrix unit that a caller's value means."""
+    """Return the `Accumulate` or the matrix unit that a caller's value names."""
     unit = None if isinstance(value, Accumulate) else units.find(value)
-    if unit is None and isinstance(value, str) and "_" in value:  # only names of units have an underscore
+    if unit is None and isinstance(value, str) and "_" in value:  # then it must be a unit's name
         errors.choose(argument, value, units.names())
     return unit if unit is not None else errors.choose_member(argument, value, Accumulate)
 
 
 def _shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a product of arrays; raise ValueError if they do not fit."""
+    """Return the shape of a matrix product; raise ValueError if the operands' shapes do not fit."""
     (*leading, rows, length), (*others, summed, columns) = _axes("a", a), _axes("b", b)
     errors.require(summed == length, "b", f"of length {length} along its last but one axis", b)
     if leading or others:
@@ -192,16 +193,16 @@ def _as_row(name: str, x: Any) -> Any:
     if not isinstance(x, MXArray):
         return np.asarray(host_view(name, x))[None]
     if on_device(x.scales):
-        raise errors.on_gpu(name, "products of matrix units run on the CPU: call to_host() first")
+        raise errors.on_gpu(name, "call to_host() first, because products of matrix units run on the CPU")
     codes, scales, offsets = (None if part is None else part[None] for part in parts_of(x))
     more: dict[str, Any] = {"offsets": offsets, "tensor_scale": x.tensor_scale}
     return MXArray.from_parts(codes, scales, x.format, blocks=(1, *x.blocks), **more)
 
 
 def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, int | None, Array | None]) -> Array:
-    """Return a·b + c as a matrix unit computes it, by instructions of K = `k`.
+    """Return a·b + c as a matrix unit computes it, by instructions of length K = `k`.
 
-    `how` is (out_dtype, threads, out), the arguments of `matmul`.
+    `how` is (out_dtype, threads, out), as in `matmul`.
     """
     from mxnum.array.unit_operands import unit_addend, unit_operand
     from mxnum.engine.products.fused_sums import matmul as product
@@ -231,7 +232,7 @@ def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, i
 
 
 def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array) -> None:
-    """Warn if a result depends on rules of the unit that no output of silicon confirms."""
+    """Warn if a result depends on rules of the unit that no output of a real chip confirms."""
     skipped = set() if has_addend or length > k else {"addend", "chains"}
     if np.isfinite(result).all():
         skipped.add("special values")
@@ -239,7 +240,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return the array that shows to which library an operand belongs."""
+    """Return the array of an operand that shows in which library's type the result is wanted."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 
@@ -251,14 +252,13 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    If elements are not summed by blocks, an MX array with float scales is decoded to float64, which
-    holds its values exactly.
+    Unless sums are by blocks, an MX array with float scales is decoded to float64, which is exact.
     """
     from mxnum.engine.products.operands import Operand
 
     if isinstance(value, MXArray) and (number := value.format.scale.number) is not None:
         if on_device(value.scales):
-            raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
+            raise errors.on_gpu(name, "call to_host() first, because products on a GPU need E8M0 scales")
         if not mode.by_block:
             return Operand(*float_array(name, value.to_host().dequantize("float64")))
         codes, scales, _ = parts_of(value)
@@ -273,14 +273,14 @@ def _operand(name: str, value: Any, mode: Accumulate) -> Any:
 
 @cache
 def _scales_by_code(scale: ScaleFormat) -> Array | None:
-    """Return a float scale's values by its 8-bit codes, in float32; None for longer codes."""
+    """Return the float32 value of each code of an 8-bit float scale, or None for longer codes."""
     if scale.number is None or scale.bits > 8:
         return None
     return np.array([scale.value(code) for code in range(1 << (scale.number.bits - 1))], np.float32)
 
 
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
-    """Return the tensor scales of the operands that a sum by blocks has to multiply in afterwards.
+    """Return the operands' tensor scales, by which a sum by blocks is multiplied at the end.
 
     The scales broadcast with the result, so an operand must have one tensor scale along the summed
     axis.
@@ -289,7 +289,7 @@ def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
     for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
         if isinstance(x, MXArray) and x.tensor_scale is not None:
             tensor = as_array("tensor_scale", x.tensor_scale)
-            accepted = "an MXArray with one tensor scale along the summed axis with accumulate='block'"
+            accepted = "an MXArray with a single tensor scale along the summed axis if accumulate='block'"
             errors.require(tensor.ndim == 0 or tensor.shape[max(axis, -x.ndim)] == 1, name, accepted, tensor.shape)
             found.append(tensor)
     return found
@@ -306,13 +306,12 @@ def _product(
 ) -> Any:
     """Return the product of two operands whose last axis is summed, plus `c`.
 
-    `shape` is the shape of the result, and `how` is (out_dtype, threads, out), the arguments of
-    `matmul`. The result is multiplied by the product of tensor scales before it is rounded to
-    `out_dtype`.
+    `shape` is the shape of the result, and `how` is (out_dtype, threads, out), as in `matmul`. The
+    sum is multiplied by the product of the tensor scales before it is rounded to `out_dtype`.
     """
     out_dtype, threads, out = how
     if tensor_scales and c is not None:
-        raise ValueError("Argument 'c' must be left out for tensor scales with accumulate='block'.")
+        raise ValueError("Argument 'c' must be left out if accumulate='block' and an operand has a tensor scale.")
     is_on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
@@ -349,7 +348,7 @@ def _product(
 
 
 def _start(c: Any, shape: tuple[int, ...], threads: int | None) -> Array:
-    """Return the addend in float32, rounded to nearest even; +0 for None."""
+    """Return the addend, rounded to float32 to nearest even, or +0 if `c` is None."""
     if c is None:
         return np.zeros((), np.float32)
     array, source = float_array("c", c)
@@ -381,9 +380,9 @@ def _float32(x: Any, threads: int | None) -> Array:
 
 
 def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: int | None = None) -> Array:
-    """Return an array of floats in another float type.
+    """Return an array of floats in another float type, rounded to nearest even.
 
-    The numbers are rounded to nearest even; a number beyond the range becomes infinite.
+    A number beyond the range of the type becomes infinite.
     """
     if source == target:
         return x
@@ -395,7 +394,7 @@ def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: in
 
 
 def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Check `out` like `checked_out`, for operands in host memory, and return it."""
+    """Check `out` like `checked_out`, raise an error if it is on a GPU, and return it."""
     checked = checked_out(out, shape, dtype)
     if isinstance(checked, DeviceArray):
         raise errors.on_gpu("out", "take one in host memory")

@@ -1,4 +1,4 @@
-"""Recipes say which tensors training rounds, and how; all code that trains reads a recipe."""
+"""Recipes: which tensors training rounds, and how. All code here that trains reads a recipe."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mxnum.modes import Rounding, ScaleRule, scale_rules
 
 __all__ = ["BFLOAT16", "FLOAT32", "OPERANDS", "Operand", "Recipe"]
 
-#: The ways to apply the rounding error of a layer-norm parameter; see `Operand.error`.
+#: The values of `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
-#: Transforms of an operand before it is quantized; see `Operand.transform`.
+#: The values of `Operand.transform`.
 TRANSFORMS = ("hadamard",)
 
 
 @dataclass(frozen=True)
 class Operand:
-    """The rounding of one tensor before it is used. The default leaves the tensor as it is.
+    """The rounding of a tensor before training uses it. The default leaves the tensor unrounded.
 
     Examples
     --------
@@ -31,30 +31,29 @@ class Operand:
     #: An MX format, "bfloat16", or None for no rounding.
     format: str | None = None
     #: A rule for the format's scales, or None for the format's default rule. "released_bump" is the
-    #: bump of the code that the authors of arXiv 2506.20752 released, which takes its maximum over
-    #: the wrong axis.
+    #: rule of the code released with arXiv 2506.20752, which takes maxima over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
-    #: The length of a block; None for the format's own.
+    #: The length of a block, or None for the format's block length.
     block_size: int | None = None
-    #: How the error e = Q(x) - x of gamma and beta is applied; only `mxnum.lab.mlp` reads this. The
-    #: value that replaces x is, for "quantize": x + e; "random_sign": x + e, where e has a fresh
-    #: random sign for each element and step (no bias, the same size); "one_sided": x - |e|;
-    #: "shuffle": x + e, where e is permuted among the features at each step; "clamp": x cut off
-    #: where the format saturates, and not rounded; "grid": x rounded to a multiple of `step`,
-    #: without blocks or scales.
+    #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads this.
+    #: "quantize" replaces x by x + e. "random_sign" gives e a fresh random sign for each element
+    #: and step, so that the error has no bias but the same size. "one_sided" replaces x by x - |e|.
+    #: "shuffle" permutes e among the features at each step. "clamp" cuts x off where the format
+    #: saturates, and does not round. "grid" rounds x to a multiple of `step`, without blocks or
+    #: scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error gets, layer by layer, the root mean square of the error of the floor rule
-    #: in the same format with rounding to nearest. Errors are scaled to that size; "clamp" cuts off
-    #: at the magnitude where its error has that size.
+    #: If True, the error of each layer is given the size of another error: the root mean square of
+    #: the floor rule's error in the same format, with rounding to nearest. Errors are scaled to
+    #: this size, and "clamp" cuts off at the magnitude that gives this size.
     matched: bool = False
-    #: The rows and columns of tiles that share a scale, instead of blocks along the summed axis.
-    #: With tiles, the forward and the backward product of a weight use the same rounded numbers.
+    #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
+    #: forward and the backward product of a weight use the same rounded numbers.
     block_shape: tuple[int, int] | None = None
-    #: None, or "hadamard": blocks of 16 along the summed axis are first multiplied by an orthogonal
-    #: matrix. Both operands of a product use the same matrix, so the exact product does not change.
-    #: Only `mxnum.torch` reads this.
+    #: None, or "hadamard", which multiplies blocks of 16 along the summed axis by an orthogonal
+    #: matrix before quantizing. Both operands of a product use the same matrix, so the exact
+    #: product does not change. Only `mxnum.torch` reads this.
     transform: Literal["hadamard"] | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +87,7 @@ class Operand:
 
     @classmethod
     def of(cls, value: Any) -> Operand:
-        """Return the operand that the value of a user's argument describes.
+        """Return the operand that a user's argument describes.
 
         `value` is the name of a format, "float32", None, a mapping or an operand.
 
@@ -105,7 +104,7 @@ class Operand:
 
     @property
     def mx_format(self) -> MXFormat:
-        """The MX format as an object; reading it raises ValueError for float32 and bfloat16."""
+        """The `MXFormat` of the operand. An operand in float32 or bfloat16 raises ValueError."""
         if self.format in (None, "bfloat16"):
             raise ValueError(f"Operand {str(self)!r} has no MX format.")
         return formats.get(self.format)
@@ -116,7 +115,7 @@ class Operand:
         return self.format not in (None, "bfloat16") and self.error != "grid"
 
     def keywords(self, axis: int) -> dict[str, Any]:
-        """Return keywords with which `mxnum.quantize` rounds this operand in blocks along `axis`."""
+        """Return `mxnum.quantize`'s keywords that round this operand in blocks along `axis`."""
         options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
@@ -136,9 +135,9 @@ class Operand:
 
 
 def plain(operand: Operand) -> str | dict[str, Any]:
-    """Return the value that `Operand.of` reads back as this operand.
+    """Return a value of strings and numbers from which `Operand.of` makes this operand.
 
-    This value is "float32", the name of a format if nothing else is set, or a dictionary.
+    The value is "float32", the name of a format if nothing else is set, or a dictionary.
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:
@@ -152,15 +151,17 @@ BFLOAT16 = Operand("bfloat16")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe: which tensors training rounds, and how. The default is float32 throughout.
+    """The tensors that training rounds, and how. The default is float32 throughout.
 
-    A matrix product takes its operands quantized along the axis that is summed: weights and
-    activations along the input features in the forward pass; activations and output gradients along
-    the batch for the weight's gradient; weights and output gradients along the output features for
-    the input's gradient. With `vector="bfloat16"` every operand of a product is rounded to bfloat16
-    before it is quantized, and stays bfloat16 if it has no format. The results of products, of
-    layer norm and of the activation, and the parameter gradients, are rounded to bfloat16 too. The
-    residual stream, the master weights and the loss stay float32.
+    The operands of a matrix product are quantized along the summed axis. In the forward pass these
+    are weights and activations, along the input features. For the weight's gradient, activations
+    and output gradients are quantized along the batch. For the input's gradient, weights and output
+    gradients are quantized along the output features.
+
+    With `vector="bfloat16"` every operand of a product is rounded to bfloat16 before it is
+    quantized, and stays bfloat16 if it has no format. The results of products, of layer norm and of
+    the activation function, and the parameter gradients, are rounded to bfloat16 too. The residual
+    stream, the master weights and the loss stay float32.
 
     Examples
     --------
@@ -172,26 +173,26 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: Output gradients in the product that gives the input's gradient. The product that gives the
-    #: weight's gradient rounds output gradients in the same way, unless `gradients_for_weights` is
-    #: given.
+    #: The output gradients in the product that gives the input's gradient, and also in the product
+    #: that gives the weight's gradient unless `gradients_for_weights` is given.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
     vector: Literal["float32", "bfloat16"] = "float32"
     #: The rounding of `vector`: "rne", or "rna" as in the code released with arXiv 2506.20752.
     vector_rounding: Literal["rne", "rna"] = "rne"
-    #: True if `vector` rounds the input and output of the activation.
+    #: True if `vector` also rounds the input and output of the activation function.
     round_activation: bool = True
-    #: Output gradients in the product that gives the weight's gradient. None: as in `gradients`.
+    #: The output gradients in the product that gives the weight's gradient. None means `gradients`.
     gradients_for_weights: Operand | None = None
-    #: The matrix unit whose sums of products are emulated; None for torch's own sums. The caller's
-    #: argument `accumulate` overrides it. Only `mxnum.torch` reads `unit` and `unit_backward`.
+    #: The matrix unit whose sums of products are emulated; None for torch's own sums. The argument
+    #: `accumulate` of `mxnum.torch` overrides `unit`. Only `mxnum.torch` reads `unit` and
+    #: `unit_backward`.
     unit: str | None = None
     #: The matrix unit of the two products of the backward pass; None means `unit`.
     unit_backward: str | None = None
-    #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
-    #: output. Only `mxnum.torch` reads this.
+    #: True if `vector` rounds the result of every step within layer norm, as microxcaling does, and
+    #: not only the input and output. Only `mxnum.torch` reads this.
     vector_steps: bool = False
 
     def __post_init__(self) -> None:
@@ -208,7 +209,7 @@ class Recipe:
                 object.__setattr__(self, name, units.get(getattr(self, name)).name)
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
-            errors.require(transform is None, f"{name}.transform", "None, because it is in no product", transform)
+            errors.require(transform is None, f"{name}.transform", f"None, because {name} is in no product", transform)
         for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
         for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
@@ -221,9 +222,9 @@ class Recipe:
     ) -> Recipe:
         """Return a recipe with one format for weights, activations and gradients, in both passes.
 
-        `layer_norm` is the operand for gamma and beta ("float32" does not round them); by default
-        gamma and beta have the same format. With ``vector="bfloat16"``, "float32" means bfloat16 in
-        `format` and `layer_norm`. Other keywords are those of `Operand`.
+        `layer_norm` is the operand for gamma and beta ("float32" for no rounding). By default gamma
+        and beta have the format of the other operands. With ``vector="bfloat16"``, "float32" means
+        bfloat16 in `format` and `layer_norm`. Other keywords are fields of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -232,23 +233,23 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
-        """Return a recipe that papers or vendors use; see `names`.
+        """Return a recipe of a paper or vendor by its name, a key of `names()`.
 
-        `format` replaces the format of that recipe.
+        `format` replaces the format that the source uses.
         """
         entry = NAMED[errors.choose("name", name, tuple(NAMED))]
         return entry.make(entry.format if format is None else format)
 
     @staticmethod
     def names() -> dict[str, str]:
-        """Return the names of recipes, and the source of each."""
+        """Return the names of all named recipes, and the source of each."""
         return {name: entry.source for name, entry in NAMED.items()}
 
     @classmethod
     def of(cls, value: Any) -> Recipe:
-        """Return the recipe that the value of a user's argument describes.
+        """Return the recipe that a user's argument describes.
 
-        `value` is one of `names`, a format for all operands, a mapping or a recipe.
+        `value` is a key of `names()`, a format for all operands, a mapping or a recipe.
 
         >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
         True
@@ -275,16 +276,16 @@ class Recipe:
         return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """Return the recipe with a backward pass in float32, or in bfloat16 if `vector` is bfloat16."""
+        """Return a copy with a backward pass in float32, or in bfloat16 if `vector` is bfloat16."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
     def weights_only(self) -> Recipe:
-        """Return a recipe that rounds the weights of products as this one does, and nothing else."""
+        """Return a recipe that rounds the weights of products as `self` does, and nothing else."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
-        """Describe the recipe in one line, in which operands with equal rounding are named together.
+        """Return a line that describes the recipe. Operands with equal rounding stand together.
 
         >>> print(Recipe.named("bfloat16"))
         bfloat16; vector operations in bfloat16
@@ -306,7 +307,7 @@ class Recipe:
         return "; ".join(words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that differ from float32, as JSON and TOML store them.
+        """Return the fields that differ from the default, as values that JSON and TOML can store.
 
         An operand that sets nothing but a format is stored as the format's name.
         """
@@ -317,7 +318,8 @@ class Recipe:
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
         """Return the recipe that a table from `to_dict` describes.
 
-        The table has a format's name or a table for each operand; ``uniform`` sets all operands.
+        The table has a format's name or another table for each operand. ``uniform`` sets all
+        operands.
 
         >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
         mxfp8_e4m3; gamma, beta float32
@@ -336,7 +338,7 @@ OPERANDS = (
     "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
     "gamma", "beta",
 )  # fmt: skip
-#: Pairs of operands that are multiplied with each other, and so need the same transform.
+#: Pairs of operands that are multiplied with each other and so need the same transform.
 _TOGETHER = (
     ("weights", "activations"),
     ("weights_backward", "gradients"),
@@ -362,15 +364,15 @@ class Named(NamedTuple):
     make: Callable[[Format], Recipe]
     #: The format that the source uses.
     format: str
-    #: The paper or program from which the recipe comes.
+    #: The paper or program from which the recipe comes, and what the recipe does.
     source: str
 
 
 def _microxcaling(format: Format) -> Recipe:
     """Make microxcaling's recipe.
 
-    Ties go away from zero everywhere (microxcaling's `round="nearest"`); vector operations, gamma
-    and beta are in bfloat16.
+    Ties are rounded away from zero everywhere (microxcaling's `round="nearest"`). Vector
+    operations, gamma and beta are in bfloat16.
     """
     affine = Operand("bfloat16", rounding="rna")
     recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
@@ -390,15 +392,15 @@ def _nvidia_nvfp4(format: Format) -> Recipe:
     return Recipe(weights, along, weights, turned, stochastic, gradients_for_weights=turned_too)
 
 
-#: The shape of a tile so large that each tensor is one tile with one scale.
+#: The shape of a tile that is larger than any tensor, so that each tensor has one scale.
 _WHOLE = (1 << 30, 1 << 30)
 
 
 def _hopper_fp8(format: Format) -> Recipe:
-    """Make the recipe of FP8 with a scale for each tensor, on Hopper.
+    """Make the recipe of FP8 training on Hopper GPUs with a scale for each tensor.
 
-    Gradients are E5M2. The products of the backward pass add partial sums in float32, as
-    TransformerEngine's use_split_accumulator does.
+    Gradients are E5M2. The products of the backward pass add partial sums in float32, like
+    TransformerEngine with use_split_accumulator.
     """
     of_gradients = "e5m2:scale=float32" if format == _FP8 else format
     forward, backward = (Operand.of({"format": f, "block_shape": _WHOLE}) for f in (format, of_gradients))
@@ -407,9 +409,10 @@ def _hopper_fp8(format: Format) -> Recipe:
 
 
 def _deepseek_v3(format: Format) -> Recipe:
-    """Make DeepSeek-V3's recipe, with scales for 1 x 128 and 128 x 128 elements.
+    """Make DeepSeek-V3's recipe.
 
-    Activations and gradients have a scale for each 1 x 128 elements, weights for each 128 x 128.
+    Activations and gradients have a scale for each 1 x 128 elements, and weights have a scale for
+    each 128 x 128 elements.
     """
     weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
     return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
@@ -421,12 +424,13 @@ NAMED = {
     "bfloat16": Named(
         lambda _: Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16"),
         "mxfp8_e4m3",
-        "Operands and results of products, and vector operations, are in bfloat16: the baseline of arXiv 2506.20752.",
+        "The baseline of arXiv 2506.20752: operands and results of products, and vector operations, are in bfloat16.",
     ),
     "uniform": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16"),
         "mxfp8_e4m3",
-        "All operands, layer norm included, are in one format, and vector operations in bfloat16: arXiv 2506.20752.",
+        "arXiv 2506.20752: all operands, gamma and beta included, are in one format, and vector operations in "
+        "bfloat16.",
     ),
     "forward only": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16").forward_only(),
@@ -468,23 +472,25 @@ NAMED = {
         _hopper_fp8,
         _FP8,
         "TransformerEngine's Float8CurrentScaling on Hopper: E4M3, gradients in E5M2, a float32 scale for each tensor. "
-        "Unit hopper_fp8, and promotion every 128 products in the backward pass. Assumed: exact scales to nearest.",
+        "Sums as in the unit hopper_fp8 (backward pass: hopper_fp8_promoted). Assumption: scales are rounded to "
+        "nearest.",
     ),
     "deepseek v3": Named(
         _deepseek_v3,
         "e4m3:block=128,scale=float32",
-        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Unit "
-        "hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumed: that nvcc contracts to fma.",
+        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Sums "
+        "as in the unit hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumption: nvcc makes "
+        "this fma.",
     ),
     "blackwell mxfp8": Named(
         lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil").but(unit="blackwell_mxfp8"),
         "mxfp8_e4m3",
-        "'nvidia mxfp8' with the sums of unit blackwell_mxfp8, which MMA-Sim publishes. Assumed: K in index order.",
+        "'nvidia mxfp8' with sums as in the unit blackwell_mxfp8. Assumption: instructions add in index order along K.",
     ),
     "blackwell nvfp4": Named(
         lambda format: _nvidia_nvfp4(format).but(unit="blackwell_nvfp4"),
         "nvfp4",
-        "'nvidia nvfp4' with the sums of unit blackwell_nvfp4, which MMA-Sim publishes. Assumed: tensor scales "
-        "multiply the result in float32.",
+        "'nvidia nvfp4' with sums as in the unit blackwell_nvfp4. Assumption: tensor scales multiply the result in "
+        "float32.",
     ),
 }

@@ -11,8 +11,8 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine transforms the operands of the
-#: weight gradient with its signs, which are in `get_wgrad_sign_vector` of its
+#: The fixed signs of other software, by name. TransformerEngine uses these signs for the operands
+#: of the weight gradient: `get_wgrad_sign_vector` in
 #: transformer_engine/pytorch/tensor/nvfp4_tensor.py.
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
@@ -30,12 +30,12 @@ def hadamard(
 ) -> Array:
     """Return the Hadamard transform of every `size` numbers along an axis, divided by sqrt(size).
 
-    The matrix of the transform is orthogonal.
+    This matrix is orthogonal.
 
     Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded
-    once to the type of x, to nearest even. Term j has a minus if the binary numbers i and j have an
-    odd number of ones in common. If both operands of a product are transformed, the product stays
-    the same apart from rounding. The transform spreads an outlier over its block.
+    once to the type of x, to nearest even. Term j is subtracted if the bitwise AND of i and j has
+    an odd number of ones. If both operands of a product are transformed along the summed axis, the
+    product changes only by rounding. The transform spreads an outlier over `size` numbers.
 
     Parameters
     ----------
@@ -45,19 +45,19 @@ def hadamard(
     size
         A power of 4 up to 16384, so that sqrt(size) is a power of 2.
     signs
-        An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` names the
-        fixed signs of TransformerEngine's random Hadamard transform, whose `size` is 16.
+        An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` stands for the
+        fixed signs of TransformerEngine's random Hadamard transform, which needs `size` 16.
     inverse
-        True for the inverse, which is the transpose of the matrix: the transform without signs,
-        whose results are then multiplied by the signs.
+        True for the inverse transform, whose matrix is the transpose. It multiplies by the signs
+        after the sums, not before.
     threads
-        The number of threads that may work on a large array (default: numba's number).
+        The number of threads that may work on a large array (default: as many as numba uses).
     out
         An array of the shape and type of x to write to, which may be x.
 
-    An exact zero is +0, and a sum that rounds to zero keeps its sign. NaN or infinities of both
-    signs among the terms make NaN; otherwise an infinity stays. A sum too large for the type
-    becomes infinite.
+    An exact zero is +0, and a sum that rounds to zero keeps its sign. If the terms have a NaN or
+    infinities of both signs, the result is NaN. Otherwise an infinity stays. A sum too large for
+    the type becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
@@ -78,19 +78,19 @@ def hadamard(
     d = _checked_signs(signs, length)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
-    from mxnum.engine.rotations import host  # imported late: it loads numba
+    from mxnum.engine.rotations import host  # imported late, because it loads numba
 
     made = host.hadamard(array, source, along, d, inverse, into, checked_threads(threads))
     return answer(made, x, out)
 
 
 def _checked_signs(signs: Any, size: int) -> Array:
-    """Return signs as float64 numbers, all 1 by default; raise an error for other numbers."""
+    """Return signs as float64 numbers, all 1 by default; raise an error unless each is 1 or -1."""
     if signs is None:
         return np.ones(size)
     if isinstance(signs, str):
         signs = SIGNS[errors.choose("signs", signs, tuple(SIGNS))]
-        errors.require(size == len(signs), "size", f"{len(signs)} with signs by that name", size)
+        errors.require(size == len(signs), "size", f"{len(signs)} with signs of that name", size)
     given = as_array("signs", signs, anywhere=False)
     errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
     errors.require_type(given.dtype.kind in "iuf", "signs", "an array of integers or floats", given.dtype.name)

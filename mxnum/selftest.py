@@ -1,8 +1,8 @@
 """Check on this machine that compiled code gives the bits of the exact reference.
 
 ``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba on which
-the project was not tested. The command checks common calls in seconds and every kind of call with
-``--all``. The command prints a text to paste into an issue about this machine.
+the project was not tested. The command checks common calls within seconds, or every kind of call
+with ``--all``. It prints a report that users can paste into an issue.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 PACKAGES = ("numpy", "numba", "llvmlite", "ml_dtypes", "numba-cuda", "torch")
 #: The formats in which all modes are checked.
 WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
-#: The cases that are checked without ``--all``. Their loops compile in some seconds.
+#: The cases that are checked without ``--all``. The loops for these cases compile in seconds.
 COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
-#: The length of a row: one block and most of a second one, so that the last elements do not fill
-#: a vector.
+#: The length of a row: one block and part of a second one, so that the last elements of a row do
+#: not fill a vector of the processor.
 COLUMNS = 55
 ROWS = 12
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of one kind of call, in which every number was compared with the reference."""
+    """The outcome of the check of one kind of call, number by number, against the reference."""
 
     what: str
     numbers: int
-    #: How many numbers differ, and a description of the first one.
+    #: The number of wrong results. `first` describes the first one.
     wrong: int
     first: str = ""
 
@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The facts about this machine and the outcome of each check; ``str`` returns a report."""
+    """Facts about this machine, and the outcome of each check. ``str`` returns a report."""
 
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)
@@ -78,9 +78,9 @@ class SelfTest:
 
 
 def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, everything: bool = False) -> SelfTest:
-    """Check three common formats, or with `everything` every format, mode, float type and layout.
+    """Check three common formats or, with `everything`, every format, mode, float type and layout.
 
-    `done(check, count)` is called after each check; `count` is the number of all checks.
+    `done(check, count)` is called after each check, where `count` is the number of all checks.
 
     >>> from mxnum.selftest import selftest
     >>> selftest().passed  # doctest: +SKIP
@@ -113,9 +113,9 @@ def facts() -> dict[str, str]:
         "mxnum": f"{mx.__version__}, Python {platform.python_version()}",
         "packages": ", ".join(f"{name} {version}" for name, version in installed.items()),
         "machine": f"{platform.platform()}, {_processor()}, {os.cpu_count()} cores, {sys.byteorder}-endian",
-        "floats": "rounded to nearest even, subnormal numbers kept: the fast loops run"
+        "floats": "rounded to nearest even, subnormal numbers kept, so the fast loops run"
         if workers.may_use_floats()
-        else "not in the default mode of IEEE 754 (or nothing is compiled): the integer loops run",
+        else "not in the default mode of IEEE 754 (or nothing is compiled), so the integer loops run",
         "GPU": _gpu(),
     }
 
@@ -137,7 +137,7 @@ def _gpu() -> str:
         return name.decode() if isinstance(name, bytes) else str(name)
     except ModuleNotFoundError:
         return "not searched for (needs the extra cuda)"
-    except Exception as problem:  # a driver that is half installed has many ways to fail
+    except Exception as problem:  # an incomplete driver can raise many kinds of errors
         return f"not used: {problem}"
 
 
@@ -148,7 +148,7 @@ Pairs = list[tuple[Any, Any]]
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
     """Yield the name of each case and a function that computes it.
 
-    The function compiles what the case needs only when it is called.
+    Loops compile only when the function is called.
     """
     for name in formats.names():
         yield name, partial(_quantized, name)
@@ -176,10 +176,10 @@ def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
 
 
 def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
-    """Return rows of difficult numbers at many scales.
+    """Return rows of numbers that are difficult to round, at many scales.
 
-    The rows have values of the element, midpoints between them and neighbours of both, then
-    normally distributed numbers, then special values.
+    There are element values, midpoints between element values, neighbours of both, normally
+    distributed numbers, and special values.
     """
     random = np.random.default_rng(SEED)
     grid = np.array(sorted({v for v in fmt.element.values() if np.isfinite(v)}))
@@ -191,11 +191,11 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # move 0, 1 or 2 bit patterns up
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # 0, 1 or 2 units in the last place
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # Infinity, and a NaN; if the element has no NaN, minus infinity instead.
+    # Infinity, and a NaN, or minus infinity if the element has no NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 
@@ -204,7 +204,7 @@ def _quantized(name: str, source: str = "float32", packed: bool = False, **setti
     fmt = formats.get(name)
     x = _numbers(fmt, formats.FLOATS[source])
     if settings.get("offset"):
-        # Offsets are float16: larger numbers would overflow.
+        # Offsets are float16, in which larger numbers would overflow.
         x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)
     if Rounding(settings.get("rounding", "rne")).is_stochastic:
         settings["random_bits"] = np.random.default_rng(SEED).integers(0, 1 << 32, x.shape, np.uint32)
@@ -258,7 +258,7 @@ def _on_gpu(name: str) -> Pairs:
 
 
 def _compared(what: str, pairs: Pairs) -> Check:
-    """Compare pairs of arrays bit by bit; every NaN has one bit pattern."""
+    """Compare pairs of arrays bit by bit. NaNs must have the same bits too."""
     numbers = wrong = 0
     first = ""
     for ours, right in pairs:

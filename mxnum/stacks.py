@@ -1,12 +1,12 @@
 """Compute NVFP4 as each software stack does, bit for bit, by `definition.stack_arithmetic`.
 
-Compiled loops quantize large arrays. If an array has infinities, NaN scales, or factors that are
-zero or infinite, which is rare, numpy computes it instead. numpy also quantizes small arrays, so
-that nothing is compiled for them. The loops and numpy both compute with the processor's floats.
-Every function raises RuntimeError if floats do not round to nearest even or do not keep subnormals.
+Compiled loops quantize large arrays. numpy quantizes small arrays, so that nothing is compiled for
+them, and the rare arrays with infinities, NaN scales, or factors that are zero or infinite. The
+loops and numpy both compute with the processor's floats. Every function raises RuntimeError if the
+processor's floats do not round to nearest even or do not keep subnormals.
 
-The code of a NaN scale is 0x7F here. In the stacks the sign of this code, and the elements of the
-block, depend on the processor's NaN.
+In this module a NaN scale has the code 0x7F. In a stack, the sign of a NaN scale, and the elements
+of its block, depend on the sign that the processor gives a NaN.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: The number of elements that numpy quantizes at a time, and the size of the largest array for
-#: which no loop is compiled.
+#: PIECE is the number of elements that numpy quantizes at a time. SMALL is the size of the largest
+#: array for which no loop is compiled.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
@@ -43,15 +43,16 @@ class Quantized(NamedTuple):
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
-    #: The scale that the stack keeps for the tensor. Some stacks multiply by it, some divide.
+    #: The scale that the stack keeps for the tensor. Some stacks multiply by this scale, others
+    #: divide.
     global_scale: np.float32
-    #: The global scale as the factor by which decoding multiplies.
+    #: The factor by which decoding multiplies, computed from `global_scale`.
     tensor_scale: np.float32
-    #: The largest magnitude of the tensor. TransformerEngine stores it instead of a scale.
+    #: The largest magnitude of the tensor, which TransformerEngine stores instead of a scale.
     largest: np.float32
     #: The length of a block along each axis.
     blocks: Blocks
-    #: True if a byte of `codes` has two codes, as in `MXArray.pack`.
+    #: True if each byte of `codes` holds two codes, as in `MXArray.pack`.
     packed: bool = False
 
 
@@ -65,13 +66,13 @@ def quantize(
     packed: bool = False,
     threads: int | None = None,
 ) -> Quantized:
-    """Quantize an array to NVFP4 as `stack` computes it.
+    """Quantize an array to NVFP4 with the arithmetic of `stack`.
 
-    x is of float32, bfloat16 or float16; torchao raises for float16. `blocks` has the length of a
-    block along each axis; by default the blocks are the rows of x, of shape (n, 16), and the scales
-    have shape (n,). If x is a part of a tensor, `largest` is the tensor's largest magnitude.
-    `global_scale` replaces the stack's own. `packed` stores two codes in a byte, as `MXArray.pack`
-    does.
+    x has the type float32, bfloat16 or float16. The stack of torchao raises TypeError for float16.
+    `blocks` has the length of a block along each axis. By default x must have the shape (n, 16),
+    its rows are the blocks, and the scales have the shape (n,). If x is a part of a tensor,
+    `largest` is the tensor's largest magnitude. `global_scale` replaces the scale that the stack
+    computes. With `packed`, a byte holds two codes, as in `MXArray.pack`.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
     threads, found = checked_threads(threads), _largest(x, chosen, threads)  # raises for a NaN
@@ -91,7 +92,7 @@ def quantize(
 def fake_quantize(
     x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None, out: Array | None = None
 ) -> Array:
-    """Quantize and dequantize as `stack` does, in the type of the array.
+    """Quantize and dequantize with the arithmetic of `stack`. The result has the type of x.
 
     `out` is an array to write to, which may be x.
     """
@@ -109,8 +110,8 @@ def fake_quantize(
     else:
         largest = _largest(x, chosen, threads)
         tensor = _global_scale(chosen, x.dtype, largest)
-        # If the loops cannot compute the array, numpy starts again from x, so the loops must not
-        # overwrite x.
+        # The loops must not overwrite x, because numpy starts again from x if the loops cannot
+        # compute it.
         into = None if out is None or np.may_share_memory(x, out) else out
         values = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, into, by_way_of_codes)
     if out is None or values is out:
@@ -120,7 +121,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if blocks are rows because no blocks were given.
+    """Return the stack, the blocks, and True if `blocks` was None, so that blocks are rows.
 
     Raise an error for an array that the stack does not take.
     """
@@ -137,20 +138,20 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
 def _check_environment(stack: Stack) -> None:
     """Raise RuntimeError unless floats round to nearest even and keep subnormals.
 
-    The processor's floats compute the operations, also in numpy, so other settings of the processor
-    give other bits.
+    numpy and the loops compute with the processor's floats, so other settings of the processor give
+    other bits.
     """
     from mxnum.engine.machine import workers
 
     if not workers.has_default_floats():
         raise RuntimeError(
-            f"The arithmetic of {stack.name} needs floats that are rounded to nearest even with subnormals kept, as by "
-            "default: this thread has another setting, such as that of torch.set_flush_denormal(True)."
+            f"The arithmetic of {stack.name} needs floats that round to nearest even and keep subnormals, which is the "
+            "processor's default, but this thread has another setting, such as that of torch.set_flush_denormal(True)."
         )
 
 
 def _loops(size: int, stack: Stack) -> Any:
-    """Return the engine's loops, or None if numpy computes the array.
+    """Return the engine's module of loops, or None if numpy must compute the array.
 
     numpy computes small arrays, stacks that a caller made, and all arrays if loops cannot run.
     """
@@ -177,10 +178,10 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 
 
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
-    """Return a function that computes a block's scale in float32, before `stack` rounds it to E4M3.
+    """Return the function of a stack that computes blocks' scales, before rounding to E4M3.
 
-    The arguments of that function are the blocks' largest magnitudes and the global scale. `dtype`
-    is the type of the tensor.
+    Its arguments are the blocks' largest magnitudes and the global scale. `dtype` is the type of
+    the tensor.
     """
     if stack.block_scale_in is None:
         return stack.block_scale
@@ -200,10 +201,10 @@ def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool)
 
 
 def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Array, Array]:
-    """Return the codes and scales of one piece."""
+    """Return the codes and scales of x, computed by numpy at once."""
     wide = x.astype(np.float32)
     found = block_scale_of(stack, x.dtype)(_largest_of_blocks(np.abs(wide), blocks), tensor)
-    # A scale is unsigned, so a NaN must lose its sign.
+    # abs also removes the sign of a NaN, because scales have no sign.
     scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
     scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
     factor = spread(np.asarray(stack.factor(_values(scales, E4M3), tensor)), blocks, x.shape)
@@ -218,15 +219,15 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # elements of a block with a NaN scale
+    codes[is_nan] = stack.nan_element or 0  # for elements of a block with a NaN scale
     return codes, scales
 
 
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path: if the block length is a power of two along the last axis, the maximum of the two
-    halves of each block is taken until one number remains.
+    Fast path: if the block length is a power of two along the last axis, each block is halved by an
+    elementwise maximum of its halves until one number remains.
     """
     if not blocks:
         return magnitudes
@@ -241,8 +242,8 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """Return the values in float32, as the stack computes them. The codes must not be packed."""
-    errors.require(not made.packed, "made", "of codes that take a byte each", "packed")
+    """Return the values in float32, by the arithmetic of `stack`. Codes must not be packed."""
+    errors.require(not made.packed, "made", "unpacked, with one code in each byte", "packed")
     threads = checked_threads(threads)
     chosen, by_block = of(stack), _scales_by_block(made)
     _check_environment(chosen)
@@ -255,19 +256,21 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
 
 
 def _scales_by_block(made: Quantized) -> Array:
-    """Return the scales with the axes of the codes; raise ValueError if their shapes do not fit."""
+    """Return the scales with as many axes as the codes; raise ValueError if shapes do not fit."""
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
-    errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)
-    by_rows = scales.ndim < codes.ndim  # as from `quantize` without `blocks`
+    errors.require(
+        largest < 1 << E2M1.bits, "made", f"one with codes below {1 << E2M1.bits}, one in each byte", largest
+    )
+    by_rows = scales.ndim < codes.ndim  # made by `quantize` without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
-    accepted = f"of codes, a byte each, and scales whose shapes fit blocks {made.blocks}"
+    accepted = f"one whose codes, one in each byte, and scales have shapes that fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
     return scales[:, None] if by_rows else scales
 
 
 def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
-    """Return the values of codes and scales, computed by numpy in pieces."""
+    """Return the values that codes and scales stand for, computed by numpy in pieces."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
@@ -278,7 +281,7 @@ def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
 
 
 def of(stack: str | Stack) -> Stack:
-    """Return the stack of that name; a `Stack` is returned as it is."""
+    """Return the stack named `stack`. A `Stack` is returned as it is."""
     return stack if isinstance(stack, Stack) else STACKS[errors.choose("stack", stack, tuple(STACKS))]
 
 

@@ -1,7 +1,7 @@
 """Report what tests compile, which is most of their time: ``pytest --compiled``.
 
-One list is by test function, the other by compiled function. Loops that were on disk already are
-not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.
+The report lists the slowest test functions and the slowest compiled functions. Loops that were on
+disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-#: The greatest number of lines of each list.
+#: The largest number of lines of each list.
 SHOWN = 25
-#: Seconds, compilations, and cases or tests.
+#: Seconds, number of compilations, and number of cases or tests.
 Counts = tuple[float, int, int]
 
 
@@ -38,7 +38,7 @@ class Compiled:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Times outermost compilations; counts what they compile in turn as part of them."""
+            """Times outermost compilations; nested compilations count as parts of them."""
 
             depth, started = 0, 0.0
 
@@ -59,9 +59,9 @@ class Compiled:
 
         self.listener = Listener()
         event.register("numba:compile", self.listener)
-        #: For each test function: its seconds, compiled functions and cases.
+        #: For each test function: seconds, compiled functions and cases.
         self.by_test: dict[str, Counts] = {}
-        #: For each compiled function, by the name of its factory: its seconds, compilations and
+        #: For each compiled function, under the name of its factory: seconds, compilations and
         #: tests.
         self.by_function: dict[str, Counts] = {}
 
@@ -93,6 +93,6 @@ class Compiled:
 
 
 def _add(found: dict[str, Counts], name: str, seconds: list[float]) -> None:
-    """Add one test's compilations, given in seconds, to the counts of a name."""
+    """Add the compilations of one test, given in seconds, to the counts of a name."""
     before = found.get(name, (0.0, 0, 0))
     found[name] = before[0] + sum(seconds), before[1] + len(seconds), before[2] + 1

@@ -2,7 +2,8 @@
 
 import os
 
-# This must be set before numpy loads. BLAS threads of several workers would wait for each other.
+# BLAS threads of several test workers would wait for each other. numpy reads this variable when it
+# loads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings

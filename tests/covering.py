@@ -1,11 +1,12 @@
-"""Covering arrays: a few cases in which every pair of choices occurs, instead of all products.
+"""Covering arrays: a few cases in which every pair of choices occurs, instead of all combinations.
 
-A mistake usually depends on one choice or on a pair of choices, hardly ever on five. So
+A mistake usually depends on one choice or on a pair of choices, hardly ever on five. In this
+example
 
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
     def test_something(fmt, rounding, overflow): ...
 
-runs the cases of the covering in the fast tier, and all others in the full tier.
+the fast tier runs the cases of the covering, and the full tier all other cases too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 import pytest
 
 SEED = 20260101
-#: If there are more possible cases than this, a random sample of this size is searched first.
+#: If there are more than `LOOKED_AT` possible cases, the search begins in a random sample of
+#: `LOOKED_AT` cases.
 LOOKED_AT = 4096
 
 Case = dict[str, Any]
@@ -32,14 +34,15 @@ class Covering:
     """A selection of cases, and the combinations of choices that must occur in it."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Groups of names of choices. Every combination of values of a group occurs in some case.
+    #: Groups of names of choices. Each combination of values of the choices in a group occurs in
+    #: some case.
     together: tuple[tuple[str, ...], ...]
-    #: Every possible case, as the indices of its values in `choices`.
+    #: All possible cases, each as the indices of its values in `choices`.
     possible: Rows
-    #: The numbers of the selected cases.
+    #: The selected cases, as row numbers of `possible`.
     chosen: tuple[int, ...]
-    #: For a choice whose values have kinds, which are combined in place of the values: the number
-    #: of the kind of each value.
+    #: For a choice whose values are grouped into kinds, the number of the kind of each value.
+    #: Kinds, not values, are combined with other choices.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -58,18 +61,18 @@ class Covering:
         return map(self.case, self.chosen)
 
     def case(self, number: int) -> Case:
-        """Return the possible case with that number."""
+        """Return the possible case in row `number` of `possible`."""
         places = self.possible[number].tolist()
         return {name: values[place] for (name, values), place in zip(self.choices.items(), places, strict=True)}
 
     def missing(self, chosen: Iterable[int] | None = None) -> int:
-        """Return the number of combinations that occur in possible but in no selected cases."""
+        """Return how many combinations that are possible occur in none of the selected cases."""
         meetings = self.meetings()
         rows = list(self.chosen if chosen is None else chosen)
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return the combinations in each possible case: a number for each group of `together`."""
+        """Return, for each possible case, its combination's number in each group of `together`."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -109,13 +112,14 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Return cases in which every `strength` values of different choices occur together.
+    """Return cases in which all combinations of values of any `strength` choices occur.
 
-    `where` returns True for a possible case; combinations that occur in no possible case are
-    ignored. Pairs of choices in `apart` need not occur together, for example because another test
-    covers them and compiling each pair is slow. If `kinds` has a function from a value of a choice
-    to its kind, each kind meets the values of other choices, and each value occurs at least once.
-    The cases are the same in every run.
+    `where` says which cases are possible; combinations that occur in no possible case are ignored.
+    Pairs of choices in `apart` need not occur together, for example because another test covers
+    them and compiling each pair is slow. `kinds` may map a choice to a function that returns the
+    kind of a value. With `kinds`, each kind of a choice occurs together with all values of the
+    other choices, and each value of the choice occurs at least once. The cases are the same in
+    every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -141,10 +145,10 @@ def covering(
 
 
 def _greedy(meetings: Rows) -> list[int]:
-    """Return rows that together contain every number in `meetings`.
+    """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most new numbers. If several rows have as many, it takes the
-    first in a fixed random order.
+    Each step takes the row with the most new numbers. If several rows have equally many, the step
+    takes the first of these rows in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

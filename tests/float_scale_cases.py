@@ -1,4 +1,4 @@
-"""Random cases of scales that are floats, in which the library must equal the reference."""
+"""Random cases with scales that are floats, in which mxnum must equal the reference."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def same(a, b):
 def numbers(rng, shape, dtype):
     """Return numbers of a random kind.
 
-    The kinds are normal numbers, numbers spread over binades, halves and ties, random bits, and
-    mostly zeros.
+    The kinds are normal numbers, numbers spread over binades, small multiples of 1/2 with ties,
+    random bits, and mostly zeros.
     """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def numbers(rng, shape, dtype):
 
 
 def case(rng):
-    """Return a random case: x, format, keywords of the layout, blocks, other keywords."""
+    """Return a random case: x, format, keywords of the block layout, blocks, other keywords."""
     name = FORMATS[rng.integers(len(FORMATS))]
     fmt, dtype, shape = formats.get(name), DTYPES[rng.integers(4)], SHAPES[rng.integers(len(SHAPES))]
     x, layout, kind = numbers(rng, shape, dtype), {}, rng.integers(4)
@@ -90,7 +90,7 @@ def case(rng):
 
 
 def tensor_scale(rng, shape, blocks):
-    """Return keywords for a tensor scale, which is found for the array or for rows, or given."""
+    """Return keywords for a tensor scale of the array or of rows, computed or given."""
     kind = rng.integers(4)
     if kind == 1 and shape and all(block == 1 for block in blocks[:-1]):
         return {"tensor_scale": "row"}
@@ -110,7 +110,7 @@ def scales(rng, scale, shape):
 
 
 def laid_out(rng, x):
-    """Return the same array with the axes in a random order in memory."""
+    """Return x in a random memory layout: in C order, in Fortran order, or strided."""
     kind = rng.integers(3) if x.ndim else 0
     if kind == 1:
         return np.asfortranarray(x)
@@ -120,7 +120,7 @@ def laid_out(rng, x):
 def check(x, name, layout, blocks, options, rng, dtype=None):
     """Assert that quantizing, decoding and both at once equal the reference.
 
-    The type of the decoded values is `dtype`, or random if `dtype` is None.
+    Decoded values have the type `dtype`, or a random type if `dtype` is None.
     """
     told = (name, x.dtype, x.shape, layout, {k: v for k, v in options.items() if k != "random_bits"})
     want = reference.quantize(x, name, blocks=blocks, **options)

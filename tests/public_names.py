@@ -1,6 +1,7 @@
 """List the public names of mxnum with signatures, as docs/reference/public-names.txt has them.
 
-`python -m tests.public_names --record` writes that file. It needs torch and hypothesis.
+`python -m tests.public_names --record` writes docs/reference/public-names.txt. The command needs
+torch and hypothesis.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MODULES = [
     ),
     *("mxnum.lab.mlp", "mxnum.lab.language_model", "mxnum.lab.theory", "mxnum.lab.theory.figures", "mxnum.lab.claims"),
 ]
-#: The optional package that a module needs.
+#: The optional packages that modules need, by module.
 NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.lab.language_model": "torch"}
 
 
@@ -94,7 +95,7 @@ def _members(cls: type) -> list[str]:
 
 
 def _signature(of: Any) -> str:
-    """Return the parameters with kinds and defaults, without annotations, which mypy checks."""
+    """Return parameters, kinds and defaults, but not annotations, which mypy checks."""
     try:
         signature = inspect.signature(of)
     except ValueError:  # a function of C code has no signature
@@ -104,7 +105,7 @@ def _signature(of: Any) -> str:
 
 
 class _Elided:
-    """Takes the place of a default that is an object, whose text may change."""
+    """Stands in a signature for a default that is an object, because its text may change."""
 
     def __repr__(self) -> str:
         return "..."

@@ -21,7 +21,7 @@ SEED = 20260101
 
 
 def kind(name: str) -> str:
-    """Return the kind of an element; the same code rounds all elements of a kind."""
+    """Return the kind of an element; one implementation rounds all elements of a kind."""
     element = formats.element(name)
     return "integers" if element.integer else "finite" if element.nan_code is None else "with NaN"
 
@@ -51,10 +51,10 @@ def special_patterns(source: ElementFormat) -> Array:
 
 
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
-    """Return every value and midpoint of `element` times 2**(scale-127), and special values.
+    """Return the values and midpoints of `element` times 2**(scale-127), and special values.
 
-    The result has the neighbours in `source` of each number. Some numbers lie beyond the range of
-    the element.
+    The result also has the neighbours of these numbers in `source`, and some numbers beyond the
+    range of the element.
     """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
@@ -86,7 +86,7 @@ def as_floats(source: ElementFormat, bits: Array) -> list[float]:
 
 
 def report(case: str, inputs: Any, got: Array, want: Array) -> str:
-    """Return a text about the first few differences, for an assertion message."""
+    """Return an assertion message about the first few differences."""
     bad = np.flatnonzero(np.asarray(got) != np.asarray(want))
     lines = [f"{case}: {bad.size} of {np.size(got)} differ"]
     lines += [
@@ -96,7 +96,7 @@ def report(case: str, inputs: Any, got: Array, want: Array) -> str:
 
 
 def assert_same(case: str, inputs: Any, got: Any, want: Any) -> None:
-    """Assert that codes are equal; the message has the inputs of the first differences."""
+    """Assert that codes are equal; the message shows the inputs of the first differences."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape, case
     if not np.array_equal(got, want):

@@ -1,4 +1,4 @@
-"""Outputs of GPUs: the cases of tests/data/matrix-units.npz, and the unit that must equal each.
+"""Outputs of GPUs in tests/data/matrix-units.npz, with the units that must reproduce them.
 
 Source: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026,
 repository north-numerical-computing/MATLAB-tensor-core (BSD-2-Clause).
@@ -15,7 +15,7 @@ import numpy as np
 
 PATH = Path(__file__).parent / "data" / "matrix-units.npz"
 GPUS = {"V100": "volta", "A100": "ampere", "Ada": "ada", "H100": "hopper", "B200": "blackwell"}
-#: For each type of operands: its name in the names of units, and the dtype of its arrays.
+#: For each type of operands: its name within the names of units, and the dtype of arrays.
 TYPES = {
     "fp16": ("float16", np.float16),
     "bf16": ("bfloat16", ml_dtypes.bfloat16),
@@ -26,7 +26,7 @@ TYPES = {
 
 
 class Case(NamedTuple):
-    """Dot products that a GPU computed, one for each row of `a` and `b`."""
+    """Dot products that a GPU computed: one for each row of `a` and `b`, added to `c`."""
 
     unit: str
     a: Any
@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return the case of that name."""
+    """Return the case called `name`."""
     gpu, kind, result = name.split("/")
     operand, dtype = TYPES[kind]
     a, b, c = (data()[f"{gpu}/{kind}/{part}"] for part in ("a", "b", "c_fp32"))
@@ -58,6 +58,6 @@ def case(name: str) -> Case:
         unit += "_mma"
     if result == "d_fp16":
         return Case(f"{unit}_acc16", a.view(dtype), b.view(dtype), c.astype(np.float16), data()[name])
-    if gpu == "H100" and operand == "fp8":  # the instruction wgmma was run without an addend
+    if gpu == "H100" and operand == "fp8":  # wgmma ran without an addend
         c = np.zeros_like(c)
     return Case(unit, a.view(dtype), b.view(dtype), c, data()[name])

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mxnum"
 PUBLIC_NAMES = ROOT / "docs" / "reference" / "public-names.txt"
 
-#: The modules and folders of the package from the bottom up, with the modules that each may import.
+#: The layers of the package (modules and folders) from the bottom up, each with the layers that it
+#: may import.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "output": set(),
@@ -57,8 +58,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
 }  # fmt: skip
-#: Imports that `lab` may have in addition to public names: helpers that every folder uses, and the
-#: type of arrays.
+#: What `lab` may import besides public names: helpers that every folder uses, the type of arrays,
+#: and the AMX products.
 SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine. The docstring of a folder names the folders that it imports.
@@ -67,7 +68,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 EVERY_FILE = [
     path for folder in ("mxnum", "proofs", "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-#: Markers of unfinished work; they are written so that the pattern does not match itself.
+#: Markers of unfinished work. The brackets keep the pattern from matching this line.
 UNDONE = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 
 
@@ -143,7 +144,7 @@ def test_layers_import_layers_below_them():
 
 
 def full_names(path: Path) -> set[str]:
-    """Return the full names that a file imports from the package, each with its module."""
+    """Return the names that a file imports from the package, as "module.name"."""
     return {
         f"{node.module}.{alias.name}"
         for node in imports(path)
@@ -169,11 +170,12 @@ def test_only_its_commands_import_lab():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_numba_is_imported_in_the_engine_and_the_experiments_kernels_only(path):
+def test_numba_is_imported_in_the_engine_and_by_two_compiled_modules_only(path):
     modules = {
         alias.name if isinstance(node, ast.Import) else node.module for node in imports(path) for alias in node.names
     }
-    if layer(path) != "engine" and path != PACKAGE / "lab" / "mlp" / "kernels.py":
+    others = PACKAGE / "lab" / "mlp" / "kernels.py", PACKAGE / "units" / "identify" / "compiled.py"
+    if layer(path) != "engine" and path not in others:
         assert not any(m and m.split(".")[0] == "numba" for m in modules)
 
 
@@ -212,7 +214,7 @@ def calls_when_imported(node: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_is_compiled_where_tests_are_collected():
-    """Check that importing a test file, which each worker does, calls nothing that compiles."""
+    """Check that importing a test file compiles nothing, because each test worker imports it."""
     computing = {
         str(path.relative_to(ROOT))
         for folder in ("tests", "proofs")

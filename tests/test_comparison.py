@@ -1,4 +1,4 @@
-"""Tests of the page that compares libraries, with the versions of libraries that it names."""
+"""Tests of the page that compares mxnum with other libraries, at the versions that it names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ VERSIONS = dict(re.findall(r"\*\*([\w-]+)\*\* (\d[\d.]*\d)", PAGE))
 
 
 def compared(library):
-    """Import a library; skip the test unless the page is about the installed version."""
+    """Check that the page is about the installed version of the library, or skip the test."""
     if version(library) != VERSIONS[library]:
         pytest.skip(f"the page is about {library} {VERSIONS[library]}; installed is {version(library)}")
 
 
 def cells(row):
-    """Return one row of the table of features by library."""
+    """Return a row of the table of features as {library: cell}."""
     titles = re.search(r"^\| (\| ml_dtypes .*)\|$", PAGE, re.M)[1]
     found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", PAGE, re.M)
     assert found, row
@@ -102,7 +102,7 @@ def test_modes_of_torchao():
 
 
 def wrong_cases(library, call, fmt):
-    """Yield for each wrong case the largest magnitude, right scale, answer and mistake."""
+    """Yield, for each wrong answer: largest magnitude, right scale, given scale, wrong part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
@@ -161,7 +161,7 @@ def test_scales_that_are_floats():
 
     assert cells(NVFP4)["gguf"] == "without"
     names = gguf.GGMLQuantizationType
-    # No other number of bytes is accepted.
+    # gguf accepts 64 elements of NVFP4 only in 36 bytes, and 32 elements of Q8_0 only in 34 bytes.
     assert gguf.quants.dequantize(np.zeros((1, 36), np.uint8), names.NVFP4).shape == (1, 64)
     assert gguf.quants.dequantize(np.zeros((1, 34), np.uint8), names.Q8_0).shape == (1, 32)
     assert (cells(FLOAT_SCALES)["gfloat"], cells(NVFP4)["gfloat"]) == ("yes", "–")

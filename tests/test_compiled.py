@@ -1,4 +1,4 @@
-"""Tests of the list of what tests compile."""
+"""Tests of the report on what tests compile (`tests/compiled.py`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_nothing():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_each_function_says_what_it_compiled(pytester, monkeypatch):
-    """Check the report in a new process, as pytest drops numba modules that load only once."""
+    """Check the report in a new process, because numba cannot be imported twice in one process."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     pytester.makepyfile(test_it=TESTS)
     done = pytester.runpytest_subprocess("-p", "tests.compiled", "-p", "no:cacheprovider", "--compiled")

@@ -1,6 +1,6 @@
 """Tests of the documentation: all code runs, and every public name and page is listed.
 
-The build of the pages executes their cells. These tests check everything else.
+The documentation build executes the cells of pages; the tests in this file check all other code.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.public_names import MODULES, public_names
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "results"} & set(page.parts))
-#: Pages for readers of the repository.
+#: Pages at the root of the repository.
 FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-#: The languages of fenced blocks, and the test that runs the blocks of each language.
+#: The languages of fenced blocks, each with the test that runs the blocks of this language.
 LANGUAGES = {
     "{code-cell}": "the build of the documentation",
     "{eval-rst}": "the build of the documentation",
@@ -43,13 +43,13 @@ LANGUAGES = {
     "sh": "this file",
     "text": "nobody: it is what a program printed",
 }
-#: Modules that a Python block may import, with the optional package that each needs.
+#: Modules that Python blocks may import, each with the optional package that it needs.
 OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb", "jax")},
     "mxnum.lab.language_model": "torch",
     "mxnum.conformance import prove": "z3",
 }
-#: Replacements in blocks that would compute for minutes; all other blocks run unchanged.
+#: Replacements that shorten blocks which would compute for minutes. All other blocks run unchanged.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
     "measure_every=250": "measure_every=10",
@@ -84,7 +84,7 @@ def blocks(language, pages=(*PAGES, *FRONT)):
 def test_somebody_runs_every_block(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
-        if language == "{code-cell}":  # without this header the build shows cells but does not run them
+        if language == "{code-cell}":  # without a jupytext header the build does not run cells
             assert page.read_text().startswith("---\njupytext:"), "the head that makes it a notebook is missing"
 
 
@@ -127,7 +127,7 @@ def test_blocks_of_python_in_front_are_examples_that_doctest_runs(text):
 
 
 def commands():
-    """Return the commands of the pages: lines of shell blocks, and commands in backticks."""
+    """Return the commands on the pages: lines of shell blocks, and commands in backticks."""
     found = []
     for page in (*PAGES, *FRONT):
         where = str(page.relative_to(ROOT))
@@ -158,7 +158,7 @@ def split(line):
 
 
 def source_of(module):
-    """Return the text of a module or package in this repository."""
+    """Return the source text of a module or package of the repository."""
     path = ROOT / Path(*module.split("."))
     return "".join(f.read_text() for f in path.rglob("*.py")) if path.is_dir() else path.with_suffix(".py").read_text()
 
@@ -199,7 +199,7 @@ def test_commands_exist_with_their_options(where, line):
 
 
 def takes_options(where, line, words):
-    """Assert that the command line of mxnum has this command and these options."""
+    """Assert that mxnum's command line has a command with the given options."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     import typer.main
 
@@ -222,8 +222,8 @@ def takes_options(where, line, words):
 
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
-#: The public modules that one page of the reference documents. `mxnum.torch` has a page of its own,
-#: and the page on the language model lists the names of that model.
+#: The public modules that the page api.md documents. Other pages document `mxnum.torch` and
+#: `mxnum.lab.language_model`.
 PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.language_model")]
 
 
@@ -296,7 +296,7 @@ def test_every_extra_is_on_the_page_about_the_installation():
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)
 
 
-#: Pages that programs write, whose tables may be wide.
+#: Pages that programs write; their tables may be wider than 100 columns.
 GENERATED = ("proofs/LEDGER.md", "docs/lab/claims.md", "docs/benchmarks.md", "docs/reference/conformance.md")
 
 

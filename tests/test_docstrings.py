@@ -1,6 +1,6 @@
 """Tests that the docstring of a function begins with a verb in the imperative.
 
-The first sentence says what the function does for its caller.
+The first sentence of a docstring must say what the function does for its caller.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FOLDERS = (
     "mxnum/lab",
     "mxnum/engine",
 )
-#: The accepted first words. Add a verb if none of these says what a function does.
+#: The accepted first words. If no verb in the list says what a function does, add one.
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Clip", "Compare", "Compile",
     "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",

@@ -11,7 +11,7 @@ import mxnum as mx
 from mxnum import errors
 
 X = np.ones((4, 64), np.float32)
-#: This array is built from parts, because quantizing would compile while tests are collected.
+#: `Q` is built from parts, because quantizing would compile while pytest collects tests.
 Q = mx.MXArray.from_parts(np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8), "mxfp8_e4m3")
 INT = np.ones(4, np.int32)
 WORDS = np.zeros((4, 64), np.uint32)
@@ -62,7 +62,7 @@ CASES = {
     "bits without sr": (lambda: mx.quantize(X, "mxint8", random_bits=WORDS), "'random_bits' must be left out unless rounding='sr'"),
     "seed without sr": (lambda: mx.encode(X, "e4m3", seed=1), "'seed' must be left out unless rounding='sr'"),
     "fewer bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=8), "'sr_bits' must be left out unless rounding='sr'"),
-    # Regression: these arguments were not checked without rounding="sr".
+    # Regression: without rounding="sr", the values of `sr_bits` and `stream` were not checked.
     "sr_bits without sr": (lambda: mx.quantize(X, "mxint8", sr_bits=31), "'sr_bits' must be between 1 and 30, not 31"),
     "sr_bits of a float without sr": (lambda: mx.fake_quantize(X, "mxint8", sr_bits=8.0), "'sr_bits' must be an integer, not 8.0"),
     "stream without sr": (lambda: mx.encode(X, "e4m3", stream=-1), "'stream' must be between 0 and 18446744073709551615, not -1"),

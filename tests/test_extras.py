@@ -22,7 +22,7 @@ def interop(name):
 
 
 def loaded_anew(name):
-    """Return a module that is imported again, as if for the first time."""
+    """Import a module again as if for the first time, and return it."""
     spec = importlib.util.find_spec(name)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 

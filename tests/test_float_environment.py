@@ -1,4 +1,4 @@
-"""Tests that results do not depend on flush-to-zero or rounding direction of the process."""
+"""Tests that results do not depend on the process's flush-to-zero mode or rounding direction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
 DOWNWARD, UPWARD, TOWARD_ZERO = 0x2000, 0x4000, 0x6000
-MXCSR = 28  # the byte offset of the register in glibc's fenv_t
+MXCSR = 28  # byte offset of the register in glibc's fenv_t
 
 
 @contextmanager
@@ -40,7 +40,8 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
-#: Each format, option and type of values occurs once, since each combination is compiled.
+#: Calls (format, options, type of values). Each choice occurs once, because each combination must
+#: be compiled.
 WAYS = [
     ("mxfp8_e4m3", {}, "float64"),
     ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
@@ -50,7 +51,7 @@ WAYS = [
 
 
 def everything(x):
-    """Return the bytes of all results that are computed by different loops for the type of x."""
+    """Return the bytes of results for x; each result comes from a different compiled loop."""
     parts = []
     for fmt, options, values in WAYS if x.dtype == np.float32 else WAYS[:1]:
         q = mx.quantize(x, fmt, **options)
@@ -65,7 +66,7 @@ def everything(x):
 def inputs(dtype):
     rng = samples.generator("environment", dtype)
     tiny = np.finfo(dtype).smallest_subnormal
-    # The array has several groups of rows, so that the definition redoes some of them.
+    # x has several groups of rows, some of which the definition must redo.
     x = rng.standard_normal((32, 256)).astype(dtype)
     x[0] *= tiny * 1000
     x[1] = tiny * np.arange(256)
@@ -98,7 +99,7 @@ def test_results_do_not_change(dtype, bits):
 
 
 RULE = "four_over_six_absolute"
-#: The keywords of a tensor scale: none, or a subnormal one.
+#: Keywords for no given tensor scale, and for subnormal tensor scales.
 TENSOR_SCALES = {
     "found": {},
     "number": {"tensor_scale": 3 * 2.0**-140},
@@ -136,5 +137,5 @@ def test_the_arithmetic_of_a_stack_is_refused(bits):
         lambda: stacks.dequantize(made, "vllm"),
         lambda: mx.fake_quantize(x, "nvfp4", arithmetic="vllm"),
     ):
-        with control_bits(bits), pytest.raises(RuntimeError, match="vllm needs floats that are rounded to nearest"):
+        with control_bits(bits), pytest.raises(RuntimeError, match="vllm needs floats that round to nearest"):
             call()

@@ -31,7 +31,7 @@ def test_random_cases_without_compilation(seed):
     assert done.stdout.strip() == "150 cases are the same", done.stderr
 
 
-#: Cases (format, dtype, layout, options), each of which compiles a loop or two.
+#: Cases (format, dtype, layout, options); each compiles one or two loops.
 COMPILED = {
     "comparisons along rows": ("nvfp4", "float32", {}, {}),
     "a tensor scale for each row": ("nvfp4", "bfloat16", {}, {"tensor_scale": "row", "rounding": "rto"}),
@@ -47,8 +47,8 @@ COMPILED = {
 }
 
 
-#: The cases of the fast tier, each with one order of memory, since a case takes as long as its
-#: compilation.
+#: The cases of the fast tier, each with one memory layout. The time of a case is the time to
+#: compile it.
 SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 
 
@@ -59,7 +59,7 @@ SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 def test_compiled(what, orders):
     name, dtype, layout, options = COMPILED[what]
     rng, fmt = generator(what), formats.get(name)
-    # The cases of the fast tier decode to all four types.
+    # Together, the cases of the fast tier decode to all four float types.
     decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name
     for shape in ((6, 70), (3, 160)):
         for _ in range(6):
@@ -75,7 +75,7 @@ def test_compiled(what, orders):
 
 
 def test_the_definition_takes_what_fast_loops_leave():
-    """Check blocks with infinities, or with NaN, infinite or zero scales, beside other blocks."""
+    """Check arrays in which some blocks have infinities, or NaN, infinite or zero scales."""
     x = X.copy()
     x[1, 3], x[2, 40] = np.inf, np.nan
     scales = np.full((4, 4), 0x38, np.uint8)
@@ -151,7 +151,7 @@ def test_out_and_again():
     assert room.equals(q)
     x, out = np.zeros_like(X), np.empty_like(X)
     again = mx.fake_quantizer(x, "nvfp4", out=out)
-    for factor in (1, 8):  # the tensor scale differs between the two calls
+    for factor in (1, 8):  # the two calls have different tensor scales
         x[...] = X * np.float32(factor)
         assert cases.same(again(), mx.fake_quantize(x, "nvfp4"))
     assert cases.same(mx.shared_scale(X, "nvfp4"), q.scales)
@@ -160,7 +160,7 @@ def test_out_and_again():
     assert mx.shared_scale(X, WIDE).dtype == np.float32
 
 
-#: Functions that return a part of an array, which shares its tensor scale with the rest.
+#: Functions that return a part of an array. The part has the tensor scale of the array.
 PARTS = {
     "rows": lambda q: q[:2],
     "a row": lambda q: q[1],
@@ -177,15 +177,13 @@ PARTS = {
 @pytest.mark.parametrize("tensor_scale", [None, np.ones((1, 1), np.float32)])
 @pytest.mark.parametrize("what", PARTS)
 def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
-    """Check that quantizing into a part of an array never changes the tensor scale of the rest."""
+    """Check that quantizing into a part of an array never changes the array's tensor scale."""
     q, before = (mx.quantize(X, "nvfp4", tensor_scale=tensor_scale) for _ in range(2))
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
         if tensor_scale is None or other is not None:  # for other=None the tensor scale that is found has no axes
-            with pytest.raises(
-                ValueError, match="'out' must be a whole array where its tensor scale would change, not a"
-            ):
+            with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes, not a"):
                 mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
         assert q.equals(before)
     options = {"blocks": part.blocks, "tensor_scale": has}
@@ -202,13 +200,14 @@ def test_what_has_a_tensor_scale_of_its_own_takes_another():
         assert mx.quantize(x, "nvfp4", blocks=whole.blocks, out=whole).equals(want)
     largest = np.unravel_index(np.abs(X).argmax(), X.shape)[0]
     q, row = mx.quantize(X, "nvfp4"), slice(largest, largest + 1)
-    # This succeeds, because the tensor scale that is found equals the tensor scale of the part.
+    # Quantizing into this row succeeds, because the row's own tensor scale equals that of the
+    # array.
     assert mx.quantize(X[row], "nvfp4", out=q[row]).equals(q[row])
     q = mx.quantize(X, "nvfp4", tensor_scale="row")
     kept = q[2:].dequantize()
     mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row", out=q[:2])
     assert q[:2].equals(mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row"))
-    with pytest.raises(ValueError, match="'out' must be a whole array where its tensor scale would change"):
+    with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes"):
         mx.quantize(X[2:, :16] / 2, "nvfp4", tensor_scale="row", out=q[2:, :16])
     assert cases.same(q[2:].dequantize(), kept)
 
@@ -238,12 +237,12 @@ REFUSED = {
     "a tensor scale": (lambda: mx.quantize(X, "mxint8", tensor_scale=1.0), "'tensor_scale' must be left out for mxint8, which has none"),
     "none": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4"), "'tensor_scale' must be given for nvfp4"),
     "negative": (lambda: mx.quantize(X, "nvfp4", tensor_scale=-1.0), "'tensor_scale' must be positive and finite, not -1.0"),
-    # Regression: the message gave () as the index of an array without axes.
+    # Regression: for an array without axes, the message gave the index ().
     "not a number": (lambda: mx.quantize(X, "nvfp4", tensor_scale=float("nan")), "'tensor_scale' must be positive and finite, not nan."),
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),
     "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be without axes, or of 2"),
-    "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out where blocks span rows"),
+    "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out if a block spans several rows"),
     "a sign": (lambda: mx.quantize(X, "nvfp4", scales=np.full((4, 4), 0x80, np.uint8)), "'scales' must be without a sign bit, not 128 at index (0, 0)"),
     "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),
     "codes for floats": (lambda: mx.quantize(X, WIDE, scales=np.zeros((4, 1), np.uint8)), "'scales' must be a float32 array, not 'uint8'"),

@@ -17,7 +17,7 @@ NAMES = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8")
 def test_names_as_people_write_them(name, meant):
     assert formats.find("format", name, NAMES) == meant
     assert formats.meant("format", name, NAMES) == meant
-    # Regression: these spellings raised ValueError.
+    # Regression: `formats.get` raised ValueError for other spellings of a name.
     assert formats.get(name) is formats.get(meant)
 
 

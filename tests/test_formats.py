@@ -10,7 +10,8 @@ import pytest
 import mxnum as mx
 from mxnum import formats
 
-#: For each name: bits, emax, emin, max, max code, min normal, min subnormal.
+#: For each element: bits, emax, emin, largest value, its code, smallest normal, smallest subnormal
+#: number.
 TABLE = {
     "e4m3": (8, 8, -6, 448.0, 0x7E, 2.0**-6, 2.0**-9),
     "e5m2": (8, 15, -14, 57344.0, 0x7B, 2.0**-14, 2.0**-16),
@@ -71,7 +72,7 @@ def test_scales_that_are_floats():
     assert (e4m3.value(0x7E), e4m3.value(1), e4m3.value(0)) == (448, 2.0**-9, 0)
     assert math.isnan(e4m3.value(0x7F))
     assert (e4m3.max_code, e4m3.nan_code, e4m3.bits) == (0x7E, 0x7F, 8)
-    # The numbers are 2**16 * 1.75, 2**-14 / 8 and the number of bits.
+    # UE5M3: the largest value is 2**16 * 1.75, the smallest 2**-14 / 8, and a code has 8 bits.
     assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)
     assert math.isnan(ue5m3.value(0xFF))
     assert (float32.value(0x3F800000), float32.value(0x7F800000), float32.bits) == (1, math.inf, 32)
@@ -206,12 +207,12 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
         ("int9:block=4", "must have between 3 and 8 bits, not 9"),
         ("int10:", "must have between 3 and 8 bits, not 10"),
-        # Regression: these two formats raised errors about a negative shift, and about a largest
+        # Regression: "e0m3:" raised an error about a negative shift, and "e7m0:bias=-897" about a
         # value beyond float64.
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
-        ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
+        ("mxint4:bias=1", "no setting but 'block': 'mxint4' fixes all others"),
         # Regression: if a key was given twice, the last value counted silently.
         ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
         ("e4m3:block=16,block=16", "must give block once"),
@@ -227,7 +228,7 @@ def test_formats_that_cannot_be_read(text, message):
 @pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
 def test_an_element_has_no_blocks(key):
     """Check that an element with a block raises an error, as in `MXFormat("e4m3:block=16")`."""
-    message = f"Element 'e3m4:{key}' must not give (block|scale), which is a format's"
+    message = f"Element 'e3m4:{key}' must not give (block|scale), which belongs to a format"
     for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
         with pytest.raises(ValueError, match=message):
             call(f"e3m4:{key}")
@@ -241,7 +242,7 @@ def test_what_has_no_notation():
 
 
 def test_no_scale_is_taken_that_is_not_computed():
-    # Regression: any scale was accepted, but the result had E8M0 scales.
+    # Regression: any scale format was accepted, but the result had E8M0 scales.
     other = mx.ScaleFormat("e5m3", bits=8, bias=15, nan_code=0xFF)
     with pytest.raises(ValueError, match=r"'scale' must be one of .*'e8m0', 'e4m3', 'ue5m3', 'float32'.*, not"):
         mx.MXFormat("e4m3", other)

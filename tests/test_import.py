@@ -34,7 +34,7 @@ def test_nothing_heavy_is_loaded():
 
 
 def test_import_costs_less_than_that_of_numpy():
-    # Take the best of three imports, because a busy machine can delay a single one.
+    # Take the fastest of three imports, because a busy machine can delay a single import.
     assert min(probe()["times"] for _ in range(3)) < 1
 
 

@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Make the context when a test first needs it, since collecting tests must compile nothing."""
+    """Make the context on first use, because collecting tests must compile nothing."""
     return mx.linear_forward(X, W)[1]
 
 
@@ -205,3 +205,28 @@ def test_matrix_units_sum_all_three_products(unit, how):
     gradients = mx.linear_backward(grad, context, gradients=how)
     assert gradients.x.tolist() == mx.matmul(rounded(grad, 1), rounded(w, 0), accumulate=unit).tolist()
     assert gradients.weight.tolist() == mx.matmul(rounded(grad, 0).T, rounded(x, 0), accumulate=unit).tolist()
+
+
+@pytest.mark.parametrize(
+    ("activations", "weights", "name"),
+    [
+        (None, "mxfp8_e4m3", "x"),
+        ("mxfp4_e2m1", "mxfp8_e4m3", "activations"),
+        ("mxfp8_e4m3", None, "weight"),
+        ("mxfp8_e4m3", "mxfp8_e4m3:block=16", "weights"),
+    ],
+)
+def test_errors_of_units_name_the_operands_of_layers(activations, weights, name):
+    x, w = np.ones((4, 64), np.float16), np.ones((8, 64), np.float16)
+    unit = mx.units.get("blackwell_mxfp8").but(name="narrow", operands=("e4m3",))
+    with pytest.raises(ValueError, match=f"^Argument '{name}' must be an MX array of e4m3 elements"):
+        mx.linear_forward(x, w, activations=activations, weights=weights, accumulate=unit)
+
+
+@pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
+@pytest.mark.parametrize(("gradients", "name"), [(None, "grad_y"), ("mxint8", "gradients")])
+def test_errors_of_units_name_the_gradient(gradients, name):
+    x, w = np.ones((4, 64), np.float16), np.ones((32, 64), np.float16)
+    y, context = mx.linear_forward(x, w, accumulate="blackwell_mxfp8")
+    with pytest.raises(ValueError, match=f"^Argument '{name}' must be an MX array of"):
+        mx.linear_backward(y.astype(np.float16), context, gradients=gradients)

@@ -1,4 +1,4 @@
-"""Tests that modes are strings with definitions, and that code handles every mode."""
+"""Tests that modes are strings with definitions, and that code handles or rejects every mode."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def test_every_member_says_what_it_means(enum):
     assert enum.__doc__
 
 
-# Code that does not handle a new mode must raise an error
+# Functions must raise an error for a mode that they do not handle
 
 
 def added(enum):
-    """Return a new member of an enum of modes, which no code handles."""
+    """Return a new member of an enum of modes, which no function handles."""
     value = f"new {enum.__name__}"
     member = str.__new__(enum, value)
     member._name_, member._value_ = value.upper(), value
@@ -88,7 +88,7 @@ def settings(**changes):
 
 
 def through_the_engine(**changes):
-    """Quantize by the engine with the changed settings."""
+    """Quantize by the engine with changed settings."""
     host.quantize(Request(settings(**changes), np.ones(4, np.float32)))
 
 
@@ -121,8 +121,8 @@ def explained(**changes):
 
 
 MAKERS = {
-    # Regression: each of these functions treated an unknown mode as a known one: round toward zero,
-    # round down, floor or saturate.
+    # Regression: each function in `MAKERS` treated an unknown mode as a known one: round toward
+    # zero, round down, floor or saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -168,8 +168,8 @@ def test_a_mode_that_nobody_handles_raises(maker):
 
 
 def test_the_same_with_a_mode_that_is_handled():
-    # The makers succeed with known modes, so they raise because of the mode, not of other
-    # arguments.
+    # The functions of `MAKERS` succeed with known modes. So errors with new modes are due to the
+    # mode, not to other arguments.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}
@@ -181,8 +181,8 @@ def test_the_same_with_a_mode_that_is_handled():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode: they try which mode explains an answer, handle all
-#: other modes afterwards, or compute constants for functions that handle all modes.
+#: Modules that may compare with a single mode. Such modules try which mode explains an answer,
+#: handle all other modes afterwards, or compute constants for functions that handle all modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",
@@ -194,12 +194,12 @@ ASKS = {
 
 
 def names_a_mode(node):
-    """Return True if a node of a syntax tree is a member of a mode."""
+    """Return True if a node of a syntax tree is a member of an enum of modes."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ENUMS
 
 
 def unguarded(path):
-    """Return the lines that compare with a mode outside `match`, or match without a final error."""
+    """Return lines that compare with a mode outside `match`, and matches without a final error."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

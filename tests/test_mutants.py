@@ -1,13 +1,18 @@
-"""Tests of the list of planted mistakes, which must fit the code, and of its tool."""
+"""Tests that planted mistakes fit the code, and of the tool that plants them."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mutants import __main__ as tool
-from tests.mutants import drawn
+from tests.mutants import calls as recorded
+from tests.mutants import drawn, survivors
+from tests.mutants.calls import Test
 from tests.mutants.planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +55,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
-    """Check that a mutant that ends the process, as a bad memory write may, counts as found."""
+    """Check that a mistake that ends the process, as a bad memory access may, counts as found."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(
@@ -117,16 +122,32 @@ def rows(x, *, least=1):
 
 
 def test_each_kind_of_mistake_is_drawn_and_nothing_else():
-    found = {one.shown(CODE).partition(":")[2] for one in drawn.possible_in(CODE, "rows.py")}
-    assert found == {
-        "4 [and/or] len(x) < least or x is None -> (len(x) < least and x is None)",
-        "4 [comparison] len(x) < least -> (len(x) <= least)",
-        "4 [comparison] x is None -> (x is not None)",
-        "6 [dropped] x.sort(axis=0) -> pass",
-        "6 [axis] 0 -> 1",
-        "6 [constant] 0 -> 1",
-        "7 [arguments] minimum(x, least) -> (minimum(least, x))",
+    inside = "if len(x) < least or x is None:"
+    assert {one.label.partition(":")[2] for one in drawn.possible_in(CODE, "rows.py")} == {
+        f"rows [and/or] len(x) < least or x is None -> (len(x) < least and x is None) in: {inside}",
+        f"rows [comparison] len(x) < least -> (len(x) <= least) in: {inside}",
+        f"rows [comparison] x is None -> (x is not None) in: {inside}",
+        "rows [dropped] x.sort(axis=0) -> pass",
+        "rows [axis] 0 -> 1 in: x.sort(axis=0)",
+        "rows [constant] 0 -> 1 in: x.sort(axis=0)",
+        "rows [arguments] minimum(x, least) -> (minimum(least, x)) in: return minimum(x, least)",
     }
+
+
+NESTED = """
+class A:
+    @property
+    def b(self):
+        def c(x: Literal[2] = 3):
+            return 0
+        return c
+"""
+
+
+def test_mistakes_know_the_functions_around_them():
+    (one,) = drawn.possible_in(NESTED, "a.py")
+    assert one.functions == ("A.b.<locals>.c", "A.b")
+    assert one.changed(NESTED) == NESTED.replace("return 0", "return 1")
 
 
 def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
@@ -138,8 +159,82 @@ def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
         assert one.changed(text) != text
 
 
-def test_the_most_specific_tests_come_first():
-    (one, *_) = drawn.possible_in(CODE, "mxnum/rows.py")
-    calls = {"a": {"/rows.py:2", "/x.py:1"}, "b": {"/rows.py:2"}, "c": {"/x.py:1"}, "d": {"/rows.py:9"}}
-    assert one.tests(calls) == ["b", "a"]
-    assert one.tests({"c": {"/x.py:1"}, "d": {"/rows.py:9"}}) == ["d"]
+def test_a_change_of_one_function_leaves_the_other_mistakes(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn, "ROOMS", ("array",))
+    for name in ("one", "other"):
+        (tmp_path / "mxnum/array").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"mxnum/array/{name}.py").write_text(CODE)
+    before = {one.label for one in drawn.draw(tmp_path, 14, seed=1)}
+    (tmp_path / "mxnum/array/one.py").write_text(CODE.replace("x.sort(axis=0)", "print(1)"))
+    lost = before - {one.label for one in drawn.draw(tmp_path, 14, seed=1)}
+    assert len(before) == 14
+    assert 0 < len(lost) <= 3
+    assert all("one.py" in label for label in lost)
+
+
+def test_quick_tests_of_the_function_come_first():
+    (one, *_) = drawn.possible_in(CODE, "mxnum/array/rows.py")
+    calls = {
+        "tests/x.py::slow": Test(frozenset({"/array/rows.py:rows"}), 2.0),
+        "tests/x.py::quick": Test(frozenset({"/array/rows.py:rows", "/x.py:f"}), 1.0),
+        "tests/x.py::file": Test(frozenset({"/array/rows.py:g"}), 0.1),
+        "tests/x.py::elsewhere": Test(frozenset({"/x.py:f"}), 0.1),
+        "tests/array/test_rows.py::own": Test(frozenset(), 3.0),
+        "tests/array/test_rows.py::both": Test(frozenset({"/array/rows.py:rows"}), 4.0),
+        "tests/array/test_beside.py": Test(frozenset(), 5.0),
+        "tests/test_far.py": Test(frozenset(), 5.0),
+    }
+    names = [test.rpartition("::")[2] for test in one.tests(calls)]
+    assert names == ["both", "quick", "slow", "own", "file", "tests/array/test_beside.py"]
+
+
+def test_calls_are_recorded_and_read(tmp_path):
+    record = {
+        "functions": ["/a.py:f", "/a.py:g", "/a.py:h"],
+        "seconds": {"test_a.py::one": 0.5},
+        "tests": {"test_a.py": [0], "test_a.py::one": [2], "test_a.py::failed": [1]},
+    }
+    (tmp_path / "a.json").write_text(json.dumps(record))
+    assert recorded.read(tmp_path) == {"test_a.py::one": Test(frozenset({"/a.py:f", "/a.py:h"}), 0.5)}
+
+
+def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
+    """Check that a run plants only what has no outcome, or with `again` what was not noticed."""
+    planted = []
+
+    class Copy:
+        def outcome(self, mistake, limit):
+            planted.append(mistake.label)
+            return "killed by tests/test_rows.py::test_it" if "dropped" in mistake.label else "survived 1 of 1 tests"
+
+    mistakes, out = drawn.possible_in(CODE, "mxnum/array/rows.py"), tmp_path / "outcomes.json"
+    assert survivors.plant(Copy(), mistakes[:2], out, again=False) == 1
+    assert survivors.plant(Copy(), mistakes, out, again=False) == 1
+    assert planted == [one.label for one in mistakes]
+    assert "7 drawn: 1 killed, 0 equivalent, 6 survived, 0 out of time" in capsys.readouterr().out
+    outcomes = survivors.read(out)
+    outcomes[mistakes[0].label]["outcome"] = "equivalent: x is a list"
+    survivors.write(out, outcomes)
+    assert survivors.plant(Copy(), mistakes, out, again=True) == 1
+    assert len(planted) == 7 + 5
+
+
+@pytest.mark.parametrize(
+    ("body", "limit", "status"),
+    [
+        ("assert True", 100, 0),
+        ("assert False", 100, 1),
+        ("import os; os.abort()", 100, -6),
+        ("while True: pass", 3, None),
+    ],
+    ids=["passes", "fails", "aborts", "does not end"],
+)
+def test_forked_runs_give_the_status_of_pytest(body, limit, status, tmp_path):
+    """Check this in a process of its own, because the tests' process has threads."""
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    {body}\n")
+    script = (
+        "from pathlib import Path; from tests.mutants import forked; "
+        f"print(forked.pytest_in(Path({str(tmp_path)!r}), ['test_it.py'], Path({str(tmp_path)!r}), {limit})[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{status}\n"

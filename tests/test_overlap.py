@@ -1,4 +1,4 @@
-"""Tests that scales and random words may share memory with the results."""
+"""Tests that scales and random words of a call may share memory with the call's results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Offsets at which the other arrays are put into memory of 16 bytes for each element.
+#: Offsets of the second array in a memory of 16 bytes for each element.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 
@@ -22,7 +22,7 @@ class Memory:
         self.bytes = np.zeros(16 * COUNT, np.uint8)
 
     def put(self, values, place):
-        """Store values at an offset, and return the array there."""
+        """Store values at an offset, and return the array at this offset."""
         array = self.at(values.shape, values.dtype, place)
         array[...] = values
         return array
@@ -34,7 +34,7 @@ class Memory:
 
 
 def numbers(*key):
-    """Return blocks of very different magnitudes, so that a wrong scale shows."""
+    """Return an array whose blocks differ so much in magnitude that a wrong scale is noticed."""
     rng = samples.generator("overlap", *key)
     return (rng.standard_normal(SHAPE) * np.exp2(rng.integers(-20, 20, (64, 1)))).astype(np.float32)
 

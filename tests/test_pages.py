@@ -1,7 +1,7 @@
 """Tests of every built page of the documentation, opened in a browser without a network.
 
-They need the pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the package
-playwright.
+The tests need the built pages (`sphinx-build -W -b html docs docs/_build/html`), Chromium and the
+package playwright.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [
     needs_chromium,
 ]
 
-#: A script that returns the faults of a page as texts.
+#: A JavaScript function that returns the faults of a page as texts.
 FAULTS = r"""() => {
     const faults = [];
     const seen = document.querySelector('article') || document.body;

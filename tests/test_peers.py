@@ -23,7 +23,7 @@ def test_exponent_of_the_value_just_below_a_power_of_two():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponent_below_every_power_of_two(dtype):
-    """Check exponents just below powers of two, where a float32 log2 rounds up (7,382 inputs)."""
+    """Check exponents just below powers of two, where a float32 log2 rounds up."""
     powers = np.exp2(np.arange(-118, 128, dtype=np.float64)).astype(dtype)
     below = np.nextafter(powers, dtype(0))
     at = mx.shared_scale(powers.reshape(-1, 1), "mxfp8_e4m3").ravel().astype(int)
@@ -116,14 +116,14 @@ def test_e5m2_halfway_to_overflow():
 
 
 def test_rceil_where_float32_arithmetic_is_wrong():
-    """Check rceil for an input that max * (1 / 448) in float32 would round to a power of two."""
+    """Check rceil for an input for which float32 rounds max * (1 / 448) to a power of two."""
     x = np.array([float.fromhex("0x1.c00002p-119")], np.float32)
     scale = int(mx.shared_scale(x, "mxfp8_e4m3", scale_rule="rceil")[0])
     assert 448.0 * 2.0 ** (scale - 127) >= float(x[0]) > 448.0 * 2.0 ** (scale - 128)
 
 
 def test_nibbles_are_neighbours():
-    """Check that element i is at bit 4 i, as in gpt-oss; llama.cpp pairs i with i + 16."""
+    """Check that element i begins at bit 4 i, as in gpt-oss, but not in llama.cpp."""
     q = mx.MXArray.from_parts(np.arange(16, dtype=np.uint8), np.full(1, 127, np.uint8), "mxfp4_e2m1")
     assert q.pack().tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
 
@@ -140,7 +140,7 @@ def test_blocks_do_not_straddle_rows():
 def test_every_code_round_trips(element, dtype):
     fmt = mx.formats.element(element)
     codes = np.array([code for code, value in enumerate(fmt.values()) if value == value], np.uint8)
-    if fmt.integer:  # no value is encoded as the most negative code
+    if fmt.integer:  # encoding never gives the most negative code
         codes = codes[codes != 1 << (fmt.bits - 1)]
     back = mx.encode(mx.decode(codes, element, dtype=dtype), element, overflow="ieee")
     assert np.array_equal(back, codes)

@@ -41,7 +41,7 @@ def test_histogram():
     assert sum(bar.get_height() for bar in ax.patches if hasattr(bar, "get_height")) > 0
     heights = [p.get_height() for p in ax.containers[0]]
     got = measure(x, "mxfp4_e2m1", axis=0)
-    # Regression: bars were shares of the nonzero elements, but the title counted all elements.
+    # Regression: bars showed shares of the nonzero elements, but the title shares of all elements.
     zeros = np.count_nonzero(x[:32, 1:] == 0) + np.count_nonzero(x[32:] == 0)
     assert sum(heights) == pytest.approx(100 * (1 - zeros / got.measured))
     assert f"{got.beyond_max_rate:.2%} beyond" in ax.get_title()
@@ -103,7 +103,7 @@ def test_sawtooth():
     assert lines["floor"][1].min() == pytest.approx(-12.5, abs=0.3)
     styles = {(line.get_color(), line.get_linestyle()) for line in ax.lines[1:]}
     assert len({c for c, _ in styles}) == len({s for _, s in styles}) == 4
-    # Regression: ticks beyond the end of the axis widened it.
+    # Regression: ticks beyond the end of the axis widened the axis.
     assert plots.sawtooth("mxint4", binades=1.2, points=64).get_xlim() == pytest.approx((1, 2**1.2))
     with pytest.raises(ValueError, match="'rounding' must be deterministic, not 'sr'"):
         plots.sawtooth("mxint4", rounding="sr")
@@ -122,7 +122,7 @@ def test_design_space():
     with pytest.raises(ValueError, match="that some candidate has"):
         plots.design_space(found, format="mxint8")
     exact = explore(np.ones((4, 32)), formats=["mxint8"], roundings=["rne"], asymmetric=[False])
-    with pytest.raises(ValueError, match="'exploration' must be of a tensor that candidates store with an error above"):
+    with pytest.raises(ValueError, match="'exploration' must be one with candidates whose error is above zero"):
         plots.design_space(exact)  # Regression: the message named the argument `wanted`.
 
 

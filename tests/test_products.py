@@ -29,7 +29,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def rows(q):
-    """Return the rows of a matrix blocked along its last axis, as the oracle takes them."""
+    """Return the rows of a matrix with blocks along its last axis, in the form the oracle takes."""
     offsets = [None] * len(q) if q.offsets is None else q.offsets
     tensors = [None] * len(q) if q.tensor_scale is None else np.broadcast_to(q.tensor_scale, (len(q), 1))[:, 0]
     parts = zip(q.codes, q.scales, offsets, tensors, strict=True)
@@ -37,7 +37,7 @@ def rows(q):
 
 
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
-    """Return uniformly random codes, including special codes.
+    """Return an MX array of uniformly random codes, including special codes.
 
     A share `special` of the scales, by default a tenth, is NaN or extreme.
     """
@@ -78,8 +78,9 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: The pairs of formats. The number type of block sums depends on the pair, so all pairs are tested.
-#: Other modes depend on each format alone, so each format is tested with a few others.
+#: Pairs of formats and modes of accumulation. In the mode `block`, the number type of sums depends
+#: on the pair, so all pairs are tested. Other modes depend on each format separately, so each
+#: format is tested with a few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -138,7 +139,7 @@ def patterns_dtype(fmt):
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_of_every_type(name, accumulate):
-    """Check all pairs of float types; each operand is converted independently of the other."""
+    """Check all pairs of float types, because the two operands are converted independently."""
     for other in FLOATS:
         with np.errstate(all="ignore"):
             check(floats(name, (6, 9), 0), floats(other, (6, 9), 1), accumulate, (name, other))
@@ -169,15 +170,15 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
-#: Float scales of all types, with elements whose sums are computed in integers, in float32, in
-#: float64, and by the definition.
+#: Formats with float scales of all types; their sums are computed in integers, in float32, in
+#: float64, or by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
                 "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
                 "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
 
 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
-    """Return random codes with random scales.
+    """Return an MX array of random codes with random float scales.
 
     A share `special` of the scales is 0, NaN, extreme or infinite.
     """
@@ -243,7 +244,7 @@ def test_float_scales_at_the_ends_of_what_float32_holds(name):
 
 
 def test_tensor_scales_multiply_sums_of_blocks_at_last():
-    """Check that a sum of blocks is multiplied by the rounded product of tensor scales, at last."""
+    """Check that the last step multiplies the sum by the rounded product of the tensor scales."""
     a, b = with_float_scales("nvfp4", (3, 32), 16, 0), with_float_scales("nvfp4", (4, 32), 16, 1)
     for first, second in ((1e-30, 1e-12), (1e30, 1e30), (0.1, 0.7), (0.0, INF), (NAN, 1.0), (INF, 1.0), (0.0, 2.0)):
         sides = [
@@ -255,7 +256,7 @@ def test_tensor_scales_multiply_sums_of_blocks_at_last():
     varying = mx.MXArray.from_parts(
         a.codes, np.repeat(a.scales, 16, 1), "nvfp4", blocks=(1, 1), tensor_scale=np.ones((1, 32), np.float32)
     )
-    with pytest.raises(ValueError, match="'b' must be an MXArray with one tensor scale along the summed axis"):
+    with pytest.raises(ValueError, match="'b' must be an MXArray with a single tensor scale along the summed axis"):
         mx.matmul(mx.MXArray.from_parts(a.codes, varying.scales, "nvfp4", blocks=(1, 1), tensor_scale=1.0), varying.T)
 
 
@@ -268,7 +269,7 @@ def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
     return mx.MXArray.from_parts(codes, given_scales.astype(np.uint8).reshape(counts), name, block_size=block)
 
 
-#: Each case has the values of a, of b, the scales of a, of b; blocks have two elements.
+#: Cases: values of a, values of b, scales of a, scales of b. Blocks have two elements.
 SPECIAL = {
     "infinity": ([INF, 1, 1, 1], [1, 1, 1, 1], None, None),
     "minus infinity": ([INF, 1, 1, 1], [-1, 1, 1, 1], None, None),
@@ -312,7 +313,7 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    # The mode `block` adds the -0 of a block to +0.
+    # The mode `block` starts from +0, and +0 plus a block's sum of -0 is +0.
     assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
@@ -397,8 +398,8 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
-#: Shapes of two stacks of matrices that broadcast: with and without whole tiles, with one row, and
-#: broadcast on either side.
+#: Shapes of two stacks of matrices: with and without whole tiles, with one row, and with
+#: broadcasting of either stack.
 STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
           ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
 
@@ -442,8 +443,7 @@ def test_layouts_of_operands():
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
-    # Operands in tiles, or in blocks across the summed axis, are decoded before they are
-    # multiplied.
+    # Operands in tiles, or with blocks across the summed axis, are decoded before the product.
     w = floats("float64", (40, 7))
     for blocks in ((4, 8), (6, 1), (1, 8)):
         scales = rng.integers(100, 150, [-(-n // block) for n, block in zip((6, 40), blocks, strict=True)], np.uint8)
@@ -521,7 +521,7 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """Check results with so little work per thread that all threads are used."""
+    """Check results with the least work per thread set so low that all threads are used."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
@@ -542,7 +542,7 @@ def test_threads_are_those_allowed(monkeypatch):
     monkeypatch.setattr(workers, "Thread", spy)
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     q = codes_at_random("mxfp4_e2m1", (200, 64), 32)
-    for threads, more in ((1, 0), (2, 2), (3, 4)):  # threads start twice: to pack the rows, and to multiply
+    for threads, more in ((1, 0), (2, 2), (3, 4)):  # threads start twice: to pack rows, and to multiply
         seen.clear()
         mx.matmul(q, q.T, threads=threads)
         assert len(seen) == more
@@ -553,11 +553,12 @@ def test_threads_are_those_allowed(monkeypatch):
     monkeypatch.undo()
     seen.clear()
     mx.matmul(q, q.T, threads=8)
-    assert not seen  # there is too little work for threads
+    assert not seen  # too little work for threads
 
 
 X = np.ones((4, 64), np.float32)
-# These arrays are built from parts, because quantizing would compile while tests are collected.
+# The MX arrays below are built from parts, because quantizing would compile while pytest collects
+# tests.
 CODES, SCALES = np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8)
 Q = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3")
 OFFSET = mx.MXArray.from_parts(CODES, SCALES, "mxfp8_e4m3", offsets=np.zeros((4, 2), np.float16))
@@ -600,7 +601,7 @@ def test_one_sentence(case):
 
 @pytest.mark.parametrize("accumulate", ["exact", "sequential", "hopper_fp8"])
 def test_blocks_longer_than_the_array_cost_no_memory(accumulate):
-    """Regression: scales were repeated for each element of a whole block, 4 GiB and more."""
+    """Check that scales are not repeated for a whole block, which once took 4 GiB or more."""
     x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     rows = [mx.quantize(x, "e4m3:scale=float32", block_shape=shape) for shape in ((1 << 40, 1 << 40), (4, 64))]
     with warnings.catch_warnings():

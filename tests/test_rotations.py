@@ -14,7 +14,7 @@ from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
 TE = rotations.SIGNS["transformer_engine"]
-#: The first rows of the matrix that is written in TransformerEngine's nvfp4_tensor.py.
+#: The first rows of the Hadamard matrix in TransformerEngine's nvfp4_tensor.py.
 TE_ROWS = (
     "++++++++++++++++", "+-+-+-+-+-+-+-+-", "++--++--++--++--", "+--++--++--++--+", "++++----++++----",
 )  # fmt: skip
@@ -46,7 +46,7 @@ def test_the_matrix_is_that_of_transformer_engine():
     assert (matrix == matrix.T).all()
     assert (abs(matrix) == 1).all()
     with_signs = mx.hadamard(np.eye(16, dtype=np.float32), signs="transformer_engine") * 4
-    # For an x of rows, the transform is x diag(signs) H.
+    # The transform of the rows x is x diag(signs) H.
     assert with_signs.tolist() == (np.diag(TE) @ matrix).tolist()
 
 
@@ -96,7 +96,7 @@ def test_zeros_infinities_and_overflow():
     assert y[4].tolist() == [inf, 0, 0, 0]
     small = np.zeros(4, np.float16)
     small[0] = -np.finfo(np.float16).smallest_subnormal
-    # Half of the smallest positive number rounds to zero, and keeps its sign.
+    # Half of the smallest positive number rounds to a zero with the sign of the number.
     assert words(mx.hadamard(small, size=4)) == [0x8000] * 4
 
 
@@ -117,7 +117,7 @@ def test_layouts_and_results_in_place(dtype):
     assert mx.hadamard(own, 1, out=own) is own
     assert words(own) == words(want)
     shifted = np.concatenate([x[:1], x])
-    mx.hadamard(shifted[1:], 1, out=shifted[:-1])  # the memory overlaps, but does not coincide
+    mx.hadamard(shifted[1:], 1, out=shifted[:-1])  # memory overlaps, but does not coincide
     assert words(shifted[:-1]) == words(want)
     assert mx.hadamard(x.T, 1).strides == x.T.strides
     swapped = x.astype(x.dtype.newbyteorder(">")) if dtype != "bfloat16" else x
@@ -143,7 +143,7 @@ def test_threads_and_empty_arrays():
         ({"signs": [float("nan")] * 16}, "Argument 'signs' must be 1 or -1, not nan at index 0."),
         ({"signs": [True] * 16}, "Argument 'signs' must be an array of integers or floats, not 'bool'."),
         ({"signs": "transformer"}, "'transformer_engine'"),
-        ({"signs": "transformer_engine", "size": 4}, "Argument 'size' must be 16 with signs by that name, not 4."),
+        ({"signs": "transformer_engine", "size": 4}, "Argument 'size' must be 16 with signs of that name, not 4."),
         ({"inverse": 1}, "Argument 'inverse' must be True or False, not 1."),
         ({"out": np.zeros((2, 48))}, "Argument 'out' must be of dtype float32, not dtype('float64')."),
     ],

@@ -1,6 +1,6 @@
 """Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-The cells of that page check further sentences.
+The cells of semantics.md check further sentences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def bits(values):
 
 
 def asymmetric(x, **options):
-    """Return offsets and values of one block; assert that library and reference agree."""
+    """Return offsets and values of one block; assert that mxnum and its reference agree."""
     x = np.array(x, np.float32)
     q = mx.quantize(x, FORMAT, offset="float16", **options)
     r = reference.quantize(x, FORMAT, offset="float16", **options)
@@ -40,7 +40,7 @@ def asymmetric(x, **options):
     ],
 )
 def test_signs_of_zero_with_an_offset(x, offset, values):
-    # Regression: the page did not say which sign a zero has.
+    # Regression: semantics.md did not say which sign a zero has.
     offsets, got = asymmetric(x)
     assert offsets.tobytes() == np.float16(offset).tobytes()
     assert bits(got) == bits(values)
@@ -64,7 +64,7 @@ def test_offsets_that_are_given_go_through_the_sum_as_they_are(dtype):
 
 
 def test_float64_is_rounded_with_an_offset():
-    # Regression: the page said that float64 values are exact with an offset.
+    # Regression: semantics.md said that float64 values are exact with an offset.
     one = mx.MXArray.from_parts(np.array([0x38], np.uint8), np.array([0], np.uint8), FORMAT, offsets=np.float16([1]))
     assert one.dequantize("float64").tolist() == [1.0]
 
@@ -86,14 +86,14 @@ def test_the_first_index_is_that_of_c_order():
 
 
 def test_fake_quantize_gives_native_byte_order():
-    # Regression: the page said that the byte order is the input's, too.
+    # Regression: semantics.md said that results have the byte order of the input.
     got = mx.fake_quantize(np.array([1.1, 2.0], ">f4"), FORMAT)
     assert got.dtype == np.dtype("=f4")
     assert got.dtype.isnative
 
 
 def test_terms_of_the_bias_and_of_its_gradient_are_float32_first():
-    # Regression: the page did not say that such a term is rounded to float32 first.
+    # Regression: semantics.md did not say that terms of the bias are first rounded to float32.
     small = 2.0**-24 + 2.0**-50
     plain = {"activations": None, "weights": None, "accumulate": "exact"}
     y, context = mx.linear_forward(np.ones((2, 1)), np.ones((1, 1)), np.array([small]), **plain)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_NAMES = ROOT / "docs" / "reference" / "public-names.txt"
 LINES, ARGUMENTS, MOST_EXCEPTIONS = 60, 8, 20
 
-#: The functions that may be larger, by file and name, each with its reason.
+#: The functions that may exceed the limits, by file and name, each with a reason.
 EXCEPTIONS = {
     "mxnum/prove/claims.py make_claim": "Callers name the few options that they need.",
     "mxnum/torch/scaled_mm.py scaled_mm": "The argument list is torch's.",
@@ -36,7 +36,7 @@ EXCEPTIONS = {
 
 
 class Function(NamedTuple):
-    """A function of the package, with the numbers that the rule limits."""
+    """A function of the package, with its numbers of lines and arguments."""
 
     #: The file and the qualified name of the function.
     name: str

@@ -22,7 +22,7 @@ import mxnum as mx
 from mxnum import reference, stacks
 from mxnum.definition import stack_arithmetic
 
-#: Functions that make tensors from a random generator, a shape, and the limits of a type.
+#: Functions that make tensors from a random generator, a shape, and `numpy.finfo` of a type.
 FAMILIES = {
     "normal": lambda draw, shape, of: draw.standard_normal(shape),
     "a range of sizes": lambda draw, shape, of: (
@@ -61,7 +61,7 @@ def tensors(family, dtype="float32"):
 
 
 def nvfp4_of(package, path):
-    """Import a module of an optional package without its warnings; skip the test without it."""
+    """Import an optional package's module and ignore warnings; skip the test if not installed."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,7 +89,7 @@ def unpacked(packed):
 
 
 def torchao(x, has_global=True):
-    """Return the result of torchao for x: codes, scales, and the number kept for the tensor."""
+    """Return the result of torchao for x: codes, block scales, and the stored tensor scale."""
     nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
     tensor = tensor_of(x)
     scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max()) if has_global else None
@@ -105,7 +105,7 @@ def modelopt(x):
 
 
 def compressed_tensors(x):
-    """Return the codes of compressed-tensors' compressor, and scales of its observers."""
+    """Return the result of compressed-tensors: codes of its compressor, scales of its observers."""
     helpers = nvfp4_of("compressed_tensors", "compressed_tensors.quantization.utils.helpers")
     quantization = nvfp4_of("compressed_tensors", "compressed_tensors.quantization")
     packing = nvfp4_of("compressed_tensors", "compressed_tensors.compressors.nvfp4.helpers")
@@ -123,8 +123,8 @@ def compressed_tensors(x):
     return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
 
 
-#: Stacks whose packages install only with a GPU, with the environment variable that has the path of
-#: a checkout of the repository.
+#: Stacks whose packages install only with a GPU. An environment variable has the path of a checkout
+#: of the package's repository.
 CHECKOUTS = {
     "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
     "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
@@ -134,9 +134,9 @@ CHECKOUTS = {
 
 @cache
 def read(stack, *paths):
-    """Return the names that a file of a checkout defines.
+    """Execute a file of a checkout, and return the names that the file defines.
 
-    The file is executed with the real torch; stand-ins replace its other imports.
+    The file imports the real torch; stand-ins replace its other imports.
     """
     variable = CHECKOUTS[stack]
     if variable not in os.environ:
@@ -168,7 +168,7 @@ def transformer_engine(x, stack="transformer_engine"):
     largest = tensor.abs().max().to(tensor_of(np.ones(1, np.float32)).dtype).view(1)
     codes, scales = quantize(tensor, largest, 16, 1, pow_2_scales=False, eps=0.0)
     codes = unpacked(codes)
-    # A number that is scaled to -0 becomes +0 in the reference, and -0 in the kernel.
+    # Where scaling underflows to -0, TransformerEngine's reference gives +0 and its kernel -0.
     codes[np.signbit(x.astype(np.float32))] |= 8
     with np.errstate(over="ignore", divide="ignore"):
         return codes, bytes_of(scales), stacks.of(stack).global_scale(np.float32(largest.item()))
@@ -198,7 +198,7 @@ PACKAGES = {
 def check(stack, x, codes, scales, global_scale):
     """Assert that all bits are equal, except the sign of NaN scales and the elements under them.
 
-    Both depend on the processor.
+    The sign of a NaN scale, and the elements under it, depend on the processor.
     """
     got = stacks.quantize(x, stack)
     is_nan = scales & 0x7F == 0x7F
@@ -207,7 +207,7 @@ def check(stack, x, codes, scales, global_scale):
     assert np.array_equal(got.codes[~is_nan], codes[~is_nan])
 
 
-#: The stacks that take tensors of each type.
+#: For each type of tensors, the stacks that accept it.
 TAKING = {name: [s for s in PACKAGES if name in stacks.of(s).takes] for name in ("float32", *NARROW)}
 COMPARED = [(stack, name) for name, several in TAKING.items() for stack in several]
 
@@ -215,10 +215,10 @@ COMPARED = [(stack, name) for name, several in TAKING.items() for stack in sever
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("stack", "dtype"), COMPARED)
 def test_equals_the_package(stack, dtype, family):
-    """Check that codes and scales equal those of the package, for every type and magnitude."""
+    """Check that codes and scales equal the package's, for every type and family of tensors."""
     for x in tensors(family, dtype):
         made = PACKAGES[stack](x)
-        # The package computes 0 * (1 / tiny) = 0 * inf, a NaN of either sign.
+        # torchao computes 0 * (1 / tiny) = 0 * inf, which is a NaN of either sign.
         if (stack, family) == ("torchao", "subnormal") and (x == 0).any():
             with pytest.raises(ValueError, match="does not turn into NaN"):
                 check(stack, x, *made)
@@ -243,7 +243,7 @@ def test_reads_what_the_package_reads(stack, family):
     for x in tensors(family):
         try:
             blocks = stacks.quantize(x, stack)
-        except ValueError:  # the case of a NaN in `test_equals_the_package`
+        except ValueError:  # torchao's NaN, as in `test_equals_the_package`
             assert (stack, family) == ("torchao", "subnormal")
             continue
         assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)
@@ -274,10 +274,10 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check that elements of stacks that divide are those of ONNX: x / scale, to nearest even.
+    """Check stacks that divide: their elements equal ONNX's, x / scale to nearest even.
 
-    ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. Elements under NaN
-    scales are not compared: they are 0 in ONNX and 6 in ModelOpt.
+    ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
+    compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.
     """
     onnx = nvfp4_of("onnx", "onnx")
     evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check a tensor of largest number 2688, whose blocks have largest numbers 6 * 2**n."""
+    """Check a tensor with largest number 2688, and largest numbers 6 * 2**n in its blocks."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -337,7 +337,7 @@ def test_equals_the_definition_where_no_scale_is_rounded(stack):
     assert np.array_equal(stacks.dequantize(blocks, stack), (values * powers[:, None]).astype(np.float32))
 
 
-#: For each stack: the scale of a block of zeros beside other blocks, and in a tensor of zeros.
+#: For each stack: the scale code of a block of zeros beside other blocks, and in a tensor of zeros.
 ZEROS = {
     "transformer_engine": (0x00, 0x00), "transformer_engine_2025": (0x00, 0x00), "torchao": (0x08, 0x7F),
     "torchao_single": (0x08, 0x08), "vllm": (0x00, 0x00), "compressed_tensors": (0x20, 0x20), "modelopt": (0x38, 0x7F),
@@ -376,10 +376,11 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stacks of the fast tier: one that multiplies, and one that divides and computes first in the
-#: type of the tensor.
+#: The stacks of the fast tier. torchao multiplies by a reciprocal; compressed_tensors divides, and
+#: first computes in the type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
-#: Families with blocks that loops do not handle, so that numpy computes the whole array.
+#: Families of tensors in which loops do not handle some blocks, so that numpy computes the whole
+#: tensor.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"
 
 
@@ -448,17 +449,17 @@ def test_quantize_and_fake_quantize(stack):
 
 
 @pytest.mark.parametrize("stack", ["transformer_engine", "torchao"])
-@pytest.mark.parametrize("rows", [4, 8192])  # numpy computes the small array, loops the large one
+@pytest.mark.parametrize("rows", [4, 8192])  # numpy computes the small array, loops the large array
 def test_out(stack, rows):
     x = np.resize(tensors("normal")[0], (rows, 16))
     odd = x.copy()
-    odd[1, 3] = np.inf  # at this block the loops stop, after writing other blocks
+    odd[1, 3] = np.inf  # loops stop at the infinity, after writing other blocks
     for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
         want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
         assert out.tobytes() == want.tobytes()
         room = np.concatenate([array, array[:1]])
-        for place in (slice(0, rows), slice(1, rows + 1)):  # x, then an array that overlaps x
+        for place in (slice(0, rows), slice(1, rows + 1)):  # into x, then into an overlapping array
             room[:rows] = array
             mx.fake_quantize(room[:rows], "nvfp4", arithmetic=stack, out=room[place])
             assert room[place].tobytes() == want.tobytes()
@@ -480,7 +481,7 @@ def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
         mx.quantize(x, "nvfp4", arithmetic="torcha")
-    # Regression: the list in the message lacked 'exact'.
+    # Regression: the list of stacks in the error message lacked 'exact'.
     with pytest.raises(
         ValueError, match=r"'arithmetic' must be one of \['exact', 'transformer_engine', .*did you mean 'exact'\?"
     ):
@@ -517,7 +518,7 @@ def test_what_is_refused():
 def test_arguments_that_were_not_looked_at():
     # Regression: `dequantize` read packed codes as unpacked codes.
     x = np.ones((2, 16), np.float32)
-    with pytest.raises(ValueError, match="'made' must be of codes that take a byte each"):
+    with pytest.raises(ValueError, match="'made' must be unpacked"):
         stacks.dequantize(stacks.quantize(x, "vllm", packed=True), "vllm")
     for wrong, says in (
         ({"largest": np.nan}, "'largest' must be a magnitude, not nan"),

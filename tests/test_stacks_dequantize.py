@@ -17,18 +17,20 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
         for blocks in (None, (1, 16), (2, 16)):
             packed = stacks.quantize(x, "vllm", blocks=blocks, packed=True)
             assert packed.codes.max() < 16
-            with pytest.raises(ValueError, match="'made' must be of codes that take a byte each, not 'packed'"):
+            with pytest.raises(ValueError, match="'made' must be unpacked, with one code in each byte, not 'packed'"):
                 stacks.dequantize(packed, "vllm")
-    with pytest.raises(ValueError, match="'made' must be of codes, a byte each, and scales whose shapes fit"):
+    with pytest.raises(
+        ValueError, match="'made' must be one whose codes, one in each byte, and scales have shapes that fit"
+    ):
         stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
-    with pytest.raises(ValueError, match="'made' must be of codes below 16, a byte each, not 34"):
+    with pytest.raises(ValueError, match="'made' must be one with codes below 16, one in each byte, not 34"):
         stacks.dequantize(stacks.quantize(few, "vllm")._replace(codes=np.full((2, 16), 34, np.uint8)), "vllm")
 
 
 def test_dequantize_refuses_scales_of_another_shape():
     """Check that scales of the right number but another shape raise an error."""
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
-    with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
+    with pytest.raises(ValueError, match=r"have shapes that fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
 
 

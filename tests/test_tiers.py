@@ -1,4 +1,4 @@
-"""Tests of the tiers: marked tests run only in their tier, and old records are reported."""
+"""Tests of the tiers: slow tests run only in the full tier, and stale records are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_nothing_failed_when_the_full_tier_was_run():
 
 
 def entry(**changes):
-    """Return an entry of the record, with some fields changed."""
+    """Return an entry of the record, with the given fields changed."""
     return {
         "cases": 3,
         "passed": 3,
@@ -96,7 +96,7 @@ def project(pytester, monkeypatch):
 
 
 def run(project, *options, limit=3):
-    """Run a project's tests with the tiers."""
+    """Run a project's tests with the plugin `tests.tiers`."""
     project.makepyfile(test_it=MARKED.format(limit=limit))
     tiers._hash_below.cache_clear()
     return project.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider", *options)

@@ -1,10 +1,11 @@
 """A pytest plugin for two tiers of tests, and the record of the last run of the slow tests.
 
 Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
-their outcomes are written to ``full_tier.json``. It has an entry for each test function, with the
-number of cases and a hash of the code that they test. Each test run ends with a list of the slow
-tests that have no record, whose run was stopped between cases, or whose code has changed since; no
-test fails for this. ``python -m tests.tiers`` prints the record.
+the outcomes of slow tests are written to ``full_tier.json``. The file has an entry for each test
+function, with the number of its cases and a hash of the code that they test. Each test run ends
+with a list of the slow tests that have no record, whose last run was stopped between cases, or
+whose code has changed since the record. Entries of the list do not make a test run fail.
+``python -m tests.tiers`` prints the record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("full_tier.json")
-#: Packages whose versions an outcome depends on.
+#: Packages on whose versions the outcomes of tests depend.
 TOOLS = ("numpy", "numba", "llvmlite")
 HOW = "python -m pytest -n auto --tier full -m full --record"
 
@@ -51,8 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    # Count cases before other plugins deselect some; test reports carry the number to the process
-    # that records.
+    # Count cases before other plugins deselect any. Test reports carry the count to the process
+    # that writes the record.
     for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
@@ -82,7 +83,7 @@ class Outcomes:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     marked = config.stash[_MARKED]
-    if not marked:  # no test has the mark, or workers of xdist have collected the tests
+    if not marked:  # no slow test was collected, or only by xdist's workers
         marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
     told = "\n".join(problems(read(), marked))
     if told:

@@ -1,7 +1,7 @@
 """Compute the error of quantization as formulas, numbers and plots.
 
-Each public name is loaded from its module when it is first used, so that importing mxnum loads
-neither sympy nor matplotlib.
+A public name loads its module when the name is first used, so importing mxnum loads neither sympy
+nor matplotlib.
 """
 
 from __future__ import annotations

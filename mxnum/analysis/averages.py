@@ -1,7 +1,7 @@
 """Derive the average error of a block of equal numbers over a binade, as closed forms in sympy.
 
-If all numbers of a block are equal, the shared scale is a function of that number. Q(x)/x - 1 is
-then a sawtooth that repeats with every binade, as long as no x is rounded to a subnormal of the
+If all numbers of a block equal x, the shared scale is a function of x. The relative error Q(x)/x -
+1 is then a sawtooth that repeats in every binade, as long as x is not rounded to a subnormal
 element. Averages of the sawtooth are sums of elementary integrals over the pieces of the quantizer.
 """
 
@@ -24,7 +24,7 @@ DENSITIES = ("log_uniform", "uniform")
 
 @dataclass(frozen=True)
 class Tooth:
-    """One piece of the sawtooth: for lower < f < upper, Q(f) is `below` or `above`.
+    """One piece of the sawtooth: if lower < f < upper, Q(f) is `below` or `above`.
 
     `below` and `above` differ only for stochastic rounding.
     """
@@ -52,8 +52,8 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of `bias` that comes from f beyond the largest element, E[(max/f - 1); f > max]. The
-    #: other part comes from rounding.
+    #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]. The rest of `bias`
+    #: comes from rounding.
     overflow_bias: Any
 
 
@@ -63,7 +63,7 @@ def sawtooth(
     scale_rule: str | ScaleRule = "floor",
     rounding: str | Rounding = "rne",
 ) -> tuple[Tooth, ...]:
-    """Return the pieces of Q(f) for f from 1 to 2 when f is the maximum of its block.
+    """Return the pieces of Q(f), where f runs from 1 to 2 and is the maximum of its block.
 
     >>> [str(t.below) for t in sawtooth("mxfp4_e2m1")], [str(t.lower) for t in sawtooth("mxfp4_e2m1")]
     (['1', '3/2', '3/2'], ['1', '5/4', '3/2'])
@@ -103,7 +103,7 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    The block has equal numbers.
+    All numbers of the block are equal.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.
@@ -148,7 +148,7 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
             error = below * integral(-1, tooth) - mass
             mean += below * mass
             square += below**2 * integral(-2, tooth) - 2 * below * integral(-1, tooth) + mass
-        else:  # stochastic: E[Q] = f and E[Q^2] = (below + above) f - below above
+        else:  # stochastic, so E[Q] = f and E[Q^2] = (below + above) f - below above
             error = sympy.Integer(0)
             mean += integral(1, tooth)
             square += (below + above) * integral(-1, tooth) - below * above * integral(-2, tooth) - mass

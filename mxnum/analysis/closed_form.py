@@ -1,9 +1,9 @@
 """Compute the expectations of `cluster` in closed form, in each number system of `machines`.
 
-On each piece of the quantizer E[Q | x] and E[Q^2 | x] are linear in x. Every expectation is
-therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1). For
-a normal distribution, the moments are elementary in erf and exp, except n = -1; the moment n = -2
-follows from n = -1 by integration by parts.
+On each piece of the quantizer, E[Q | x] and E[Q^2 | x] are linear functions of x. Every expectation
+is therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1).
+For a normal distribution, the moments n = 0, 1 and 2 are elementary in erf and exp. The moment n =
+-1 is not. The moment n = -2 follows from n = -1 by integration by parts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Roundings that never round small numbers away from zero, so that |Q(x)/x - 1| <= 1 unless x
+#: Rounding modes that never round numbers near zero away from zero. So |Q(x)/x - 1| <= 1 unless x
 #: overflows.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """For lower < x < upper at one scale: E[Q|x] = m0 + m1 x and E[Q^2|x] = s0 + s1 x."""
+    """A piece lower < x < upper at one scale, with E[Q|x] = m0 + m1 x and E[Q^2|x] = s0 + s1 x."""
 
     lower: Fraction
     upper: Fraction
@@ -38,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """The scales and the interval of x that a closed form keeps."""
+    """The scales, and the interval of x, to which a closed form is restricted."""
 
     scales: range
     low: Fraction
@@ -46,7 +46,7 @@ class Cut:
 
 
 def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
-    """Return the pieces of the quantizer at one scale that overlap the interval of the cut."""
+    """Return the pieces of the quantizer at one scale that overlap the interval of `cut`."""
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     factor, reach = model.ladder.units[scale] / model.prescale, model.ladder.end(scale)
     if factor == 0:
@@ -66,7 +66,7 @@ def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
 
 
 class Normal:
-    """Truncated moments of N(mu, sigma**2) on a machine."""
+    """Truncated moments of N(mu, sigma**2), as numbers of a machine."""
 
     def __init__(self, machine: Machine, mu: Any, sigma: Any) -> None:
         self._m, self.mu, self._variance = machine, mu, sigma * sigma
@@ -85,7 +85,7 @@ class Normal:
         return self._once("erf", at, lambda z: self._m.erf(z) / 2)
 
     def outside(self, a: Fraction, b: Fraction) -> Any:
-        """Return the probability of lying outside [a, b]."""
+        """Return the probability that X lies outside [a, b]."""
         return abs(1 - self.mass(a, b))
 
     def avoids(self, t: Fraction) -> bool:
@@ -93,7 +93,7 @@ class Normal:
         return False
 
     def within(self, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
-        """Return the part of [a, b] where X can be."""
+        """Return the part of [a, b] in which X can lie."""
         return a, b
 
     def density(self, at: Fraction) -> Any:
@@ -128,7 +128,7 @@ class Normal:
 
 
 class Uniform:
-    """Truncated moments of the uniform distribution on [low, high]; bounds are clipped to it."""
+    """Truncated moments of the uniform distribution on [low, high]. Bounds are clipped to it."""
 
     def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
         self._m, self._low, self._high = machine, low, high
@@ -193,7 +193,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == 0:  # blocks with a smaller maximum also have the lowest scale
+        if scale == 0:  # with a smaller maximum, the scale is also the lowest
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
@@ -203,19 +203,24 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
 
 
 def integrals(machine: Machine, law: Any) -> dict[str, Any]:
-    """Return by name the functions that integrate a quantity over an interval within a piece."""
+    """Return, by the name of a quantity, the function that integrates it within a piece."""
     n = machine.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
-        """Return E[(first + second x) / x]."""
+        """Return the expectation of (first + second x) / x on [a, b]."""
         total = n(Fraction(0))
         if first:
-            errors.require(a * b > 0, "rounding", "one that rounds to zero near zero, where the mean diverges", "other")
+            errors.require(
+                a * b > 0,
+                "rounding",
+                "one that rounds small numbers to zero, or the mean diverges",
+                "other",
+            )
             total = total + n(first) * law.inverse(a, b)
         return total + n(second) * law.mass(a, b) if second else total
 
     def square_ratio(p: Piece, a: Fraction, b: Fraction) -> Any:
-        """Return E[Q^2 / x^2]."""
+        """Return the expectation of Q^2 / x^2 on [a, b]."""
         total = ratio(p.s1, Fraction(0), a, b)
         return total + n(p.s0) * law.inverse_square(a, b) if p.s0 else total
 
@@ -229,7 +234,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
     }
 
 
-#: The results that a caller may ask for, each with the integrals that it needs.
+#: The results that a caller may request, with the names of the integrals for each.
 RESULTS = {
     "bias": ("q_over_x",),
     "variance": ("q_over_x", "q_over_x_squared"),
@@ -255,7 +260,7 @@ def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
 
 
 def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -> Any:
-    """Return one result as a number of the machine, without the contributions outside the cut."""
+    """Return one result as a number of the machine, without contributions from outside `cut`."""
     errors.choose("of", name, tuple(RESULTS))
     wanted = integrals(machine, law)
     found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
@@ -263,14 +268,14 @@ def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -
 
 
 def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
-    """Return a proved interval: the closed form on the cut, widened by a bound on what it omits.
+    """Return a proved interval: the closed form on `cut`, widened by a bound on the omitted part.
 
-    Let N be the event that some number of the block lies outside the interval of the cut, or that
-    the scale is not in it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for
-    the roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere
-    |Q| <= g max(A, t) / prescale, with g `ScaleLadder.growth`, t the larger of t_first and
-    `ScaleLadder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n, by Cauchy and Schwarz
-    E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    Let N be the event that a number of the block lies outside the interval of `cut`, or that the
+    scale is not in `cut`. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the
+    roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be the
+    largest |X_i|, g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`.
+    Everywhere |Q| <= g max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz
+    inequality gives E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = machine.number, model.block_size

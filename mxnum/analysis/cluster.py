@@ -1,15 +1,15 @@
-"""Compute expectations over a block of k independent numbers, given its exact shared scale.
+"""Compute expectations over a block of k independent numbers that share an exact scale.
 
-The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for
-E8M0). With G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one
-number and of the scale
+The scale S of a block has at least the number s if the block's maximum reaches t_s, which is t *
+2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
+h of one number and of the scale has the expectation
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For two numbers, with k - 2
-instead of k - 1, the same formula gives their covariance. Only the integrals over single numbers
-are approximated: they are composite Gauss-Legendre sums on the pieces where Q is smooth.
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with k - 2
+instead of k - 1 gives the covariance of two numbers. Only the integrals over single numbers are
+approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of a relative error. In all random trials against interval
 arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
@@ -33,9 +33,9 @@ from mxnum.formats import E8M0, ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: The number of standard deviations on each side of mu that integrals cover.
+#: Integrals over normal distributions cover this many standard deviations on each side of mu.
 REACH = 10.0
-#: The probability below which a scale is omitted from sums.
+#: Sums omit scales whose probability is lower.
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
@@ -43,7 +43,7 @@ _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
 _PANEL = 1.0
 _PAIRS_AT_ONCE = 1000
 
-#: The quantities averaged for each number x of a block, with Q its quantized value; see `Moments`.
+#: The quantities that are averaged over the numbers of a block (see `Moments.single`).
 QUANTITIES = (
     "mass", "error", "square_error", "product", "noise",
     "relative_error", "relative_square", "overflow", "on_max", "zero",
@@ -52,7 +52,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Model:
-    """The fixed arguments of an analysis: the format, the modes and the distribution."""
+    """The arguments of an analysis except mu and sigma: the format, modes and distribution."""
 
     element: ElementFormat
     scale_rule: ScaleRule | FloatScaleRule
@@ -60,11 +60,12 @@ class Model:
     block_size: int
     #: "normal" or "uniform".
     distribution: str
-    #: The factor by which numbers are multiplied after the scale is chosen, and divided at the end.
+    #: The factor by which numbers are multiplied after the scale is chosen. It is divided out at
+    #: the end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: For scales that are floats: the tensor scale, and (`headroom`) the factor by which the
-    #: largest number of a block is multiplied before the scale is computed from it.
+    #: The tensor scale, for scales that are floats. `headroom` is the factor by which the largest
+    #: number of a block is multiplied before the scale is chosen.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
@@ -80,27 +81,29 @@ class Model:
 class Moments:
     """Expectations of one or two numbers of a block, as arrays with an entry for each mu and sigma.
 
-    `pair` holds E[h_i h_j] for two numbers of the block.
+    A number X becomes Q by quantization.
     """
 
-    #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the
-    #: probabilities of |X| > max * scale, |Q| = max * scale, Q = 0. "mass" is the sum of all
-    #: probabilities, which is 1 if the integrals omit nothing.
+    #: By the names in `QUANTITIES`: the sum of all probabilities, which is 1 if the integrals omit
+    #: nothing; E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2]; and
+    #: the probabilities of |X| > max * scale, |Q| = max * scale and Q = 0.
     single: dict[str, Array]
-    #: E[zeta_i zeta_j] for zeta = Q/X - 1, and E[e_i e_j] for e = Q - X.
+    #: For two numbers i and j of a block: E[zeta_i zeta_j] with zeta = Q/X - 1 ("relative_error"),
+    #: and E[e_i e_j] with e = Q - X ("error").
     pair: dict[str, Array]
 
 
 def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
-    """Return the interval with probability 1 (uniform) or 1 - 2e-23 (normal)."""
+    """Return the interval of integration, whose probability is at least 1 - 2e-23."""
     half = sigma * (REACH if model.distribution == "normal" else _SQRT3)
     return mu - half, mu + half
 
 
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
-    """Return P(|X| >= t), with full relative accuracy where it is small."""
+    """Return P(|X| >= t), with full relative accuracy even for small probabilities."""
     if model.distribution == "uniform":
-        # In units of sigma, because mu + sigma would lose digits if sigma is much smaller than mu.
+        # Computed in units of sigma, because mu + sigma loses digits if sigma is much smaller than
+        # mu.
         low, high = (np.clip((sign * t - mu) / sigma, -_SQRT3, _SQRT3) for sign in (-1, 1))
         return np.asarray(1 - (high - low) / (2 * _SQRT3))
     erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -110,7 +113,7 @@ def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
 
 
 def _power(p_above: Array, exponent: int) -> Array:
-    """Return (1 - p_above) ** exponent; 1 for an exponent of 0 or less."""
+    """Return (1 - p_above) ** exponent, or 1 if the exponent is not positive."""
     if exponent <= 0:
         return np.ones_like(p_above)
     with np.errstate(divide="ignore"):
@@ -119,9 +122,9 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the breakpoints of x / 2**s and the two levels of each piece.
+    """Return the panels' edges in x / scale, the quantizer's breakpoints, and its levels.
 
-    Pieces are split further, so that the integrand is smooth on each panel.
+    The edges split the pieces further, so that the integrand is smooth on each panel.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
@@ -137,9 +140,9 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return the least and the greatest block maximum of each scale, and its value, as float64.
+    """Return the least and greatest block maximum of each scale, and its value, in float64.
 
-    The first scale begins at 0, and the last one ends at infinity.
+    The first scale begins at 0, and the last scale ends at infinity.
     """
     ladder = model.ladder
     begins = np.array([0.0, *map(float, ladder.begins[1:])])
@@ -147,7 +150,7 @@ def _scales(model: Model) -> tuple[Array, Array, Array]:
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """Return the first and the last scale whose probability is not negligible."""
+    """Return the numbers of the first and the last scale whose probability is not negligible."""
     begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
@@ -160,7 +163,7 @@ def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
 
 
 def moments(model: Model, mu: Array, sigma: Array) -> Moments:
-    """Return all expectations for flat float64 arrays mu and sigma > 0."""
+    """Return the expectations for each entry of the flat float64 arrays mu and sigma > 0."""
     first, last = _live_scales(model, mu, sigma)
     counts = last - first + 1
     point = np.repeat(np.arange(mu.size), counts)
@@ -179,13 +182,11 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    # The columns are [quantity, pair]: `inner` is over |x| < begin, `outer` over begin <= |x| <
-    # end.
+    # Both arrays have the axes (quantity, pair).
     inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
-    # A block of one number has no other number that could raise its scale, so the difference is
-    # exactly zero.
+    # In a block of one number, no other number can raise the scale, so this is exactly zero.
     low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
     for row in range(len(QUANTITIES)):
         np.add.at(single[row], point, low * inner[row] + others * outer[row])
@@ -199,12 +200,12 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
 def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
     """Return the integrals of every quantity over |x| < begin and over begin <= |x| < end.
 
-    The rows are quantities, the columns (point, scale) pairs.
+    The rows of both arrays are quantities, and the columns are (point, scale) pairs.
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # Panels are stored twice, in x and in z = (x - mu) / sigma: x is more accurate near zero, z
-    # near mu.
+    # Panels are stored twice, in x and in z = (x - mu) / sigma, because x is more accurate near
+    # zero and z is more accurate near mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]
@@ -231,11 +232,11 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
 
     c = float(model.prescale)
     middle = start + width / 2
-    with np.errstate(divide="ignore"):  # if the scale is zero, all elements become zero
+    with np.errstate(divide="ignore"):  # a scale of zero makes all elements zero
         piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
-    # `past` and `short` are x minus a level, computed from z if that is more accurate.
+    # `past` is x - below and `short` is x - above, computed from z where this is more accurate.
     m, dz = m[owner], d[owner] * z
     past, short = (np.where(abs(dz) < abs(m) / 2, (m - level) + dz, x - level) for level in (below, above))
     error = np.where(stochastic, 0.0, -past)

@@ -1,4 +1,4 @@
-"""Rank formats, scale rules, roundings, blocks and offsets by their error on one tensor."""
+"""Rank combinations of format, scale rule, rounding, block and offset by error on one tensor."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.output.files import written_whole
 from mxnum.output.text_table import text_table
 
-#: The default number of elements that are measured.
+#: The number of elements that are measured by default.
 SAMPLE = 1 << 18
 
-#: The scale rules compared by default: for scales that are powers of two, and for floats.
+#: The scale rules that are compared by default: for E8M0 scales, and for scales that are floats.
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
-#: The block sizes compared by default, beside the block size of the format.
+#: The block sizes that are compared by default, besides the format's own.
 USUAL_SIZES = (16, 32)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of the design space, with its errors on the tensor.
+    """One combination of choices, with its errors on the tensor.
 
-    Rates are shares of the elements measured.
+    Rates are shares of the measured elements.
     """
 
     format: str
     scale_rule: str
     rounding: str
-    #: Rows and columns of a block.
+    #: The numbers of rows and columns of a block.
     block_rows: int
     block_columns: int
     #: True if each block has a float16 offset.
     asymmetric: bool
-    #: Bits stored per element: the bits of its code, and its share of the block's scale and offset.
-    #: A tensor scale does not count.
+    #: Bits stored per element: the bits of a code, and an element's share of the block's scale and
+    #: offset. A tensor scale does not count.
     bits_per_element: float
     #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by this error.
     normalized_rmse: float
@@ -58,12 +58,12 @@ class Candidate:
     sqnr_db: float
     #: sum(x_q x) / sum(x x).
     gain: float
-    #: Share of the elements above the largest value before rounding.
+    #: The share of elements beyond the largest value of their block, before rounding.
     overflow_rate: float
     clamp_rate: float
-    #: Share of the elements that were not zero and became zero.
+    #: The share of elements that were not zero and became zero.
     underflow_rate: float
-    #: Share of the blocks whose scale is zero; powers of two are never zero.
+    #: The share of blocks whose scale is zero. E8M0 scales are never zero.
     zero_scale_rate: float = 0.0
 
     @property
@@ -72,13 +72,13 @@ class Candidate:
 
     @property
     def organisation(self) -> str:
-        """The shape of a block: "row", "column", or "tile" for several rows and columns."""
+        """The shape of a block, "row", "column", or "tile" for several rows and columns."""
         return "row" if self.block_rows == 1 else "column" if self.block_columns == 1 else "tile"
 
 
 @dataclass(frozen=True, repr=False)
 class Exploration:
-    """The candidates, in the order in which they were measured."""
+    """The measured candidates, in the order of measurement."""
 
     candidates: tuple[Candidate, ...]
     #: The number of candidates that a complete exploration has.
@@ -92,9 +92,9 @@ class Exploration:
         return len(self.candidates) == self.total
 
     def ranked(self, **wanted: Any) -> list[Candidate]:
-        """Return candidates by normalized R-MSE, the best first.
+        """Return candidates sorted by normalized R-MSE, the best first.
 
-        Keywords select candidates by their fields: ``asymmetric=False``.
+        Keywords, such as ``asymmetric=False``, select candidates by their fields.
         """
         for name in wanted:
             errors.choose_name("a candidate", name, _SELECTABLE)
@@ -108,9 +108,9 @@ class Exploration:
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Return the candidates that have the least error of all candidates of their size or below.
+        """Return the candidates with less error than all others of the same or fewer bits.
 
-        The smallest candidate comes first.
+        The candidate with the fewest bits comes first.
         """
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
@@ -120,14 +120,14 @@ class Exploration:
         return kept
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the exploration as plain data, with candidates ranked."""
+        """Return the exploration as dictionaries, lists and numbers, with candidates ranked."""
         return {
             "shape": list(self.shape), "measured": self.measured, "complete": self.complete, "total": self.total,
             "candidates": [asdict(c) for c in self.ranked()],
         }  # fmt: skip
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the ranking as CSV, one candidate a line; write it to `path` if one is given."""
+        """Return the ranking as CSV, a line for each candidate; write the CSV to `path` if given."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, [f.name for f in fields(Candidate)], lineterminator="\n")
         writer.writeheader()
@@ -151,7 +151,7 @@ TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB"
 
 
 def cells_of(c: Candidate) -> tuple[str, ...]:
-    """Return the cells of a candidate in a table with the columns `TITLES`."""
+    """Return the cells of a candidate, for a table with the columns `TITLES`."""
     return (
         c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
         f"{c.normalized_rmse:.3g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
@@ -176,25 +176,26 @@ def explore(
     Parameters
     ----------
     x
-        An array of floats. All axes but the last are merged, so that it is a matrix.
+        An array of floats. All axes but the last are merged, which makes x a matrix.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
-        The choices. By default these are all of them, with blocks of 16, of 32 and of the format's
-        size. Two scale rules are left out: `half_up` is `even` in e2m1 and nearly `rceil` in e4m3,
-        and `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row or
-        a column, or is a tile whose shape is as close to a square as its size allows. A format is
-        combined with the rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over
-        six), and has no offsets if its scales are floats. A tensor scale is computed from all of x,
+        The choices to combine. The default is all formats, roundings and organisations, with and
+        without offsets, in blocks of 16, of 32 and of the format's size, with all scale rules but
+        `half_up` and `floor_plus_one`. (`half_up` equals `even` in e2m1 and is close to `rceil` in
+        e4m3. `floor_plus_one` differs from `ceil` only at powers of two.) A block lies along a row
+        or a column, or is a tile that is as close to a square as its size allows. A format is
+        combined only with the rules for its kind of scale (nvfp4: `nearest`, `rceil`, four over
+        six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
         not only from the measured elements.
     sample
-        The approximate number of elements to measure at most, in evenly spaced bands of rows; None
-        for all. A band has so many rows that the blocks of all choices fit into it, and at least
-        256 columns. At least one band is measured.
+        The most elements to measure, approximately; None means all. The measured rows form evenly
+        spaced bands. The number of rows of a band is a multiple of the rows of every block, and at
+        least 256 columns are kept. At least one band is measured.
     seed
         The seed of stochastic rounding.
     progress
-        A function that is called after each candidate with the number of candidates done, their
-        total number and the candidate. An interrupt (Ctrl-C, or a KeyboardInterrupt that the
-        function raises) ends the exploration with the candidates measured so far.
+        A function that is called after each candidate with the number of measured candidates, the
+        number of all candidates, and the candidate. Ctrl-C, or a KeyboardInterrupt that this
+        function raises, ends the exploration with the candidates measured so far.
 
     >>> from mxnum.analysis import explore, synthetic
     >>> x = synthetic.weights(64, 64)
@@ -224,7 +225,7 @@ def explore(
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
     sampled = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
-    # The format varies fastest, so an interrupted exploration still compares all formats.
+    # The format varies fastest, so that even an interrupted exploration compares all formats.
     settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
     candidates: list[Candidate] = []
     try:
@@ -237,12 +238,12 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: The rules for powers of two and for floats; `rceil`, which is in both enums, occurs once.
+#: All scale rules. `rceil`, which is in both enums, occurs once.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """Return the rules to combine a format with: those asked for that fit its kind of scale."""
+    """Return the scale rules for a format: the requested or usual rules that the format has."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
@@ -251,9 +252,9 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
 
 
 def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the blocks to combine a format with.
+    """Return the shapes of blocks for a format.
 
-    The block sizes are those asked for; by default the usual sizes and the format's own.
+    The block sizes are the requested sizes, by default the usual sizes and the format's own.
     """
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
@@ -269,12 +270,12 @@ def _combinations(
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
-    """Return every valid combination: formats with float scales have no offset."""
+    """Return all combinations, without offsets for formats whose scales are floats."""
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
         errors.require(
-            False, "asymmetric", f"a list with False in it for {name}, whose scales are floats", list(asymmetric)
+            False, "asymmetric", f"a list that has False for {name}, whose scales are floats", list(asymmetric)
         )
     all_rules, all_shapes = (dict.fromkeys(itertools.chain(*each.values())) for each in (rules, shapes))
     return [
@@ -285,9 +286,9 @@ def _combinations(
 
 
 def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Iterator[tuple[int, int]]:
-    """Yield (rows, columns) of the blocks of `size` elements.
+    """Yield the shapes (rows, columns) of blocks of `size` elements.
 
-    The blocks are 1 x size, size x 1, and the tile nearest to a square.
+    The shapes are 1 x size, size x 1, and the tile that is closest to a square.
     """
     side = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
     shapes = {"row": (1, size), "column": (size, 1), "tile": (side, size // side)}
@@ -300,9 +301,9 @@ def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Ite
 
 
 def bands(matrix: Array, limit: int | None, height: int) -> Array:
-    """Return at most about `limit` elements of a matrix: evenly spaced bands of `height` rows.
+    """Return at most about `limit` elements of a matrix, in evenly spaced bands of `height` rows.
 
-    If one band has too many elements, columns at the end are left out.
+    If a single band has too many elements, columns at the end are left out.
     """
     if limit is None or matrix.size <= limit:
         return matrix
@@ -343,5 +344,5 @@ def _measured(
 
 
 def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = False) -> float:
-    """Return the bits stored per element, with its share of the block's scale and float16 offset."""
+    """Return the bits stored per element, including a share of the block's scale and offset."""
     return fmt.element.bits + (fmt.scale.bits + (16 if asymmetric else 0)) / math.prod(block)

@@ -1,8 +1,8 @@
-"""The expected error of sums of products: its mean and variance for a sample of results.
+"""Compute the mean and variance of the expected error of sums of products, for a sample of results.
 
-The magnitudes of terms and of exact partial sums say which bits each step drops. Dropped bits count
-as uniform and independent. `compare_products` calls a part of a difference expected if it is not
-much larger than that.
+The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
+are modelled as uniform and independent. `compare_products` calls a part of a difference expected if
+the part is not much larger than this model predicts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import OPERANDS
 
-#: The exponent of zero, below that of every number.
+#: Stands for the exponent of zero. It is below the exponent of every number.
 _NOTHING = -(1 << 12)
-#: The exponent of the lowest bit of zero, a multiple of every power of two.
+#: Stands for the exponent of the lowest bit of zero, because zero is a multiple of every power of
+#: two.
 _EVERYTHING = 1 << 12
 
 
@@ -31,13 +32,13 @@ class Error(NamedTuple):
 
     @property
     def square(self) -> float:
-        """The expected square, on average."""
+        """The expected square of the error, averaged over the sums."""
         return float(np.mean(self.mean**2 + self.variance)) if self.mean.size else 0.0
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Some of the sums of a product: the operands of each, one sum in each row, in float64."""
+    """The float64 operands of some sums of a matrix product. Each row of a and b makes one sum."""
 
     a: Array
     b: Array
@@ -47,9 +48,10 @@ class Sums:
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Return the products of operands of `bits` mantissa bits, in steps of `terms`.
+        """Return the products, arranged in segments, and in steps of `terms` products.
 
-        A segment is filled with zeros to whole steps.
+        Each segment is filled with zeros to whole steps. Of each operand's mantissa, at most `bits`
+        bits count.
         """
         count, k = self.a.shape
         period = len(order) or 1
@@ -74,28 +76,28 @@ class _Terms(NamedTuple):
 
     products: Array
     exponents: Array
-    #: The exponents of the last places: each product is a multiple of that power of two.
+    #: For each product, the exponent of a power of two of which the product is a multiple.
     last: Array
 
     def partial_sums(self) -> tuple[Array, Array]:
-        """Return the exact sums after each step, and the exponents of their last places."""
+        """Return the exact sum after each step, and the exponent of its last place."""
         last = np.minimum.accumulate(self.last.min(axis=3), axis=2)
         return np.cumsum(self.products.sum(axis=3), axis=2), last
 
 
 def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error:
-    """Return the error of sums that are rounded to nearest after every `terms` products."""
+    """Return the expected error of sums that are rounded to nearest every `terms` products."""
     steps = _dropped(*sums.cut(sums.a.shape[1], terms).partial_sums(), fraction_bits)
     return Error(np.zeros(len(steps)), np.asarray((steps * steps).sum(axis=(1, 2)) / 12))
 
 
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
-    """Return the error of chained fused sums that keep the unit's bits.
+    """Return the expected error of chained fused sums that keep the unit's bits.
 
-    With a promotion, chains start from zero after so many products.
+    If `promotion` is not 0, chains start again from zero after this many products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # The exact sum of a group is one term, with all bits of its scales.
+    # The exact sum of a group counts as one term, with all bits that scales add.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()
@@ -104,7 +106,7 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     step = np.ldexp(1.0, np.maximum(largest - unit.fraction_bits, -1000))
     products, own = (x.reshape(*x.shape[:3], -1, unit.group) for x in (terms.products, terms.last))
     products, own = products.sum(axis=4), np.ldexp(1.0, np.clip(own.min(axis=4), -1000, 1000))
-    # The lowest bit of a term is set: where it is dropped, the mean loss is half a step.
+    # A term whose lowest bit is dropped loses half a step on average.
     lost = np.minimum(np.where(own < step[..., None], step[..., None] / 2, 0), abs(products))
     mean, variance = -(np.sign(products) * lost).sum(axis=(1, 2, 3)), (lost * lost).sum(axis=(1, 2, 3)) / 3
     results = np.maximum(_dropped(after, last, unit.result_bits) - step, 0)
@@ -123,13 +125,13 @@ def _exponents(x: Array) -> Array:
 
 
 def _lowest_bits(x: Array) -> Array:
-    """Return the exponent of the lowest bit that is set in each number."""
+    """Return the exponent of the lowest bit of each number that is set."""
     significand, exponent = np.frexp(np.where(np.isfinite(x), x, 0))
     whole = np.ldexp(abs(significand), 53).astype(np.int64)
     return np.where(x == 0, _EVERYTHING, exponent - 53 + _exponents((whole & -whole).astype(np.float64)))
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the last place of numbers rounded to so many fraction bits, or 0 if they fit."""
+    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 for exact numbers."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

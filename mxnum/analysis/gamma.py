@@ -1,6 +1,6 @@
 """Compute the expected error of a block of independent numbers.
 
-    The result gives numbers, a formula and a proved interval.
+    A result has numbers, a formula and a proved interval.
 
 `gamma_bias` computes relative errors, which matter for a multiplicative weight such as the gamma of
 a layer norm. `block_error` computes absolute errors, which matter for the operands of a product.
@@ -32,7 +32,7 @@ BACKENDS = ("arb", "iv")
 
 @dataclass(frozen=True, eq=False)
 class _Result:
-    """The base class of both results: the arguments, the formula and the proved interval."""
+    """The base class of `GammaBias` and `BlockError`, with formula and proved interval."""
 
     model: Model = field(repr=False)
     mu: Any
@@ -43,11 +43,11 @@ class _Result:
     def formula(self, of: str | None = None) -> Any:
         """Return the closed form as a sympy expression in the symbols mu and sigma.
 
-        `of` names the quantity; the default is the bias or the gain. The formula has the pieces of
-        the quantizer within 10 standard deviations of mu, and omits all others. So mu and sigma
-        must be single numbers. For a normal cluster, relative quantities contain an Integral of
-        density / x, which has no elementary form; ``sympy.lambdify(..., "mpmath")`` evaluates it
-        faster than ``evalf``.
+        `of` names the quantity. The default is the bias or the gain. The formula includes only the
+        pieces of the quantizer within 10 standard deviations of mu, so mu and sigma must be single
+        numbers. For a normal cluster, relative quantities contain an Integral of density / x, which
+        has no elementary form. ``sympy.lambdify(..., "mpmath")`` evaluates such a formula faster
+        than ``evalf``.
         """
         import sympy
 
@@ -59,17 +59,16 @@ class _Result:
         if self.model.distribution == "normal":
             law = Normal(machine, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
         else:
-            # The ends of the interval are rounded to float64, so that the formula is short enough
-            # to read.
+            # The ends of the interval are rounded to float64, which keeps the formula readable.
             law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
         return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
 
     def enclosure(self, prec: int = 100, of: str | None = None, *, backend: str = "arb") -> Enclosure:
-        """Return a proved interval around the exact value for a single point.
+        """Return a proved interval around the exact value, for a single mu and sigma.
 
-        mu and sigma are read as exact binary numbers. `prec` is the working precision in bits.
+        mu and sigma are taken as exact binary numbers. `prec` is the working precision in bits.
         `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath.
-        Intervals of mpmath are slow, but independent of arb: use them to check results for narrow
+        Intervals of mpmath are slow, but independent of arb. Use them as a check for narrow
         clusters.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
@@ -77,8 +76,8 @@ class _Result:
         name = of or self._default
         self._finite(name)
         errors.choose("backend", backend, BACKENDS)
-        # The probability of the omitted tails of a normal distribution must be below 2**-2prec,
-        # because the bound contains its square root.
+        # The omitted tails of a normal distribution must have a probability below 2**-2prec,
+        # because the bound contains the square root of this probability.
         cut = _cut(self.model, mu, sigma, math.sqrt(4 * math.log(2) * prec) + 2)
         # Differences and recurrences lose bits, so they are computed with more bits than `prec`.
         machine = ArbMachine(2 * prec + 40) if backend == "arb" else IntervalMachine(3 * prec + 60)
@@ -98,7 +97,7 @@ class _Result:
     def _finite(self, name: str) -> None:
         """Raise ValueError if the result called `name` is not finite.
 
-        Results are not finite for 0/0, and for E[Q/x] if small x are rounded away from zero.
+        A ratio of means is not finite if mu is 0, and E[Q/x] if small x are rounded away from zero.
         """
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))
@@ -107,15 +106,15 @@ class _Result:
         if relative and rounding not in NEVER_AWAY_FROM_ZERO:
             low, high = cluster.window(model, np.float64(self.mu), np.float64(self.sigma))
             bounded = model.distribution == "uniform" and not low <= 0 <= high
-            accepted = f"one of {[str(r) for r in NEVER_AWAY_FROM_ZERO]} for the {name} of this cluster, which diverges"
+            accepted = f"one of {[str(r) for r in NEVER_AWAY_FROM_ZERO]}, because the {name} of this cluster diverges"
             errors.require(bounded, "rounding", accepted, str(rounding))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaBias(_Result):
-    """Relative errors zeta = Q/gamma - 1 of a block clustered around mu.
+    """The relative errors zeta = Q/gamma - 1 of a block of numbers gamma clustered around mu.
 
-    Arrays have the shape of mu and sigma.
+    The fields have the shape of mu and sigma.
     """
 
     #: E[Q/gamma] - 1.
@@ -124,8 +123,8 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
-    #: the block does not remove.
+    #: Cov[zeta_i, zeta_j] of two numbers of a block, which is the part of the variance that
+    #: averaging over the block does not remove.
     covariance: Any
     #: P(gamma is beyond the largest element times the scale).
     overflow: Any
@@ -143,9 +142,9 @@ class GammaBias(_Result):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockError(_Result):
-    """Absolute errors of a block of independent numbers x.
+    """The absolute errors of a block of independent numbers x.
 
-    Arrays have the shape of mu and sigma.
+    The fields have the shape of mu and sigma.
     """
 
     #: E<Q, x> / E<x, x>: the factor by which quantizing x multiplies a long dot product of x with
@@ -153,13 +152,13 @@ class BlockError(_Result):
     gain: Any
     #: E[(Q - x)^2].
     mse: Any
-    #: E[Var(Q | block)]: the noise of stochastic rounding; 0 for the other modes.
+    #: E[Var(Q | block)], the noise of stochastic rounding. It is 0 in all other modes.
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
     #: P(x is beyond the largest element times the scale).
     overflow: Any
-    #: P(Q is the largest element times the scale), in magnitude.
+    #: P(abs(Q) is the largest element times the scale).
     on_max: Any
     #: P(Q = 0).
     zero: Any
@@ -191,33 +190,33 @@ def gamma_bias(
     Parameters
     ----------
     format
-        An MX format or its name. `block_size` replaces its block length.
+        An MX format or its name. `block_size` replaces the format's block length.
     mu, sigma
-        Mean and standard deviation of the cluster, broadcast together. With sigma = 0 all numbers
-        of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0; the accuracy stated below
-        then does not hold if Q or the scale jumps within the cluster.
+        Mean and standard deviation of the cluster. The two arrays broadcast together. With sigma =
+        0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. The accuracy
+        stated below then does not hold if Q or the scale jumps within the cluster.
     scale_rule, rounding
-        As in `mxnum.quantize`; ``"sr"`` has infinitely many random bits here.
+        As in `mxnum.quantize`, except that ``"sr"`` has infinitely many random bits.
     distribution
         ``"normal"``, or ``"uniform"`` on mu +- sqrt(3) sigma.
     prescale
-        The factor by which numbers are multiplied after the scale is chosen, and divided at the end
-        (Tseng et al. use 3/4).
+        The factor by which numbers are multiplied after the scale is chosen. It is divided out at
+        the end (Tseng et al. use 3/4).
     tensor_scale
-        The tensor scale of a format that has one, such as NVFP4: A / 2688 for a tensor whose
-        largest magnitude is A.
+        The tensor scale, for formats such as NVFP4 that have one. In a tensor whose largest
+        magnitude is A, the tensor scale of NVFP4 is A / 2688.
     headroom
-        With scales that are floats: the factor by which the largest number of a block is multiplied
-        before its scale is chosen.
+        For scales that are floats: the factor by which the largest number of a block is multiplied
+        before the scale is chosen.
 
     Notes
     -----
-    The result takes the shared scale into account exactly, also for clusters that straddle binades.
-    Let r be the root mean square of zeta. In all random trials against enclosures, ``bias`` and
+    The shared scale is taken into account exactly, also for clusters that straddle binades. Let r
+    be the root mean square of zeta. In all random comparisons with enclosures, ``bias`` and
     `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
-    r + 2e-16). `GammaBias.enclosure` gives a proved interval. If a cluster reaches zero (within 10
-    standard deviations), the bias of modes that move small numbers away from zero is infinite, and
-    so is the variance under stochastic rounding.
+    r + 2e-16). `GammaBias.enclosure` gives a proved interval. If zero is within 10 standard
+    deviations of mu, the bias of modes that round small numbers away from zero is infinite, and so
+    is the variance of stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
@@ -293,7 +292,7 @@ def _model(
     tensor_scale: Any,
     headroom: Any,
 ) -> Model:
-    """Check the arguments, and return the model."""
+    """Check the arguments and return them as a `Model`."""
     fmt = formats.get(format)
     factor = errors.fraction("prescale", prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
@@ -307,7 +306,7 @@ def _model(
         fmt.scale,
         *_factors(fmt, tensor_scale, headroom),
     )
-    _ = model.ladder  # raises for a scale or a rule that has no ladder
+    _ = model.ladder  # raises an error if there is no ladder
     return model
 
 
@@ -317,7 +316,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # Squares of smaller numbers would leave the range of float64.
+    # The squares of smaller numbers are outside the range of float64.
     accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
@@ -326,7 +325,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
-    """Return the tensor scale and the factor of the largest number of a block."""
+    """Return the tensor scale and the headroom, checked."""
     has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
     accepted = "given" if has_tensor_scale else "left out"
     errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
@@ -338,8 +337,7 @@ def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction,
 def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
     """Return the moments for flat arrays of mu and sigma.
 
-    Points whose sigma is 0, or too small to be distinguished from 0, are evaluated as blocks of
-    equal numbers.
+    Where sigma is 0, or too small to distinguish from 0, the numbers of a block count as equal.
     """
     m, d = mu.ravel(), sigma.ravel()
     spread = d > abs(m) * 1e-13
@@ -363,10 +361,11 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
-    """Store the moments of a block of equal numbers x: exact rationals, rounded once to float64."""
+    """Store the moments of a block whose numbers all equal x: exact, rounded once to float64."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # A scale of zero gives zeros. A scale far larger than x does too, under rounding toward zero.
+    # With a scale of zero, Q is zero. Rounding toward zero by a scale far larger than x gives the
+    # same result.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
@@ -385,8 +384,8 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     }
     for name, value in values.items():
         single[name][index] = float(value)
-    # Both moments come from one float, so that their difference, the variance, has no rounding
-    # error.
+    # Both moments are computed from the same float, so that their difference, the variance, has no
+    # rounding error.
     bias = float(error / y)
     single["relative_square"][index] = bias * bias + float((square - mean**2) / y**2)
     pair["relative_error"][index] = bias * bias
@@ -415,7 +414,7 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     """Return the scales and the interval that have all but a negligible part of the probability.
 
-    `reach` is the number of standard deviations on each side.
+    For a normal distribution, the interval has `reach` standard deviations on each side.
     """
     if model.distribution == "uniform":
         low, high = _uniform_ends(mu, sigma)
@@ -424,8 +423,8 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     ladder = model.ladder
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
-        # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width,
-        # which is negligible for the `first` below.
+        # P(all |X| < t) is at most (2 t / d)**k, where d is sigma sqrt(2 pi) or the width of the
+        # interval. This is negligible for `first` as computed here.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -1,8 +1,8 @@
-"""List the scales that a block can have, and the block maximum at which each begins.
+"""List the scales that a block can have, and the block maximum at which each scale begins.
 
-For every format and scale rule, only the largest magnitude A of a block decides its scale: the
-block has scale number s if begin(s) <= A < begin(s + 1), and unit(s) is the value of this scale. So
-one theory covers all formats and rules.
+For every format and most scale rules, the largest magnitude A of a block alone determines the
+block's scale. The block has scale number s if begin(s) <= A < begin(s + 1). The value of scale
+number s is unit(s). So one theory covers all these formats and rules.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The end of the last scale: an exact number beyond every interval of integration.
+#: The end of the last scale. It stands for infinity, because no interval of integration reaches it.
 _BEYOND = Fraction(2) ** 512
-#: The largest number of bits of a scale whose values are listed one by one.
+#: The values of a scale format are listed if it has at most this many bits.
 _MOST_BITS = 16
 
 
@@ -28,17 +28,17 @@ _MOST_BITS = 16
 class ScaleLadder:
     """The scales of a format, from the lowest to the highest.
 
-    Blocks with a smaller maximum also have the lowest scale, blocks with a larger one the highest.
+    A block whose maximum is below `begins` has the lowest scale.
     """
 
     #: The largest magnitude of a block at which each scale begins.
     begins: tuple[Fraction, ...]
     #: The value of each scale.
     units: tuple[Fraction, ...]
-    #: True if a largest number equal to begin(s) has scale s - 1.
+    #: For each scale s, True if a block whose maximum equals begin(s) has scale s - 1.
     open_below: tuple[bool, ...]
-    #: The factor that bounds quantized values: the quantized values of a block of largest magnitude
-    #: A are at most this factor times the larger of A and `least`.
+    #: A bound: the quantized values of a block with largest magnitude A are at most `growth` times
+    #: the larger of A and `least`.
     growth: Fraction
     least: Fraction
 
@@ -56,7 +56,7 @@ class ScaleLadder:
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the number of the highest scale that begins at `size` or before, or 0."""
+    """Return the number of the highest scale that begins at or below `size`, or 0."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 
@@ -68,7 +68,7 @@ def scale_ladder(
 ) -> ScaleLadder:
     """Return the scales that a block of a format can have.
 
-    `tensor_scale` is required for formats that have one.
+    Formats with a tensor scale require `tensor_scale`.
 
     >>> ladder = scale_ladder("mxfp8_e4m3", "rceil")
     >>> ladder.units[ladder.of(Fraction(449))]
@@ -86,7 +86,7 @@ def scale_ladder(
 
 @cache
 def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
-    """Return the E8M0 scales of blocks."""
+    """Return the E8M0 scales that a block can have under a scale rule."""
     threshold, units = scale_threshold(element, rule), tuple(Fraction(2) ** s for s in range(-127, 128))
     is_open = {
         ScaleRule.FLOOR: False, ScaleRule.CEIL: True, ScaleRule.EVEN: False, ScaleRule.RCEIL: True,
@@ -100,9 +100,10 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> ScaleLadder:
-    """Return scales that are floats, for a rule that depends only on the largest magnitude A.
+    """Return the float scales that a block can have under a rule that only the maximum decides.
 
-    The rule rounds headroom * A / (largest element * tensor scale).
+    For a block with largest magnitude A, the rule rounds headroom * A / (largest element * tensor
+    scale).
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
@@ -120,7 +121,7 @@ def floats(
     return ScaleLadder(
         tuple(edge * per_scale / headroom for edge in edges),
         tuple(value * tensor_scale for value in values),
-        # A tie goes to the even code, so an odd code begins just above the tie.
+        # Ties go to the even code, so the interval of an odd code begins just above the tie.
         tuple(rule.rounds_up or code % 2 == 1 for code in range(len(values))),
         4 * headroom,
         values[1] * per_scale,

@@ -1,7 +1,8 @@
-"""Define the number systems that evaluate a closed form: sympy, arb's balls, mpmath's intervals.
+"""Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
-A *machine* is such a number system. `closed_form` uses only + - * / on the numbers of a machine,
-and the functions of this module. So the same formula is printed, enclosed and cross-checked.
+Such a number system is called a *machine* here. `closed_form` uses only + - * / on the numbers of a
+machine, and the functions of this module. So the same code prints a formula, encloses its value,
+and checks the enclosure.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Enclosure:
 
 
 class Machine(Protocol):
-    """The functions that a closed form needs in addition to arithmetic."""
+    """The functions that a closed form needs besides + - * /."""
 
     def number(self, value: Fraction) -> Any:
         """Return an exact rational as a number of the machine."""
@@ -64,7 +65,7 @@ class Machine(Protocol):
         """Return pi."""
 
     def power(self, x: Any, n: int) -> Any:
-        """Return x ** n for n >= 1, also where x is an interval around zero."""
+        """Return x ** n for n >= 1, even if x is an interval around zero."""
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
         """Return the integral of 1/x times the density of N(mu, sigma**2), from lower to upper.
@@ -76,7 +77,7 @@ class Machine(Protocol):
 def _squarings(x: Any, n: int) -> Any:
     """Return x ** n, computed by products alone.
 
-    The power function of the library would compute the logarithm of a ball around zero.
+    The library's power function uses the logarithm, which does not exist for a ball around zero.
     """
     if n == 1:
         return x
@@ -85,9 +86,9 @@ def _squarings(x: Any, n: int) -> Any:
 
 
 class SympyMachine:
-    """The machine whose numbers are sympy expressions, for the formula itself.
+    """The machine whose numbers are sympy expressions, for formulas.
 
-    The integral of density / x stays an Integral; ``evalf`` computes it.
+    The integral of density / x stays an `Integral`, which ``evalf`` computes.
     """
 
     def __init__(self) -> None:
@@ -124,9 +125,9 @@ class SympyMachine:
 
 
 class ArbMachine:
-    """The machine whose numbers are arb balls of python-flint; each encloses the true value.
+    """The machine whose numbers are arb balls of python-flint. A ball encloses the true value.
 
-    Use it inside ``with machine.precision():``.
+    Use this machine inside ``with machine.precision():``.
     """
 
     def __init__(self, prec: int) -> None:
@@ -135,7 +136,7 @@ class ArbMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Set flint's precision to this machine's during a `with` statement."""
+        """Set flint's precision to `prec` during a `with` statement."""
         before = self._flint.ctx.prec
         self._flint.ctx.prec = self.prec
         try:
@@ -168,7 +169,7 @@ class ArbMachine:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # meromorphic, so it has no branch cuts
+        def integrand(z: Any, _: bool) -> Any:  # arb asks this function about branch cuts; it has none
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
@@ -178,7 +179,7 @@ class ArbMachine:
         return x.abs_upper()
 
     def hull(self, x: Any, slack: Any) -> Enclosure:
-        """Return the interval of x, widened by the ball `slack` on both sides."""
+        """Return the interval of x, widened on both sides by the magnitude of `slack`."""
         lower, upper = (x - abs(slack)).lower(), (x + abs(slack)).upper()
         ends = [Fraction(int(end.fmpq().p), int(end.fmpq().q)) for end in (lower, upper)]
         return Enclosure(*ends)
@@ -198,7 +199,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Yield at once: the precision belongs to this machine, not to the library."""
+        """Do nothing, because the precision belongs to this machine, not to the library."""
         yield
 
     def number(self, value: Fraction) -> Any:
@@ -225,10 +226,10 @@ class IntervalMachine:
     def erf(self, x: Any) -> Any:
         """Return erf(x), as exp(-x*x) * 2/sqrt(pi) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)).
 
-        The terms have one sign, and their ratio is 2x*x/(2n+3).
+        All terms have the same sign, and the ratio of successive terms is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision for so large an x.
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision if x is this large.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])
@@ -249,9 +250,9 @@ class IntervalMachine:
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """Return the integral, by the series 1/x = sum of (-1)**n (x-c)**n / c**(n+1).
+        """Return the integral, by the series 1/x = sum of (-1)**n (x-c)**n / c**(n+1) over n.
 
-        c is the middle of the interval; moments of x - c come from a recurrence.
+        c is the middle of the interval. A recurrence gives the moments of x - c.
         """
         if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
             middle = (lower + upper) / 2
@@ -259,8 +260,8 @@ class IntervalMachine:
             return sum((self.inverse_normal(mu, sigma, *part) for part in parts), self.number(Fraction(0)))
         c, half = (lower + upper) / 2, (upper - lower) / 2
         terms = math.ceil((self.prec + 4) / -math.log2(abs(half / c)))
-        # Rounding errors of the recurrence grow at most by |mu - c| + sigma sqrt(n) at each step,
-        # and are divided by c.
+        # At each step, rounding errors of the recurrence grow by a factor of at most |mu - c| +
+        # sigma sqrt(n), and are divided by c.
         spread = float(abs(mu - self.number(c)).b) + float(sigma.b) * math.sqrt(terms)
         growth = terms * math.log2(max(1.0, spread / abs(float(c))))
         before, self._iv.prec = self._iv.prec, self._iv.prec + math.ceil(growth)
@@ -286,7 +287,7 @@ class IntervalMachine:
         power_lower, power_upper = self.number(Fraction(1)), self.number(Fraction(1))
         for n in range(terms):
             total = total + sign * moment * inverse
-            # E[(x-c)**(n+1)] from E[(x-c)**n] and E[(x-c)**(n-1)], by parts.
+            # Integration by parts gives E[(x-c)**(n+1)] from E[(x-c)**n] and E[(x-c)**(n-1)].
             edge = variance * (power_upper * at_upper - power_lower * at_lower)
             before, moment = moment, shift * moment + n * variance * before - edge
             power_lower, power_upper = power_lower * (a - center), power_upper * (b - center)
@@ -299,7 +300,7 @@ class IntervalMachine:
         return abs(x).b
 
     def hull(self, x: Any, slack: Any) -> Enclosure:
-        """Return the interval of x, widened by the interval `slack` on both sides."""
+        """Return the interval of x, widened on both sides by the magnitude of `slack`."""
         wide = self._around(x, abs(slack).b)
         ends = []
         for end in (wide.a, wide.b):

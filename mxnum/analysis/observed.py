@@ -1,4 +1,4 @@
-"""Compute the effect of quantization on each element and block, which `statistics` sums."""
+"""Compute the effect of quantization on each element and block. `statistics` sums the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_elements(
     bits: Array | None,
     tensor: Array | None,
 ) -> dict[str, Array]:
-    """Return, for each field of `Statistics`, an array with the value of each element or block."""
+    """Return, for each field of `Statistics`, an array with a value for each element or block."""
     element, scales = fmt.element, np.asarray(q.scales)
     exact = x.astype(np.float64)
     by_block = by_numpy.scale_numbers(scales, fmt.scale)
@@ -35,12 +35,12 @@ def of_elements(
     table = np.array([element.value(code) for code in range(1 << element.bits)])
     magnitudes = np.abs(table)
     with np.errstate(invalid="ignore", over="ignore"):
-        # Equals q.dequantize("float64"), without compiling a loop.
+        # The same values as q.dequantize("float64"), without compiling a loop.
         values = table[q.codes] * factor
         if q.offsets is not None:
             values += spread(q.offsets, layout, x.shape)
         beyond = measured & (np.abs(held) > element.max * factor)
-        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a scale of zero clamps all numbers except 0
+        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a scale of 0 clamps all but 0
         if divided.any():
             each = spread(scales, layout, x.shape)[divided]
             tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[divided]
@@ -76,10 +76,10 @@ def _least_normal(scale: ScaleFormat) -> float:
 
 
 def _differences(x: Array, offsets: Array) -> Array:
-    """Return the differences x - offset, which elements represent under asymmetric scaling.
+    """Return the differences x - offset, which the elements represent under asymmetric scaling.
 
-    As in the definition, differences are computed in float64 for float64 input, otherwise in
-    float32.
+    As in the definition, differences are computed in float64 for float64 input and in float32 for
+    other input.
     """
     working = np.float64 if x.dtype == np.float64 else np.float32
     with np.errstate(over="ignore", invalid="ignore"):

@@ -21,16 +21,16 @@ from mxnum.modes import Overflow, Rounding
 
 
 def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
-    """Return the element of a format with E8M0 scales, or of the name of a format or element."""
+    """Return the element of a format, or an element. Formats must have E8M0 scales."""
     if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
         return formats.get_e8m0(format, "mxnum.analysis").element
     return formats.element(format)
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """Return the magnitude of the code k * 2**m + q.
+    """Return the magnitude of a code k * 2**m + q, with exponent step k and significand q.
 
-    The exponent is unbounded, so the code may be above that of the largest finite value.
+    The code may be above the code of the largest finite value.
     """
     step, mantissa = divmod(code, 1 << element.mantissa_bits)
     unit = Fraction(2) ** (element.emin - element.mantissa_bits)
@@ -39,10 +39,10 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 
 @dataclass(frozen=True)
 class PiecewiseQuantizer:
-    """Q(x) at scale 1 with saturation, for every real x.
+    """The function Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. `lower` and `upper`
-    differ only for stochastic rounding (with infinitely many random bits), whose mean is x. At
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. These differ only
+    for stochastic rounding (with infinitely many random bits), where the mean of Q(x) is x. At
     breakpoint i the result is ``at[i]``.
     """
 
@@ -61,7 +61,7 @@ class PiecewiseQuantizer:
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 
     def mean(self, x: Fraction | int) -> Fraction:
-        """Return E[Q(x)] exactly; without stochastic rounding this is Q(x)."""
+        """Return the exact mean of Q(x), which is Q(x) itself without stochastic rounding."""
         x = Fraction(x)
         place = bisect_left(self.breakpoints, x)
         if place < len(self.breakpoints) and self.breakpoints[place] == x:
@@ -88,7 +88,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
 
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
-    # Every value, and for rounding to nearest every midpoint, may be a breakpoint.
+    # Candidates for breakpoints are all values, and for rounding to nearest all midpoints.
     rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
     points, at = [], []
     for place, value in enumerate(signed):
@@ -112,7 +112,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     breaks = [
         index
         for index, value in enumerate(at)
-        # A point with the same constant on both sides and at the point is not a breakpoint.
+        # A point is not a breakpoint if Q is constant around it.
         if not rows[index] == rows[index + 1] == (value, value)
     ]
     levels = [rows[index] for index in breaks] + [rows[-1]]

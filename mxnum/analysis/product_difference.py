@@ -1,4 +1,4 @@
-"""Where the results of two stacks' matrix products differ: quantizer, order, truncation, ..."""
+"""Find out why the matrix products of two stacks differ: quantizer, order, truncation, ..."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which the stacks' properties are exchanged.
+#: The parts of a difference, in the order in which the properties of a stack are added.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
-#: A part is expected if its size is at most so many times that of the model.
+#: A part counts as expected if its size is at most this multiple of the model's prediction.
 FACTOR = 2.0
 #: The number of results from which expected errors are computed.
 SAMPLE = 256
@@ -31,13 +31,14 @@ SAMPLE = 256
 
 @dataclass(frozen=True)
 class ProductStack:
-    """How a stack of software and hardware multiplies two matrices.
+    """A stack of software and hardware that multiplies two matrices.
 
-    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says what becomes
-    of the operands: None (they are multiplied as they are), a format, the name of a type that a
-    unit takes ("e4m3", "float16"), keywords of `mxnum.quantize`, or a function of an array and the
-    axis that is summed. `tensor_scale` says how scales of whole tensors or rows multiply a unit's
-    sums: "after" by the product of both, "in turn" by one and then by the other.
+    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
+    are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
+    "float16"), keywords of `mxnum.quantize`, or a function of an array and the summed axis.
+    `tensor_scale` says how the scales of whole tensors or rows multiply a unit's sums: with
+    "after", the product of both scales multiplies a sum; with "in turn", one scale multiplies the
+    sum first, and then the other.
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -51,7 +52,7 @@ class ProductStack:
         object.__setattr__(self, "name", self.name or getattr(self.accumulate, "name", str(self.accumulate)).lower())
 
     def operand(self, x: Any, axis: int) -> Any:
-        """Return an operand as the stack multiplies it."""
+        """Return x in the form in which the stack multiplies it."""
         asked, unit = self.quantize, self.accumulate
         if callable(asked):
             made = asked(x, axis)
@@ -71,9 +72,9 @@ class ProductStack:
 class DifferencePart:
     """One part of the difference of two stacks' products, over all finite results.
 
-    `rms` and `expected` are relative to the root mean square of the exact results. `bias` is the
-    mean of the part in the direction of the result, relative to the mean magnitude: below 0 if the
-    second stack's results are nearer zero.
+    `rms`, `largest` and `expected` are relative to the root mean square of the exact results.
+    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude. It
+    is below 0 if the second stack's results are nearer zero.
     """
 
     name: str
@@ -92,10 +93,11 @@ class DifferencePart:
 
 @dataclass(frozen=True, eq=False)
 class ProductDifference:
-    """The difference of two stacks' products, split into parts that add up to it.
+    """The difference of two stacks' products, split into parts that add up to the difference.
 
-    `values` has the arrays of the parts, by name, and "total", in float64. `nonfinite` counts
-    results that are NaN or infinite in either stack; the parts leave them out.
+    `values` has a float64 array for the name of each part and for "total". `nonfinite` counts
+    results that are NaN or infinite in either stack. The numbers of the parts leave out these
+    results.
     """
 
     stacks: tuple[str, str]
@@ -106,7 +108,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return the parts as a table, under a sentence that says what is expected."""
+        """Return a table of the parts, under a sentence about the largest and unexpected parts."""
         rows = [(p.name, f"{p.rms:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict) for p in self.parts]
         rows.append(("total", f"{self.total.rms:.2e}", f"{self.total.bias:+.2e}", f"{self.total.expected:.2e}", ""))
         table = text_table(("part", "rms", "bias", "expected rms", "verdict"), rows)
@@ -119,11 +121,11 @@ class ProductDifference:
         largest = max(self.parts, key=lambda part: part.rms)
         odd = [part.name for part in self.parts if part.verdict.startswith("larger")]
         said = f"larger than expected: {', '.join(odd)}" if odd else "every part is expected"
-        left = f"; {self.nonfinite} of {self.size} results are not finite and left out" if self.nonfinite else ""
+        left = f"; {self.nonfinite} of {self.size} results are not finite and are left out" if self.nonfinite else ""
         return f"{second} - {first}: most of the difference is {largest.name}; {said}{left}."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the arrays, for scripts."""
+        """Return all numbers and names, without the arrays, for scripts."""
         parts = {part.name: {**vars(part), "verdict": part.verdict} for part in (*self.parts, self.total)}
         for part in parts.values():
             del part["name"]
@@ -133,26 +135,28 @@ class ProductDifference:
 def compare_products(
     a: Any, b: Any, *, units: Sequence[str | Accumulate | MatrixUnit | ProductStack]
 ) -> ProductDifference:
-    """Divide the difference of two stacks' products of matrices into parts.
+    """Divide the difference of two stacks' matrix products into parts.
 
-    The difference is result of the second stack - result of the first. One property of the stacks
-    is exchanged at a time, on the way from the first stack's results over exact sums to the
-    second's, so the parts add up to the difference:
+    The difference is the second stack's result minus the first stack's. Each stack's result is
+    reached from exact sums by adding one property of the stack at a time. A part is the difference
+    of the effects that one property has in the two stacks, so the parts add up to the difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
     - **truncation**: the bits that the unit keeps of terms and results, and the type of its
       results;
-    - **promotion**: the sum moves to float32 after so many products. Where operands have scales
-      that only promotions apply, this counts as order;
+    - **promotion**: partial sums move to float32 after a number of products. If only promotions
+      apply the operands' scales, promotion counts as order;
     - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
 
     Parameters
     ----------
     a, b
-        Matrices, (M, K) and (K, N): arrays that both stacks quantize, or operands of the units.
+        Matrices of shapes (M, K) and (K, N): arrays that both stacks quantize, or operands of the
+        units.
     units
-        The two stacks: each a `ProductStack`, a matrix unit, its name, or a mode of `Accumulate`.
+        The two stacks. Each is a `ProductStack`, a matrix unit, its name, or a mode of
+        `Accumulate`.
 
     Examples
     --------
@@ -176,7 +180,7 @@ def compare_products(
 
 
 class _Chain:
-    """A stack's results with one property after the other."""
+    """The results of a stack, from exact sums, with one more property of the stack in each."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -195,7 +199,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected error of each property but the quantizer, for some results."""
+        """Return the expected errors due to each property but the quantizer, for some results."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -206,15 +210,15 @@ class _Chain:
         is_moved = plain.promotion != promoted.promotion
         promotion = Error(moved.mean - kept.mean, moved.variance + kept.variance) if is_moved else nothing
         once = rounded_to_nearest(sums, self.a.shape[1]).variance
-        scaled = Error(nothing.mean, 2 * once)  # two multiplications, each rounded to nearest
+        scaled = Error(nothing.mean, 2 * once)  # two roundings, by two multiplications
         return [rounded_to_nearest(sums, self.unit.terms), kept, promotion, scaled]
 
 
 def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -> dict[str, float]:
-    """Return the expected mean square of each part and of the total, from a sample of results.
+    """Return the expected mean squares of the parts and the total, for a sample of results.
 
-    The operands' differences and the stacks' errors count as independent. A part without any
-    difference is left out of the total.
+    The differences of operands and the errors of stacks are modelled as independent. The total
+    leaves out parts that are zero in all results.
     """
     results = np.argwhere(np.isfinite(values["total"]))
     if not len(results):
@@ -233,12 +237,12 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return the unit with most bits and rounding to nearest, with its bits, and with promotions.
+    """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    Only the last is the unit itself, and may warn of its evidence.
+    The first one also rounds to nearest. Only `unit` itself may warn about its evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # which then applies the scales
+    promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,
@@ -247,18 +251,18 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if not isinstance(accumulate, MatrixUnit):  # operands that only units take are decoded
+    if not isinstance(accumulate, MatrixUnit):  # decodes types that only units take
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 
 
 def _values(x: Any) -> Array:
-    """Return an operand in float64."""
+    """Return the values of an operand in float64."""
     return np.asarray(x.dequantize("float64") if isinstance(x, MXArray) else x).astype(np.float64)
 
 
 def _as_type(x: Array, name: str) -> Array:
-    """Return an array in a type that units take, rounded to nearest even."""
+    """Return an array rounded to nearest even to a type that units take."""
     if name in ("tf32", "float16"):
         return x.astype(np.float32 if name == "tf32" else np.float16)
     dtype = numpy_dtype(OPERANDS[name])
@@ -268,7 +272,7 @@ def _as_type(x: Array, name: str) -> Array:
 
 
 def _without_factor(x: Any) -> tuple[Any, Array | None]:
-    """Return an operand without the scale of its tensor or rows, and that scale in float32."""
+    """Return an operand without the scale of its tensor or rows, and this scale in float32."""
     if not isinstance(x, MXArray):
         return x, None
     codes, scales, _ = parts_of(x)
@@ -283,7 +287,7 @@ def _without_factor(x: Any) -> tuple[Any, Array | None]:
 
 
 def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
-    """Return the parts of the difference of the last steps, and the difference."""
+    """Return the parts of the difference of two stacks, and the difference ("total")."""
     _round_to_a_grid([*first, *second])
     values = {"quantizer": second[0] - first[0]}
     for index, name in enumerate(PARTS[1:], 1):
@@ -292,9 +296,10 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 
 
 def _round_to_a_grid(steps: list[Array]) -> None:
-    """Round the steps of each result, in place, so that their differences are exact in float64.
+    """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    The grid has 49 bits below the largest step: it holds float32 numbers down to 2**-25 of that.
+    Each result is rounded to a grid of 49 bits below the largest of its steps. The grid has all
+    float32 numbers down to 2**-25 times the largest step.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)
@@ -308,7 +313,7 @@ def _float64(factor: Array | None) -> Array | float:
 
 
 def _scaled(sums: Array, left: Array | None, right: Array | None, place: str) -> Array:
-    """Return sums times factors in float32."""
+    """Return the sums multiplied by the factors in float32."""
     if left is None and right is None:
         return sums
     one: Array = np.ones((1, 1), np.float32)

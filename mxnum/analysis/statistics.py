@@ -1,4 +1,4 @@
-"""Measure errors and clamping of real arrays with `mxnum.quantize`."""
+"""Measure the errors and the clamping when `mxnum.quantize` quantizes an array."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements measured at a time; each needs about 130 bytes.
+#: The number of elements that are measured at a time. Each element needs about 130 bytes.
 CHUNK = 1 << 16
 
-#: The largest array that numpy quantizes by the definition. This takes milliseconds; compiling a
-#: loop takes a second.
+#: The size of the largest array that numpy quantizes by the definition. This takes milliseconds,
+#: but compiling a loop takes a second.
 FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
@@ -37,16 +37,16 @@ _LARGEST: dict[str, Any] = {"dtype": np.float64, "combine": np.maximum}
 class Statistics:
     """The effect of quantization on an array, on each of its blocks, or on each index of an axis.
 
-    Counts and sums are stored; rates and errors are computed from them. Each field is a number for
-    a whole tensor, and an array otherwise. Rates are shares of the `measured` elements: those that
-    are finite and not in a NaN block. Errors are over the `compared` elements: those measured
-    elements that are finite after quantization. Rates and errors are NaN if no element was
-    measured.
+    The fields are counts and sums. Rates and errors are computed from the fields. For a whole
+    tensor each field is a number, otherwise an array. Rates are shares of the `measured` elements,
+    which are finite and not in a NaN block. Errors are averages over the `compared` elements, which
+    are measured elements that are finite after quantization. Rates and errors are NaN if no element
+    was measured.
 
-    Under asymmetric scaling the element format represents the difference between a number and its
-    block's offset. Counts are about this difference, errors about the number.
+    Under asymmetric scaling, the element format represents the difference between a number and its
+    block's offset. Counts refer to this difference, but errors refer to the number.
 
-    Errors x_q - x are rounded once to float64 and summed in float64; their squares must not
+    Errors x_q - x are rounded once to float64 and summed in float64. Their squares must not
     overflow.
     """
 
@@ -58,14 +58,14 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding was above the largest value times the scale: the
-    #: first definition of last-bin occupancy.
+    #: Elements whose magnitude before rounding is above the largest value times the scale. This is
+    #: one definition of last-bin occupancy.
     beyond_max: Any = field(metadata=_COUNT)
     #: Elements that would become larger than the largest value if the exponent were unbounded.
-    #: overflow="saturate" clamps exactly these elements. A scale of zero clamps all numbers
-    #: except 0.
+    #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
+    #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements whose code is that of the largest value: the second definition of last-bin
+    #: Elements with the code of the largest value. This is another definition of last-bin
     #: occupancy.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
@@ -76,43 +76,43 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: All blocks, NaN blocks, and blocks with an element beyond the largest value; None along an
-    #: axis.
+    #: The number of blocks, of NaN blocks, and of blocks with an element beyond the largest value.
+    #: Fields about blocks are None along an axis.
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: Blocks whose scale is zero (their elements are lost), is subnormal (it has fewer digits), and
-    #: is the largest scale. A power of two is never zero or subnormal.
+    #: The numbers of blocks whose scale is zero, so that all elements are lost; is subnormal, so
+    #: that it has fewer digits; or is the largest scale. E8M0 scales are never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
-    #: The tensor scale of the whole tensor, or of its rows, in float32; None for formats without
-    #: one.
+    #: The tensor scale of the whole tensor or of its rows, in float32. None for formats without a
+    #: tensor scale.
     tensor_scale: Any = None
 
     @property
     def beyond_max_rate(self) -> Any:
-        """Share of the elements above the largest value before rounding."""
+        """The share of elements beyond the largest value of their block, before rounding."""
         return _ratio(self.beyond_max, self.measured)
 
     @property
     def clamp_rate(self) -> Any:
-        """Share of the elements that became the largest value by saturation, not by rounding."""
+        """The share of elements that saturation, not rounding, made the largest value."""
         return _ratio(self.clamped, self.measured)
 
     @property
     def max_code_rate(self) -> Any:
-        """Share of the elements whose code is that of the largest value."""
+        """The share of elements with the code of the largest value."""
         return _ratio(self.at_max, self.measured)
 
     @property
     def underflow_rate(self) -> Any:
-        """Share of the elements that were not zero and became zero."""
+        """The share of elements that were not zero and became zero."""
         return _ratio(self.underflowed, self.measured)
 
     @property
     def overflowing_blocks(self) -> Any:
-        """Share of the blocks with an element above the largest value before rounding.
+        """The share of blocks with an element beyond the largest value before rounding.
 
         NaN blocks are left out.
         """
@@ -120,7 +120,7 @@ class Statistics:
 
     @property
     def zero_scale_blocks(self) -> Any:
-        """Share of the blocks, without NaN blocks, whose scale is zero."""
+        """The share of blocks whose scale is zero. NaN blocks are left out."""
         return self._of_blocks(self.zero_scales)
 
     def _of_blocks(self, counted: Any) -> Any:
@@ -130,22 +130,22 @@ class Statistics:
 
     @property
     def mse(self) -> Any:
-        """Mean of (x_q - x)**2."""
+        """The mean of (x_q - x)**2."""
         return _ratio(self.sum_error2, self.compared)
 
     @property
     def rmse(self) -> Any:
-        """Square root of the mean squared error, in the unit of x."""
+        """The square root of the mean squared error, in the unit of x."""
         return _scalar(np.sqrt(self.mse))
 
     @property
     def normalized_rmse(self) -> Any:
-        """Root of sum((x_q - x)**2) / sum(x**2), the error relative to the size of x."""
+        """The square root of sum((x_q - x)**2) / sum(x**2), the error relative to the size of x."""
         return _scalar(np.sqrt(_ratio(self.sum_error2, self.sum_x2)))
 
     @property
     def sqnr_db(self) -> Any:
-        """The ratio of signal to quantization noise in decibels; infinite without an error.
+        """The ratio of signal to quantization noise in decibels, infinite if there is no error.
 
         The value is 10 log10(sum(x**2) / sum((x_q - x)**2)).
         """
@@ -154,7 +154,7 @@ class Statistics:
 
     @property
     def bias(self) -> Any:
-        """Mean of x_q - x, in the unit of x; `gain` is the relative bias."""
+        """The mean of x_q - x, in the unit of x. See `gain` for the relative bias."""
         return _ratio(self.sum_error, self.compared)
 
     @property
@@ -166,7 +166,7 @@ class Statistics:
         return _scalar(1 + _ratio(self.sum_error_x, self.sum_x2))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return every count and every derived figure by name."""
+        """Return every field and every property by name."""
         names = [f.name for f in fields(self)] + [n for n, v in vars(type(self)).items() if isinstance(v, property)]
         if self.blocks is None:
             names = [name for name in names if "blocks" not in name and not name.endswith("_scales")]
@@ -182,9 +182,9 @@ class Statistics:
                 else "nothing measured"
             )
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
-            return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamp>"
+            return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamped>"
         if self.measured == 0:
-            return f"<Statistics of {self.size} elements: nothing measured; no block without NaN has a number>"
+            return f"<Statistics of {self.size} elements: nothing measured, as all blocks are NaN or empty>"
         excluded = self.size - self.compared
         return (
             "\n".join(
@@ -201,7 +201,7 @@ class Statistics:
         )
 
     def _of_scales(self) -> list[str]:
-        """Return a line about scales as a list, which is empty if no count is above 0."""
+        """Return a list with a line about scales, or an empty list if there is nothing to say."""
         known = {"zero": self.zero_scales, "subnormal": self.subnormal_scales, "the largest": self.largest_scales}
         shares = [
             f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count
@@ -244,15 +244,16 @@ def measure(
     Parameters
     ----------
     x
-        An array of floats. A memory map is read a piece at a time, so it may be larger than memory.
+        An array of floats. A memory map is read one piece at a time, so its file may be larger than
+        memory.
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     per
-        ``"tensor"`` for one result, ``"block"`` for one per block (arrays of the shape of the
-        scales), or an axis for one per index along it.
+        ``"tensor"`` for one result, ``"block"`` for a result per block (arrays of the shape of the
+        scales), or an axis for a result per index along the axis.
     progress
-        A function that is called after each piece with the number of elements done and their total
-        number.
+        A function that is called after each piece with the number of elements measured so far and
+        the number of all elements.
 
     The other keywords are those of `mxnum.quantize`; ``nonfinite`` is block or element.
 
@@ -279,7 +280,7 @@ def measure(
         "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
         "offset_range": offset_range, "blocks": layout, "sr_bits": sr_bits,
     }  # fmt: skip
-    # This call on an empty array checks the arguments and raises the errors of `quantize`.
+    # This call with an empty array only checks the arguments, and raises the errors of `quantize`.
     empty = np.zeros((0,) * array.ndim, array.dtype) if array.ndim else array
     quantize(
         empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)],
@@ -291,8 +292,8 @@ def measure(
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
     settings, is_few = _settings(options, fmt), array.size <= FEW
-    # The numpy code has no rule that compares errors of elements: `shared_scale` finds these
-    # scales.
+    # The numpy code has no scale rule that compares errors of elements, so `shared_scale` finds the
+    # scales of such rules.
     finds_scales = is_few and scales is None and by_numpy.looks_at_elements(settings.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
@@ -318,7 +319,7 @@ def measure(
 
 
 def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return an array of that shape; None if none was given."""
+    """Return `given` as an array, which must have that shape, or None for None."""
     if given is None:
         return None
     array: Array = as_array(name, given, anywhere=False)
@@ -327,7 +328,7 @@ def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
 
 
 def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Array | None:
-    """Return the tensor scale that `quantize` computes, by pieces; None if the format has none."""
+    """Return the tensor scale that `quantize` computes, or None if the format has none."""
     if fmt.tensor_scale is None:
         return None
     largest = np.zeros((*array.shape[:-1], 1) if by_rows else (), np.int64)
@@ -341,14 +342,14 @@ def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Ar
 def _part_of(tensor: Array, part: Slices) -> Array:
     """Return the tensor scales of a piece.
 
-    The tensor scale may be one for all elements, or one for all indices of an axis.
+    Along each axis, `tensor` has length 1 or the length of the whole array.
     """
     along = part[: tensor.ndim]
     return tensor[tuple(slice(None) if n == 1 else piece for n, piece in zip(tensor.shape, along, strict=True))]
 
 
 class _Sums:
-    """Sums over groups of elements: all elements ("tensor"), a block, or one index of an axis."""
+    """Sums over groups of elements: over the tensor, each block, or each index of an axis."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], layout: Blocks, of_scales: tuple[int, ...], axis: int = 0):
         self.kind, self.layout, self.of_scales, self.axis = kind, layout, of_scales, axis
@@ -356,7 +357,7 @@ class _Sums:
         self.blocks = {name: np.zeros(of_scales if kind == "block" else (), np.int64) for name in _OF_BLOCKS}
 
     def add(self, seen: dict[str, Array], part: Slices) -> None:
-        """Add what `of_elements` found in a piece."""
+        """Add the results of `of_elements` for a piece to the sums."""
         for name, counts in self.blocks.items():
             if self.kind == "block":
                 counts[of_blocks(part, self.layout)] = seen[name]
@@ -375,7 +376,7 @@ class _Sums:
         total[here] = operation(total[here], operation.reduce(values, axis=others, dtype=dtype))
 
     def values(self) -> dict[str, Any]:
-        """Return the sum for each field of `Statistics`; blocks are not counted along an axis."""
+        """Return the sum for each field of `Statistics`, without counts of blocks along an axis."""
         counted: dict[str, Any] = {}
         if self.kind != "axis":
             count = math.prod(self.of_scales)
@@ -385,7 +386,7 @@ class _Sums:
 
 
 def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> tuple[Any, ...]:
-    """Return the arguments of `_Sums` for the grouping `per`."""
+    """Return the arguments of `_Sums` for the argument `per` of `measure`."""
     of_scales = scales_shape(shape, layout)
     if isinstance(per, str):
         kind = errors.choose("per", per, ("tensor", "block"))
@@ -404,7 +405,7 @@ def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
 
 
 def _any_float_array(x: Any) -> Array:
-    """Return `x` as an array of floats, checked; a memory map stays one."""
+    """Return `x` as an array of floats, checked. A memory map stays a memory map."""
     return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
 
 
@@ -426,5 +427,5 @@ def _ratio(numerator: Any, denominator: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return an array without axes as a Python number; return other values unchanged."""
+    """Return an array without axes as a Python number, and other values unchanged."""
     return value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value

@@ -1,7 +1,7 @@
 """Draw random tensors that resemble those of training, for studies without real tensors.
 
-The tensors are models, not measurements: a result is true of the distribution that the docstring
-states.
+The tensors are models, not measurements. A result holds for the distribution that the function's
+docstring states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def activations(
     channel_spread: float = 0.0,
     channel_mean: float = 0.0,
 ) -> Array:
-    """Draw a float32 matrix (tokens, channels) of normal numbers with sizes by token and channel.
+    """Draw a float32 matrix (tokens, channels) whose magnitudes vary by token and by channel.
 
     Element (t, c) is (mean_c + n) a_t b_c with n standard normal, a_t = exp(token_spread z_t),
     b_c = exp(channel_spread z_c), mean_c = channel_mean z'_c and all z standard normal.

@@ -17,7 +17,7 @@ from mxnum.memory.dtypes import as_array, code_dtype, scale_dtype
 
 
 class Layout(NamedTuple):
-    """A format, its blocks, and the shape of the scales that belong to an array of codes."""
+    """The format and the blocks of an array of codes, and the shape of the array of scales."""
 
     format: MXFormat
     blocks: Blocks
@@ -25,9 +25,9 @@ class Layout(NamedTuple):
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Return the options that only the host's engine has; an empty dictionary for a GPU's engine.
+    """Return `options` for the host's engine, and {} for that of a GPU, which has no such options.
 
-    For a GPU's engine, an option that is not None raises ValueError.
+    For the engine of a GPU, an option that is not None raises ValueError.
     """
     if engine is host_engine():
         return options
@@ -38,19 +38,19 @@ def host_options(engine: Any, **options: Any) -> dict[str, Any]:
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """Return the number of threads, or None for None; raise an error for a number below 1."""
+    """Return `threads`; raise an error unless it is None or at least 1."""
     return None if threads is None else errors.positive_integer("threads", threads)
 
 
 def owned(array: Any) -> Any:
-    """Return the caller's object behind a `DeviceArray`; return anything else unchanged."""
+    """Return the caller's object that a `DeviceArray` describes; return anything else unchanged."""
     return array.owner if isinstance(array, DeviceArray) else array
 
 
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
-    """Return `value` as an unsigned array of codes, a byte each if they fit.
+    """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error for another dtype, and for codes whose unused high bits are not zero.
+    Raise an error for any other dtype, and for codes whose unused high bits are not zero.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
@@ -64,13 +64,14 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
     """Return `value` as an array of scales.
 
-    Raise an error for another shape or dtype, and for scales with a sign bit.
+    Raise an error unless shape and dtype fit, and for scales with a sign bit.
     """
     scales = as_array("scales", value)
     errors.require_dtype(
         "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
     )
-    # Fast path: formatting a shape for the message takes longer than all other checks.
+    # Fast path: without this test, formatting the shape for the message would take longer than all
+    # other checks.
     if scales.shape != shape:
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
     if scale.number is not None and scale.number.bits == scale.bits:
@@ -81,14 +82,14 @@ def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0
 def checked_tensor_scale(
     value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool, beside: Any
 ) -> Any:
-    """Return `value` as the tensor scale of an array of that shape.
+    """Return `value` as the tensor scale of an array with the given shape and blocks.
 
     A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
     scale has length 1, or the length of the array's axis if that axis is not blocked. With
-    `positive` a tensor scale must be positive and finite, since elements are divided by it;
-    otherwise its sign bit must be 0. `value` must be None if, and only if, the format has no tensor
-    scale. An array must be where `beside` is, in host memory or on its GPU; a number is copied
-    there.
+    `positive` a tensor scale must be positive and finite, because elements are divided by it.
+    Otherwise its sign bit must be 0. `value` must be None if, and only if, the format has no tensor
+    scale. If `value` is an array, it must be in the same memory as the array `beside`: in host
+    memory, or on the same GPU. A number is copied to this memory.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -96,8 +97,8 @@ def checked_tensor_scale(
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
-        # Count in units of the smallest subnormal number, since a processor may be set to flush
-        # subnormal numbers to zero.
+        # Compute a subnormal number's code as a count of the smallest subnormal, because the
+        # processor may be set to flush subnormal numbers to zero.
         units = value * 2.0**149
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
@@ -130,7 +131,7 @@ def checked_tensor_scale(
 
 
 def on_host(array: Any) -> Any:
-    """Return a numpy array unchanged, or a copy in host memory of an array on a GPU."""
+    """Return a numpy array unchanged; return a copy in host memory of an array on a GPU."""
     if not isinstance(array, DeviceArray):
         return array
     from mxnum.engine.cuda import arrays
@@ -152,7 +153,7 @@ def first_index(wrong: Any) -> tuple[int, ...]:
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return `out`; raise an error unless it is None, or writable with that shape and dtype."""
+    """Return `out`; raise an error unless it is None, or writable with this shape and dtype."""
     if out is None:
         return None
     if type(out) is np.ndarray:  # fast path: avoids the slower `on_device`
@@ -163,7 +164,8 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     else:
         errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
         writable = out.flags.writeable
-    # Fast path: formatting a dtype for the message takes longer than all other checks.
+    # Fast path: without this test, formatting the dtype for the message would take longer than all
+    # other checks.
     if out.shape != shape or out.dtype != dtype:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
@@ -179,8 +181,8 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 def copied_if_overlapping(read: Any, *written: Any) -> Any:
     """Return the array `read`, or a copy if one of the `written` arrays may share its memory.
 
-    A loop may overwrite its own input, because it reads each element before it writes it. But its
-    other operands, such as random words, must not change while the loop runs.
+    A loop may overwrite the array that it converts, because it reads each element before writing
+    the result. Other inputs of a loop, such as random words, must not change while the loop runs.
     """
     if isinstance(read, np.ndarray):
         for array in written:
@@ -198,7 +200,7 @@ def layout_of(
     block_shape: Blocks | None,
     blocks: Blocks | None,
 ) -> Layout:
-    """Return the layout of codes of that shape, from the caller's arguments."""
+    """Return the `Layout` of codes of the given shape that the caller's arguments describe."""
     fmt = formats.get(format)
     made = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     return Layout(fmt, made, scales_shape(shape, made))
@@ -208,9 +210,9 @@ def layout_of(
 def packed_layout(
     format: str | MXFormat, packed_shape: tuple[int, ...], length: int, *rest: Any
 ) -> tuple[tuple[int, ...], Layout]:
-    """Return the shape of the codes in packed rows of `length` codes, and their layout.
+    """Return the shape and the `Layout` of codes that are packed in rows of `length` codes.
 
-    `rest` has the remaining arguments of `layout_of`.
+    `rest` has the arguments of `layout_of` after the shape.
     """
     fmt = formats.get(format)
     bits = fmt.element.bits

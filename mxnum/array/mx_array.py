@@ -1,4 +1,4 @@
-"""`MXArray`: element codes, block scales, and the layout that connects them."""
+"""Define `MXArray`: element codes, block scales, and their layout."""
 
 from __future__ import annotations
 
@@ -51,20 +51,22 @@ _PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 
 
 class MXArray:
-    """A quantized array: one code per element, one scale per block, and offsets or a tensor scale.
+    """A quantized array: a code for each element, and a scale for each block.
 
-    Offsets are float16 and belong to asymmetric scaling; a tensor scale belongs to formats that
-    have one. Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``),
-    which takes `packed_nbytes` of memory. All parts are in host memory, or on a GPU as arrays of
-    the input's library; `to_host` copies them to host memory. Make an MXArray with
-    `mxnum.quantize`, or from existing parts with `MXArray.from_parts` and `MXArray.from_packed`.
-    Arithmetic on it raises TypeError on purpose; `dequantize` (or `numpy.asarray`) gives the
-    values.
+    With asymmetric scaling, an array also has float16 offsets, one for each block. In formats with
+    a tensor scale it has a tensor scale. Each code takes a byte, unless the codes are packed
+    (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
+    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies them to
+    host memory.
+
+    Make an MXArray with `mxnum.quantize`, or from existing parts with `MXArray.from_parts` or
+    `MXArray.from_packed`. Arithmetic on an MXArray raises TypeError on purpose. `dequantize` (or
+    `numpy.asarray`) gives the values.
     """
 
     __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
 
-    #: Operators with numpy arrays raise TypeError instead of computing on codes.
+    #: None makes operators with a numpy array raise TypeError instead of computing on codes.
     __array_ufunc__ = None
 
     def __init__(
@@ -79,23 +81,24 @@ class MXArray:
     ) -> None:
         """Store the parts unchecked.
 
-        `stored` has the codes, or, if `packed_shape` is the shape of the codes, the bytes that
-        `pack` makes of them.
+        `stored` holds the codes. If `packed_shape`, the shape of the codes, is given, `stored`
+        holds packed bytes as from `pack`.
         """
         self._stored = stored
         self._packed_shape = packed_shape
-        #: True if this is a view of an array whose other elements have the same tensor scale.
+        #: True if this is a view of an array, and elements outside the view have the same tensor
+        #: scale.
         self._is_part = False
-        #: Scales of shape ceil(shape / blocks): codes as uint8 if they have eight bits (E8M0, E4M3,
-        #: UE5M3), else floats.
+        #: The scales, of shape ceil(shape / blocks): uint8 codes (E8M0, E4M3, UE5M3), or floats if
+        #: the scales have 16 or 32 bits.
         self.scales = scales
         self.format = format
-        #: The number of elements that share a scale along each axis.
+        #: The length of a block along each axis.
         self.blocks = blocks
-        #: float16 offsets of asymmetric scaling, in the shape of the scales, or None.
+        #: The float16 offsets of asymmetric scaling, in the shape of the scales; otherwise None.
         self.offsets = offsets
-        #: The tensor scale, a float32 array, or None if the format has no tensor scale. Without
-        #: axes it is a factor of all values. Otherwise it has as many axes as the codes and
+        #: The tensor scale, a float32 array, or None if the format has no tensor scale. A tensor
+        #: scale without axes multiplies all values. Otherwise it has as many axes as the codes and
         #: broadcasts with them.
         self.tensor_scale = tensor_scale
 
@@ -113,7 +116,7 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray of existing codes and scales, which are checked and not copied."""
+        """Return an MXArray that holds the given codes and scales, checked but not copied."""
         array = checked_codes("codes", codes, formats.get(format).element.bits)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
         layout = layout_of(format, array.shape, axis, block_size, tile, given)
@@ -130,9 +133,9 @@ class MXArray:
         packed_shape: tuple[int, ...] | None,
         tensor_scale: Any,
     ) -> Self:
-        """Return an MXArray of checked codes; check the scales and offsets and add them.
+        """Return an MXArray of checked codes, after checking the scales and offsets.
 
-        `given` is the caller's object with the codes; `stored` has the same codes as an array.
+        `given` is the caller's object with the codes. `stored` is an array of the same codes.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -168,11 +171,11 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray of packed codes as `pack` makes them, which are checked and not copied.
+        """Return an MXArray that holds codes packed as by `pack`. They are checked and not copied.
 
-        `length` is the number of elements in each row of the last axis. Bits that pad a row have no
-        meaning. If padding bits are not zero, the MXArray holds a copy in which they are zero, so
-        that equal arrays have equal bytes.
+        `length` is the number of elements in each row of the last axis. Bits that pad a row are
+        ignored. If padding bits are not zero, the MXArray holds a copy with zeros there, so that
+        equal arrays have equal bytes.
         """
         array = as_array("packed", packed)
         errors.require_dtype("packed", array.dtype, _BYTE)
@@ -186,15 +189,15 @@ class MXArray:
 
     @property
     def is_packed(self) -> bool:
-        """True if the codes are held packed; False for codes of eight bits, which fill a byte."""
+        """True if the codes are held packed. Always False for codes of eight bits."""
         return self._packed_shape is not None
 
     @property
     def codes(self) -> Array:
         """The element codes, one byte each, with the code in the low bits.
 
-        Each access unpacks codes that are held packed, to a new array that is read-only in host
-        memory. Call `unpacked` to unpack the codes once.
+        If the codes are held packed, each access unpacks them to a new array, which is read-only in
+        host memory. Call `unpacked` to unpack the codes once.
         """
         if self._packed_shape is None:
             return self._stored
@@ -203,21 +206,21 @@ class MXArray:
     def packed(self) -> Self:
         """Return the same array with its codes held packed.
 
-        The result is the array itself if its codes are packed already, or have eight bits.
+        The result is `self` if the codes are packed already, or have eight bits.
         """
         if self.is_packed or self.format.element.bits == 8:
             return self
         return self._with(self.pack(), self.shape)
 
     def unpacked(self) -> Self:
-        """Return the same array with a byte for each code; itself if its codes are not packed."""
+        """Return the same array with a byte for each code, or `self` if no codes are packed."""
         if self._packed_shape is None:
             return self
         codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
         return self._with(codes, None)
 
     def _with(self, stored: Any, packed_shape: tuple[int, ...] | None) -> Self:
-        """Return the same array with its codes stored in another way."""
+        """Return the same array with its codes stored in another way: packed or in bytes."""
         return self._seen(stored, self.scales, self.blocks, self.offsets, packed_shape, self.tensor_scale)
 
     def _seen(
@@ -230,7 +233,7 @@ class MXArray:
         tensor_scale: Array | None,
         is_part: bool = False,
     ) -> Self:
-        """Return a view: an array whose parts are in the memory of this array.
+        """Return a view: an MXArray with the given parts, which share the memory of this array.
 
         `is_part` is True if elements outside the view have the same tensor scale.
         """
@@ -254,12 +257,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes held in memory by codes (a byte each unless packed), scales and offsets."""
+        """The bytes in memory of codes, as they are held, scales, tensor scale and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """The bytes of the packed codes, the scales, the tensor scale and the offsets."""
+        """The bytes that packed codes, scales, tensor scale and offsets take."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -279,8 +282,8 @@ class MXArray:
     def to_host(self) -> Self:
         """Return the same array in numpy arrays.
 
-        The result is the array itself if it has numpy arrays, a view if it has CPU tensors, and a
-        copy if its arrays are on a GPU.
+        The result is `self` if it holds numpy arrays, a view if it holds CPU tensors, and a copy if
+        it holds arrays on a GPU.
         """
         if not on_device(self._stored):
             if not is_foreign(self._stored):
@@ -309,9 +312,9 @@ class MXArray:
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
         """Return the values in float32, float64, bfloat16 or float16, rounded once to nearest even.
 
-        Values in float64 are exact, except with offsets, which are added before the rounding. A
-        block whose scale is NaN gives NaN. `out` must have the shape and dtype of the result.
-        `threads` is the number of threads that may work on a large array.
+        Values in float64 are exact if there are no offsets; the sum of value and offset is rounded.
+        In a block whose scale is NaN, all values are NaN. `out` must have the shape and dtype of
+        the result. `threads` is the number of threads that may work on a large array.
         """
         target = result_format(dtype)
         stored, scales, offsets = held_parts(self)
@@ -335,8 +338,8 @@ class MXArray:
         """Return the codes as bytes in C order.
 
         Each row of the last axis is a little-endian bit stream, padded to whole bytes. An array
-        without axes is one row of one code. Codes that are held packed are copied only if `out` is
-        given, or if the array is a view whose bytes are not in C order.
+        without axes is one row of one code. If the codes are held packed, they are copied only if
+        `out` is given, or if the array is a view whose bytes are not in C order.
         """
         if self.is_packed:
             return self._pack_held(out)
@@ -363,8 +366,8 @@ class MXArray:
     def elements(self) -> Array:
         """The codes viewed as numbers of an ml_dtypes (or numpy) type, without a copy.
 
-        The scales are not applied. Integer elements narrower than the numpy type raise ValueError,
-        because their sign bit is not the sign bit of that type.
+        The values are not multiplied by the scales. Integer elements of fewer than 8 bits raise
+        ValueError, because a code's sign bit is not the sign bit of its byte.
         """
         element = self.format.element
         self._require_host("array", "call to_host() first")
@@ -376,8 +379,8 @@ class MXArray:
     def equals(self, other: object) -> bool:
         """Return True if format, blocks and every bit of codes, scales and offsets are the same.
 
-        Formats are equal only if their names are, too. Packing and the order of axes in memory are
-        not compared.
+        Formats are equal only if their names are equal too. Packing and the order of axes in memory
+        are not compared.
         """
         if not isinstance(other, MXArray):
             return False
@@ -402,9 +405,9 @@ class MXArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Self:
-        """Return a view with axes and blocks permuted (default: reversed); accepts a tuple, too.
+        """Return a view with permuted axes, by default reversed. `axes` may be one tuple.
 
-        Packed codes stay packed if the last axis stays last; otherwise they are unpacked.
+        Packed codes are unpacked, unless the last axis stays last.
         """
         if len(axes) == 1 and isinstance(axes[0], tuple | list):
             axes = tuple(axes[0])
@@ -421,10 +424,10 @@ class MXArray:
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """Return a view, indexed by integers and slices; blocked axes by slices of whole blocks.
+        """Return the view that integers and slices select. Slices must keep blocks whole.
 
-        Packed codes stay packed, in a view, if each row of the selected part begins and ends at a
-        byte; otherwise the codes of the part are unpacked.
+        Packed codes stay packed if each row of the selected part begins and ends at a byte.
+        Otherwise the codes of the part are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)
@@ -444,8 +447,8 @@ class MXArray:
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
         stored, packed_shape = self._stored_at(keys)
-        # With the ellipsis at the end numpy returns a view, not a scalar, if the key drops all
-        # axes.
+        # If the key drops all axes, numpy returns a view, not a scalar, because of the "..." at the
+        # end.
         return self._seen(
             stored,
             viewed(self.scales, lambda x: x[(*of_scales, ...)]),
@@ -457,9 +460,9 @@ class MXArray:
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
-        """Return the stored codes of a part, and the shape of the part if its codes stay packed.
+        """Return the stored codes of a part, and the part's shape if its codes stay packed.
 
-        `keys` has a key for each axis.
+        `keys` has one key for each axis.
         """
         if not self._packed_shape:
             return viewed(self.codes, lambda x: x[(*keys, ...)]), None
@@ -480,7 +483,7 @@ class MXArray:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file with packed codes, scales, offsets and a description.
 
-        If writing fails, no file is left and an existing file is kept.
+        If writing fails, no new file is left, and an existing file is unchanged.
         """
         self._require_host("array", "call to_host() first")
         q = self.to_host()
@@ -520,7 +523,10 @@ class MXArray:
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
-            row_shape, row_blocks = shape or (1,), blocks or (1,)  # a scalar is packed as a row of one code
+            row_shape, row_blocks = (
+                shape or (1,),
+                blocks or (1,),
+            )  # for an array without axes
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
@@ -542,18 +548,18 @@ class MXArray:
 
 
 def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return codes (a byte each), scales and offsets as the engine takes them."""
+    """Return codes (one in each byte), scales and offsets as arrays for the engine."""
     return held_parts(q.unpacked())
 
 
 def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return the stored codes (perhaps packed), scales and offsets as the engine takes them."""
+    """Return the codes as they are held, scales and offsets as arrays for the engine."""
     offsets = None if q.offsets is None else as_array("offsets", q.offsets)
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
 def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
-    """Return the array in which `out` holds its tensor scale, which `tensor` will replace.
+    """Return the array that holds the tensor scale of `out`, to be overwritten by `tensor`.
 
     Raise ValueError if `out` is part of an array whose other elements keep the old tensor scale.
     """

@@ -14,7 +14,7 @@ from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import ML_DTYPES, Array, as_array, known_name
 from mxnum.units import MatrixUnit
 
-#: Formats of operands, by the names of dtypes. float32 arrays are TF32 operands.
+#: The operand format of each dtype, by name. float32 arrays are TF32 operands.
 _NAMES = {dtype: name for name, dtype in ML_DTYPES.items()} | {"float16": "float16", "float32": "tf32"}
 _CODES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
@@ -23,17 +23,19 @@ class UnitOperand(NamedTuple):
     """An operand of a unit."""
 
     operand: Operand
-    #: The format of the scales that the unit or its promotions use.
+    #: The format of the scales that the unit applies, itself or when it promotes partial sums. None
+    #: if there are none.
     scale: ScaleFormat | None
-    #: float32 numbers, one for each row, by which software multiplies the unit's results; or None.
+    #: A float32 array that broadcasts with the rows, by which the unit's results are multiplied at
+    #: the end, or None.
     factor: Array | None
 
 
 def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = False) -> UnitOperand:
-    """Return an MX array or an array of floats as an operand of a unit, which sums its last axis.
+    """Return an MX array or an array of floats as an operand of a unit. Units sum its last axis.
 
-    `transposed` exchanges the last two axes first. Raise ValueError if the unit does not take the
-    operand.
+    If `transposed`, the last two axes are exchanged first. Raise ValueError if the unit does not
+    take the operand.
     """
     if isinstance(value, MXArray):
         return _of_mx(name, value, unit, transposed)
@@ -49,7 +51,7 @@ def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = Fal
 
 
 def _taken(unit: MatrixUnit) -> str:
-    """Return the part of an error message that says what a unit takes."""
+    """Return the part of an error message that lists the operands that a unit takes."""
     return f"{unit.takes} for unit {unit.name!r}"
 
 
@@ -77,7 +79,7 @@ def _of_mx(name: str, value: MXArray, unit: MatrixUnit, transposed: bool) -> Uni
 
 
 def unit_addend(value: Any, unit: MatrixUnit, shape: tuple[int, ...]) -> Array:
-    """Return a new C-contiguous array of the addend in the unit's type; zeros for None."""
+    """Return the addend as a new C-contiguous array in the unit's type, or zeros for None."""
     if value is None:
         return np.zeros(shape, unit.accumulator)
     addend = as_array("c", value)

@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the keys that index an array of length 1 along some axes, such as a tensor scale."""
+    """Return `keys` for an array, such as a tensor scale, with length 1 along some axes."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)
@@ -22,7 +22,7 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if an element outside `keys` has the same tensor scale as a selected one.
+    """Return True if `keys` leave out elements that share a tensor scale with selected ones.
 
     `lengths` is the shape of the tensor scale.
     """
@@ -33,7 +33,7 @@ def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) ->
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return a view of a part of an MX array, as an array of the same library."""
+    """Return `view(array)` in the library of `array`, which is part of an MX array or None."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else view(array)
     if not on_device(array):
@@ -44,7 +44,7 @@ def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
 
 
 def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
-    """Return a new array that has a byte for each of the packed codes."""
+    """Return the packed codes as a new array with one code in each byte."""
     array = as_array("packed", packed)
     codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
     if not shape:
@@ -53,7 +53,7 @@ def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
 
 
 def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
-    """Return packed rows of `length` codes; a copy if the bits that pad a row are not zero."""
+    """Return packed rows of `length` codes, or a copy with zeros if padding bits are not zero."""
     used = length * bits % 8
     if used == 0 or 0 in packed.shape:
         return packed
@@ -69,9 +69,9 @@ def is_contiguous(array: Any) -> bool:
 
 
 def locked(codes: Array) -> Array:
-    """Make a new array read-only, and return it.
+    """Make an array of unpacked codes read-only, and return it.
 
-    Writing to an unpacked copy would not change the stored codes, so numpy raises an error instead.
+    Writing to unpacked codes would not change the packed codes, so it must raise an error.
     """
     if isinstance(codes, np.ndarray):
         codes.flags.writeable = False

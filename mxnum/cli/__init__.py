@@ -1,4 +1,4 @@
-"""The command line: `main` is its entry point, `app` its list of commands.
+"""The command line. Its entry point is in `main`, the list of commands in `app`.
 
-Commands read and write; other modules of the package compute.
+The modules of commands read input and write output. Other packages compute.
 """

@@ -1,8 +1,9 @@
 """Define the list of commands.
 
-A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer
-and no large package. Calling a command loads only its own module; `--help` loads the modules of all
-commands. A command and `--help` should start within a third of a second.
+A command is a function in a module of its own, ``command_<name>.py``. At its top level, such a
+module imports typer but no large package, so that a command and `--help` start within a third of a
+second. Calling a command loads only the command's module. `--help` loads the modules of all
+commands.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import mxnum
 from mxnum.cli.main import INTERRUPTED
 from mxnum.cli.naming import name_of, reworded
 
-#: The commands, in the order of the help.
+#: The commands, in the order in which `--help` lists them.
 COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "emit", "prove", "vectors", "answer", "verify",
     "conformance", "selftest", "unit", "reproduce", "lab",
@@ -31,17 +32,17 @@ LAB = {
     "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
-#: The commands after ``mxnum unit``.
+#: The commands of the group ``mxnum unit``.
 UNIT = ("probe", "identify")
-#: The commands that take negative numbers, which would otherwise be read as options.
+#: The commands whose arguments may be negative numbers, which other commands read as options.
 _TAKES_NUMBERS = ("explain",)
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
-    """The group of all commands; Ctrl-C ends a command with status 130."""
+    """A group of commands. Ctrl-C ends a command with status 130."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was typed."""
+        """Run the command that the user typed."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -50,13 +51,13 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
 
 
 class Command(typer.core.TyperCommand):  # type: ignore[misc]
-    """A command whose errors name options as they are typed.
+    """A command whose error messages name options as users type them.
 
-    An option given twice and an empty path raise ValueError.
+    An option given twice, or an empty path, raises ValueError.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what was typed; raise ValueError for an option given twice and for an empty path."""
+        """Read the arguments; raise ValueError for an option given twice or an empty path."""
         values, _, typed = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in typed:
             is_single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
@@ -71,7 +72,7 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; name options, not arguments, in its errors."""
+        """Run the command; name options, not Python arguments, in its error messages."""
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
@@ -94,9 +95,9 @@ def _common(
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """Return the typer application for the arguments of a call.
+    """Return the typer application with the command that `arguments` name.
 
-    The application has the command that the arguments name, or all commands if they name none.
+    If `arguments` name no command, the application has all commands.
     """
     app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
     app.callback()(_common)
@@ -126,9 +127,9 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 def _lab(arguments: Sequence[str]) -> typer.Typer:
-    """Return the group ``mxnum lab`` with the command that `arguments` name, or with all."""
+    """Return the group ``mxnum lab`` with the command that `arguments` name, or all commands."""
     lab = _group(
-        "lab", "Research on training in these formats: run studies and evaluate them.\n\n"
+        "lab", "Research on training in MX formats: run studies and evaluate their results.\n\n"
         "A run stopped by Ctrl-C continues with the same command. "
         "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
@@ -139,7 +140,7 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _unit(arguments: Sequence[str]) -> typer.Typer:
-    """Return the commands about matrix units: the command that `arguments` name, or all."""
+    """Return the group ``mxnum unit`` with the command that `arguments` name, or all commands."""
     unit = _group(
         "unit", "Find out how a matrix unit adds.\n\n"
         "Examples: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`; `mxnum unit identify answers.txt`.",
@@ -150,7 +151,7 @@ def _unit(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _named(arguments: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    """Return the command that `arguments` name, or all known ones if they name none."""
+    """Return the command that `arguments` name, or all known commands if they name none."""
     named = tuple(arguments)
     return named if set(named) & set(known) else known
 

@@ -13,17 +13,18 @@ from mxnum.cli import options
 
 
 def answer(
-    cases: Annotated[Path | None, typer.Argument(help="A file of cases (default, and -: standard input).")] = None,
+    cases: Annotated[Path | None, typer.Argument(help="The file of cases, or - for standard input (default).")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
+        Path | None, typer.Option("--output", "-o", help="The output file, or - for standard output (default).")
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Add the right answers to cases of your own, as golden values for a simulation.
+    """Add the right answers to your own test cases, for example as golden values for a simulation.
 
-    The file of cases has a header, which says what to compute, and a line of inputs for each case,
-    as `mxnum vectors --inputs-only` writes them. The codes of a block may be one number. If cases
-    come through a pipe, the command answers each as soon as its line arrives.
+    The file of cases has a header, which says what to compute, and a line of inputs for each case.
+    `mxnum vectors --inputs-only` writes such a file. The codes of a block may be written as one
+    long number. If cases come through a pipe, the command answers each case as soon as its line
+    arrives.
 
     Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
     """

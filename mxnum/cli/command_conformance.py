@@ -20,11 +20,11 @@ def conformance(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Compare conversions of installed libraries with the right answers, in a page of tables.
+    """Compare the conversions of installed libraries with the right answers, in tables.
 
-    Libraries are ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt, gfloat, gguf and
-    onnx. Each installed library is tested on every rounding boundary, special value and scale
-    extreme. For each difference the page shows the smallest input.
+    The command knows the libraries ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt,
+    gfloat, gguf and onnx. It tests each installed library on every rounding boundary, special value
+    and extreme scale. For each kind of difference the page shows the smallest input.
 
     Examples: `mxnum conformance --library ml_dtypes`; `mxnum conformance --out page.md --force`.
     """

@@ -17,30 +17,32 @@ def emit(
     context: typer.Context,
     language: Annotated[str, typer.Argument(help="c, systemverilog, javascript or python.")],
     format: options.Format = "mxfp8_e4m3",
-    source: Annotated[str, typer.Option(help="The float type that is quantized: float32, float64, ...")] = "float32",
-    target: Annotated[str, typer.Option(help="The float type of decoded numbers.")] = "float32",
+    source: Annotated[str, typer.Option(help="The float type of the input: float32, float64, ...")] = "float32",
+    target: Annotated[str, typer.Option(help="The float type of the numbers that decoding returns.")] = "float32",
     rounding: options.Rounding = "rne",
     scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
     unit: Annotated[
-        str | None, typer.Option(help="A matrix unit: emit its fused sum instead of a format's functions.")
+        str | None, typer.Option(help="Emit the fused sum of this matrix unit instead of a format's functions.")
     ] = None,
     operand: Annotated[
-        str | None, typer.Option(help="The format of the operands of --unit (default: the unit's first).")
+        str | None, typer.Option(help="The format of the operands of --unit (default: the first that the unit takes).")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What names begin with in C; the package in SystemVerilog.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The prefix of all names in C, or the name of the package in SystemVerilog.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
+        Path | None, typer.Option("--output", "-o", help="The output file, or - for standard output (default).")
     ] = None,
     force: options.Force = False,
 ) -> None:
     """Write a reference model of a format, or of a matrix unit's fused sum.
 
-    The model is one file in another language, and needs no other file.
+    The model is one file in C, SystemVerilog, JavaScript or Python that needs no other file.
 
-    The model has the functions of mxnum's definition, which compute in integers: they encode and
+    The model has the functions of mxnum's definition, which compute with integers. They encode and
     decode elements, compute scales, and quantize and dequantize blocks, bit for bit.
 
     Examples: `mxnum emit c -f mxfp4_e2m1 -o mxfp4.h`;

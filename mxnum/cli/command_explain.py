@@ -26,13 +26,13 @@ def explain(
     ],
     format: options.Format = "mxfp8_e4m3",
     scale: Annotated[
-        int | None, typer.Option(help="Scale code to use instead of the rule (E8M0: 0 to 255, 127 is 1).")
+        int | None, typer.Option(help="The scale's code, instead of a scale rule (E8M0: 0 to 255, where 127 means 1).")
     ] = None,
     tensor_scale: Annotated[
         str | None,
         typer.Option(
-            help="The tensor scale, a float32 number, for formats that have one (default: that of a tensor of "
-            "these values)."
+            help="The tensor scale, a float32 number, for formats that have one (default: computed from the "
+            "given values)."
         ),
     ] = None,
     source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
@@ -40,11 +40,11 @@ def explain(
     scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
-    random: Annotated[str, typer.Option(help="The random word of stochastic rounding, in hexadecimal.")] = "0",
+    random: Annotated[str, typer.Option(help="The random word that stochastic rounding uses, in hexadecimal.")] = "0",
     sr_bits: options.SrBits = 30,
     as_json: options.AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write the explorer, a page for browsers that begins with these numbers.")
+        Path | None, typer.Option(help="Write an interactive page for browsers that starts with these numbers.")
     ] = None,
     force: options.Force = False,
 ) -> None:
@@ -52,8 +52,8 @@ def explain(
 
     The output shows the maximum, the scale, the neighbouring values, their midpoint and the code.
 
-    The steps are exact rationals. The command checks their result against the compiled kernel
-    before it prints them.
+    The command computes the steps in exact rationals, and checks the result against the compiled
+    kernel before it prints them.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
     `mxnum explain 17 --scale 127 --rounding rna`;
@@ -73,11 +73,11 @@ def explain(
         raise ValueError(without_bits("random", task.rounding))
     for argument in ("scale_rule", "nonfinite"):
         if scale is not None and given(context, argument):
-            raise ValueError(f"Argument {argument!r} must be left out with --scale, which says what the scale is.")
+            raise ValueError(f"Argument {argument!r} must be left out with --scale, which sets the scale.")
     for value in values:
-        # Numbers may be negative, so typer passes unknown options on as numbers.
+        # Numbers may be negative, so typer passes unknown options on as values.
         if value.startswith("--"):
-            raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
+            raise ValueError(f"No such option: {value}. `mxnum explain --help` lists the options.")
     bits = [parsed(value, task.source) for value in values]
     word = _hexadecimal("random", random, 32)
     tensor = _tensor_scale(task, tensor_scale)
@@ -107,7 +107,7 @@ def explain(
 def _write_page(
     path: Path, force: bool, task: Task, bits: list[int], scale: int | None, tensor: float | None, word: int
 ) -> None:
-    """Write the explorer so that it first shows these numbers and settings."""
+    """Write the explorer, a page that starts with the given numbers and settings."""
     import numpy as np
 
     from mxnum import errors
@@ -133,7 +133,7 @@ def _write_page(
 
 
 def _tensor_scale(task: Task, text: str | None) -> float | None:
-    """Return the tensor scale that was typed: a positive float32 number."""
+    """Return the tensor scale that the user typed: a positive float32 number."""
     import numpy as np
 
     from mxnum import errors
@@ -150,7 +150,7 @@ def _tensor_scale(task: Task, text: str | None) -> float | None:
 
 
 def bits_array(bits: list[int], source: Any) -> Any:
-    """Return bit patterns as an array of the width of the float type."""
+    """Return bit patterns as an array of unsigned integers as wide as the float type."""
     import numpy as np
 
     return np.array(bits, f"u{source.bits // 8}")
@@ -159,7 +159,8 @@ def bits_array(bits: list[int], source: Any) -> Any:
 def parsed(text: str, source: Any, argument: str = "values") -> int:
     """Return the bit pattern of a typed number, rounded once to `source`.
 
-    The number is decimal, a hexadecimal float, or ``bits:`` and hexadecimal digits.
+    The number is written as a decimal, as a hexadecimal float, or as ``bits:`` and hexadecimal
+    digits.
     """
     from mxnum import reference
 
@@ -187,7 +188,7 @@ def parsed(text: str, source: Any, argument: str = "values") -> int:
 
 
 def _digits(text: str) -> str:
-    """Return a typed number in small letters, without sign, spaces, underscores and ``0x``."""
+    """Return a typed number in lower case, without sign, spaces, underscores and ``0x``."""
     return text.strip().lower().lstrip("+-").removeprefix("0x").replace("_", "")
 
 
@@ -212,7 +213,7 @@ def _hexadecimal(argument: str, text: str, bits: int) -> int:
 
 
 def fields(code: int, fmt: Any) -> str:
-    """Return a code with its fields set apart: sign, exponent, mantissa; an integer as it is."""
+    """Return a code in binary, for a float with spaces between sign, exponent and mantissa."""
     text = f"{code:0{fmt.bits}b}"
     if fmt.integer:
         return text
@@ -290,7 +291,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 
 
 def _show_line(step: ElementSteps) -> None:
-    """Show the gap between the neighbours, with the number in it."""
+    """Draw a line from one neighbouring value to the other, with a mark for the number."""
     width = 48
     position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:

@@ -13,7 +13,7 @@ from mxnum.cli.main import INTERRUPTED
 if TYPE_CHECKING:
     from mxnum.analysis import Candidate, Exploration
 
-#: An option that may be repeated, to select several choices.
+#: The type of an option that users may repeat to select several choices.
 Several = list[str] | None
 
 
@@ -21,26 +21,27 @@ def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
-        Several, typer.Option("--scale-rule", help="Only this scale rule, for formats that have it; repeatable.")
+        Several, typer.Option("--scale-rule", help="Only this scale rule, in formats that have the rule; repeatable.")
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
         list[int] | None,
-        typer.Option("--block-size", help="Elements in a block; repeatable (default: 16, 32, and the format's own)."),
+        typer.Option("--block-size", help="Length of a block; repeatable (default: 16, 32, and the format's own)."),
     ] = None,
     organisations: Annotated[
-        Several, typer.Option("--organisation", help="Only blocks along a row, a column, or a tile; repeatable.")
+        Several, typer.Option("--organisation", help="Only this kind of block: row, column or tile; repeatable.")
     ] = None,
     offset: Annotated[
-        bool | None, typer.Option("--offset/--no-offset", help="Only with, or only without, a float16 offset.")
+        bool | None, typer.Option("--offset/--no-offset", help="Only candidates with (or without) a float16 offset.")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Measure at most about this many elements; 0 for all.")] = 1 << 18,
+    sample: Annotated[int, typer.Option(help="Measure at most about this many elements; 0 means all.")] = 1 << 18,
     seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
-    top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
+    top: Annotated[int, typer.Option(help="Number of candidates to print; 0 means all.")] = 20,
     frontier: Annotated[
         bool,
         typer.Option(
-            "--frontier", help="Print only candidates with a smaller error than all smaller candidates, by size."
+            "--frontier",
+            help="Print candidates with less error than all others of the same or fewer bits, ordered by bits.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,
@@ -50,10 +51,10 @@ def explore(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try every format and setting on a tensor, and rank them by their error.
+    """Quantize a tensor with every format and setting, and rank these candidates by their error.
 
-    The error is the root mean square of the difference, divided by that of the tensor. After Ctrl-C
-    the command prints the candidates measured so far.
+    The error is the root mean square of the differences, divided by the root mean square of the
+    tensor. After Ctrl-C the command prints the results so far.
 
     Examples: `mxnum explore weights.npy`;
     `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;

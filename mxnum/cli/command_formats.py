@@ -16,12 +16,14 @@ from mxnum.formats import ELEMENTS, ElementFormat, MXFormat
 def formats(
     name: Annotated[
         str | None,
-        typer.Argument(help="An MX format or an element: mxfp8_e4m3, e4m3, or your own, e3m4:bias=3,block=16."),
+        typer.Argument(
+            help="An MX format or an element: mxfp8_e4m3, e4m3, or a format of your own such as e3m4:bias=3,block=16."
+        ),
     ] = None,
     values: Annotated[bool, typer.Option("--values", help="List every code and its value.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the formats, describe one, or list its values.
+    """List all formats, describe a format, or list its values.
 
     Examples: `mxnum formats`; `mxnum formats mxfp4_e2m1 --values`; `mxnum formats e4m3 --json`;
     `mxnum formats e3m4:bias=3,block=16`.
@@ -54,12 +56,12 @@ def formats(
         print_table("", ["code", "bits", "value"], listed)
 
 
-#: Column names with spaces, at which they are broken into lines on a narrow terminal.
+#: Column names with spaces, so that a narrow terminal can show them on several lines.
 _HEADINGS = {"bits/element": "bits per element"}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row as text, with the smallest numbers written as powers of two."""
+    """Return the cells of a row as text. The smallest numbers are written as powers of two."""
     powers = {name: f"2^{int(math.log2(row[name]))}" for name in ("min normal", "min positive")}
     shown = row | powers | {"tensor scale": row["tensor scale"] or "none"}
     return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in shown.values()]

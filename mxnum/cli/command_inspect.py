@@ -13,10 +13,11 @@ from mxnum.cli import options
 def inspect(
     context: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .npy, .npz, .safetensors or .gguf file, or a folder.")
+        Path,
+        typer.Argument(metavar="FILE", help="A .npy, .npz, .safetensors or .gguf file, or the folder of a checkpoint."),
     ],
     format: Annotated[
-        str | None, typer.Option("--format", "-f", help="For floats: show the errors of this MX format.")
+        str | None, typer.Option("--format", "-f", help="For an array of floats, show the errors of this MX format.")
     ] = None,
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
@@ -40,7 +41,7 @@ def inspect(
 
     found: Any = read(source, tensor)
     summary: FloatSummary | MXSummary
-    idle, why = ["axis", "block_size", "scale_rule"], "it applies only together with --format"
+    idle, why = ["axis", "block_size", "scale_rule"], "this option needs --format"
     if isinstance(found, MXArray):
         idle, why = ["format", *idle, "as_dtype"], f"{str(source)!r} is quantized already"
     elif format is not None:
@@ -81,7 +82,7 @@ def inspect(
 
 
 def _shown(value: Any, name: str, facts: dict[str, Any]) -> str:
-    """Return a value as text, and a count together with its share of the total."""
+    """Return a value as text. The text of a count also gives the share of the total."""
     if isinstance(value, float):
         return f"{value:.9g}"
     for prefix, whole in (

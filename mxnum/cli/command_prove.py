@@ -31,9 +31,9 @@ def prove(
         list[Path] | None,
         typer.Option("--include", "-I", help="A folder of included files (several: repeat the option)."),
     ] = None,
-    latency: Annotated[int, typer.Option(min=0, help="Cycles from inputs to outputs, for a pipeline.")] = 0,
+    latency: Annotated[int, typer.Option(min=0, help="Clock cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
-        str, typer.Option(help="Type of the numbers to encode, or of decoded numbers: float32, e5m2, ...")
+        str, typer.Option(help="Type of the numbers that encoding takes or decoding returns: float32, e5m2, ...")
     ] = "float32",
     rounding: options.Rounding = "rne",
     overflow: options.Overflow = "saturate",
@@ -45,16 +45,19 @@ def prove(
     assume: Annotated[
         list[str] | None,
         typer.Option(
-            help="Assume of inputs: finite, not_nan, scale_number or nonnegative (several: repeat the option)."
+            help="Assume that inputs are finite, not_nan, scale_number or nonnegative (several: repeat the option)."
         ),
     ] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(help="Accept this choice: nan_code or minus_zero (several: repeat the option).")
+        list[str] | None,
+        typer.Option(
+            help="Accept this difference from the definition: nan_code or minus_zero (several: repeat the option)."
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prove that code equals the definition for all inputs, or show an input on which it is wrong.
+    """Prove that code equals the definition for all inputs, or show an input with a wrong result.
 
     The exit status is 0 if the code is proved, and 1 otherwise.
 
@@ -81,7 +84,7 @@ def prove(
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str | int]:
-    """Return the names and values of NAME=VALUE texts; a value that is an integer becomes one."""
+    """Return the names and values of NAME=VALUE texts, with integers as int."""
     found: dict[str, str | int] = {}
     for text in given or ():
         name, separator, value = text.partition("=")

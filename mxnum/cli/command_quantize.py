@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 #: The number of elements in one step of the progress bar.
 _PIECE = 1 << 24
-#: Up to this number of elements, quantizing without numba takes less time than loading numba.
+#: Up to this number of elements, quantizing without numba is faster than loading numba.
 _FEW = 1 << 20
 
 
 def quantize(
     source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .npz or .safetensors file.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npz or .safetensors; with --values .npy.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A .npz or .safetensors file, or with --values a .npy file.")
+    ],
     format: options.Format = "mxfp8_e4m3",
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
@@ -40,9 +42,10 @@ def quantize(
 ) -> None:
     """Quantize an array to an MX format.
 
-    OUT gets packed codes and scales (read it with `mxnum.MXArray.load` or
-    `mxnum.interop.safetensors.load`), or with --values the values. An incomplete file is never left
-    behind. If OUT exists, --force replaces it; OUT may be IN itself.
+    The command writes packed codes and scales to OUT. Read OUT with `mxnum.MXArray.load` or
+    `mxnum.interop.safetensors.load`. With --values, the command writes the quantized values
+    instead. An incomplete file is never left behind. --force replaces OUT if it exists. OUT may be
+    IN itself.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
     `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
@@ -78,9 +81,9 @@ def quantize(
 
 
 def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
-    """Quantize an array, in pieces along the first axis with a progress bar.
+    """Quantize an array in pieces along the first axis, and show a progress bar.
 
-    The array is not split if the result could depend on the split.
+    The array is not split if splitting could change the result.
     """
     import numpy as np
 
@@ -91,7 +94,7 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
 
     is_power = formats.get(format).scale.power_of_two  # other formats may have a tensor scale
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
-    # The random bits of a seed, and the index in an error, depend on the index in the whole array.
+    # The random bits of a seed, and the index in an error message, need indices in the whole array.
     if small or settings["seed"] is not None or settings["nonfinite"] != "block":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)

@@ -12,19 +12,20 @@ from mxnum.cli import options
 
 def selftest(
     everything: Annotated[
-        bool, typer.Option("--all", help="Every format, rounding, scale rule, float type and layout, and the GPU.")
+        bool,
+        typer.Option("--all", help="Check every format, rounding, scale rule, float type and layout, and the GPU."),
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Check the bits that this machine computes against the exact reference.
 
-    Without --all it checks three common formats.
+    Without --all, the command checks three common formats.
 
-    The output says which packages are installed, which loops run, and whether there is a GPU. For
-    an issue, run the command with --all and paste the output. The first call compiles for seconds,
-    with --all for about a minute.
+    The output lists the installed packages, the kind of loops that run, and the GPU. For an issue,
+    run the command with --all and paste the output. The first call compiles for seconds, or with
+    --all for about a minute.
 
-    Exit status 0: every number is right; 1: some numbers are wrong.
+    The exit status is 0 if every number is right, and 1 if some numbers are wrong.
 
     Examples: `mxnum selftest`; `mxnum selftest --all`; `mxnum selftest --all --json`.
     """
@@ -41,7 +42,7 @@ def selftest(
             print(check, flush=True)
 
     wait = "about a minute" if everything else "some seconds"
-    print(f"Compiling loops: {wait}, the first time.", file=sys.stderr)
+    print(f"Compiling loops, which takes {wait} the first time.", file=sys.stderr)
     if not as_json:
         print(facts_text(facts()), end="\n\n", flush=True)
     with progress("Comparing", None) as advance:
@@ -49,6 +50,8 @@ def selftest(
     if as_json:
         print_json({**asdict(found), "passed": found.passed})
     else:
-        print(f"\n{found.verdict}" + ("" if everything else " --all checks all other formats and modes too."))
+        print(
+            f"\n{found.verdict}" + ("" if everything else " With --all, all other formats and modes are checked too.")
+        )
     if not found.passed:
         raise typer.Exit(DIFFERS)

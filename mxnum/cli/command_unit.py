@@ -1,4 +1,4 @@
-"""``mxnum unit probe`` and ``mxnum unit identify``."""
+"""The commands ``mxnum unit probe`` and ``mxnum unit identify``."""
 
 from __future__ import annotations
 
@@ -7,33 +7,41 @@ from typing import Annotated
 
 import typer
 
+from mxnum import errors
 from mxnum.cli import options
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The output file, or - for standard output (default).")
+]
 
 
 def probe(
     operands: Annotated[
-        str, typer.Option(help="The format of the operands, or two with a comma: e4m3,e5m2.")
+        str, typer.Option(help="The format of the operands, or two formats with a comma: e4m3,e5m2.")
     ] = "float16",
-    k: Annotated[int, typer.Option("-k", "--products", help="The products of an instruction.")] = 16,
+    k: Annotated[int, typer.Option("-k", "--products", help="The number of products that an instruction sums.")] = 16,
     accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
+    scales: Annotated[
+        str | None, typer.Option(help="The format of block scales and the length of a block: e8m0,32.")
+    ] = None,
     count: Annotated[int, typer.Option(help="Cases.", min=20)] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     output: Output = None,
     force: options.Force = False,
     device: Annotated[
-        str | None, typer.Option(help="cuda, or a compiled probe.cu: ask this GPU; --output is a folder.")
+        str | None,
+        typer.Option(help="Ask this machine's GPU, by cuda or a compiled probe.cu. --output is then a folder."),
     ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.
 
-    Run them on the unit, append the bits of d to each line, and pass them to `mxnum unit identify`.
+    Run the cases on the unit, append the bits of d to each line, and pass the lines to
+    `mxnum unit identify`.
 
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
 
-    `mxnum unit probe --device cuda -o answers` asks all matrix instructions of this machine's GPU,
-    whatever the operands, and keeps answers that are there.
+    `mxnum unit probe --device cuda -o answers` runs all matrix instructions of this machine's GPU,
+    for all operands. Answers that the folder already has are kept.
     """
     if device is not None:
         from mxnum.units.identify.device import probe_gpu
@@ -45,17 +53,19 @@ def probe(
     from mxnum.units.identify.identification import problem_of
     from mxnum.units.identify.text import write_cases
 
-    problem = problem_of(tuple(operands.split(",")) if "," in operands else operands, k, accumulator)
+    problem = problem_of(tuple(operands.split(",")) if "," in operands else operands, k, accumulator, _scales(scales))
     _write(write_cases(problem, first_cases(problem, count, seed)), output, force)
 
 
 def identify(
-    answers: Annotated[Path, typer.Argument(help="Cases with answers; -: standard input.")],
+    answers: Annotated[Path, typer.Argument(help="The file of cases with answers, or - for standard input.")],
     as_json: options.AsJson = False,
-    further: Annotated[Path | None, typer.Option(help="Write cases that separate the rules that are left.")] = None,
+    further: Annotated[
+        Path | None, typer.Option(help="Write cases that distinguish the remaining rules to this file.")
+    ] = None,
     force: options.Force = False,
 ) -> None:
-    """Show which rules of addition reproduce the answers of a unit.
+    """Show which rules of addition reproduce the answers of a matrix unit.
 
     The exit status is 1 if no rule reproduces every answer.
 
@@ -77,8 +87,17 @@ def identify(
         raise typer.Exit(DIFFERS)
 
 
+def _scales(text: str | None) -> tuple[str, int] | None:
+    """Return what --scales says."""
+    if text is None:
+        return None
+    name, _, block = text.partition(",")
+    errors.require(block.isdecimal(), "scales", "a format and a block length: e8m0,32", text)
+    return name, int(block)
+
+
 def _write(text: str, output: Path | None, force: bool) -> None:
-    """Write text to a file, or to the standard output."""
+    """Write text to a file or to standard output."""
     from mxnum.cli.outputs import check_output
     from mxnum.output.files import written_whole
 

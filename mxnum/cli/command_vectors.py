@@ -18,11 +18,13 @@ def vectors(
     operation: Operation,
     format: options.Format = "mxfp8_e4m3",
     level: Annotated[
-        int, typer.Option(help="1: every boundary and special value; 2: about a million random cases.")
+        int, typer.Option(help="Level 1 has every boundary and special value, level 2 about a million random cases.")
     ] = 1,
     count: Annotated[int | None, typer.Option(help="Number of cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
-    source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
+    source: Annotated[
+        str, typer.Option(help="float32, float64, bfloat16 or float16; also an element for encode.")
+    ] = "float32",
     rounding: options.Rounding = "rne",
     scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
@@ -32,28 +34,31 @@ def vectors(
         str | None,
         typer.Option(
             help="block, exact, sequential, or a matrix unit such as hopper_fp8.  "
-            "[default: block; exact where scales are floats]"
+            "[default: block, or exact if scales are floats]"
         ),
     ] = None,
-    dot_blocks: Annotated[int, typer.Option(help="Blocks in each operand of a dot product.")] = 4,
+    dot_blocks: Annotated[int, typer.Option(help="Number of blocks in each operand of a dot product.")] = 4,
     k: Annotated[
-        int | None, typer.Option(help="Products of a case, for a matrix unit (default: one or three instructions).")
+        int | None,
+        typer.Option(
+            help="Number of products in a case for a matrix unit (default: those of one or three instructions)."
+        ),
     ] = None,
     block_size: options.BlockSize = None,
     inputs_only: Annotated[
         bool, typer.Option("--inputs-only", help="Write only the inputs, without the right answers.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
+        Path | None, typer.Option("--output", "-o", help="The output file, or - for standard output (default).")
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Write test vectors: a header, then one case a line in hexadecimal.
+    """Write test vectors: a header, and then one case in each line, in hexadecimal.
 
-    An implementation reads the lines, replaces the answers by its own, and passes them to `mxnum
-    verify`. For a format with a tensor scale each line also holds the largest magnitude of the
-    tensor and the tensor scale. With a matrix unit, `dot` and `mma` (one instruction) have an
-    addend, and `--format` may name the type of arrays that the unit takes.
+    An implementation reads the lines, replaces the answers by its own, and passes the lines to
+    `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
+    the tensor and the tensor scale. With a matrix unit, the cases of `dot` and `mma` (one
+    instruction) have an addend, and `--format` may name the type of the unit's operands.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;

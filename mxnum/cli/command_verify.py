@@ -13,27 +13,28 @@ from mxnum.cli import options
 
 
 def verify(
-    answers: Annotated[Path | None, typer.Argument(help="A file of answers (default, and -: standard input).")] = None,
+    answers: Annotated[
+        Path | None, typer.Argument(help="The file of answers, or - for standard input (default).")
+    ] = None,
     vectors: Annotated[
         Path | None,
-        typer.Option("--vectors", help="The file of cases, if each line of the answers has only an answer."),
+        typer.Option("--vectors", help="The file of cases, if the file of answers has only answers."),
     ] = None,
-    accept: Annotated[
-        str, typer.Option(help="Choices that the implementation documents, separated by commas, or all.")
-    ] = "",
+    accept: Annotated[str, typer.Option(help="Choices to accept, separated by commas, or all.")] = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail (status 1) also on choices that are not accepted.")
+        bool, typer.Option("--strict", help="Fail (status 1) if an answer needs a choice that is not accepted.")
     ] = False,
     first: Annotated[int, typer.Option(min=0, help="How many failures to show.")] = 5,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare an implementation's answers with the right ones, and describe the differences.
+    """Compare an implementation's answers with the right answers, and describe the differences.
 
-    Exit status 0: legitimate choices explain all differences; 1: they leave some differences
-    unexplained; 2: the answers cannot be read, their number is wrong, or (with --strict) the cases
-    are not known. A simulator's digits x and z are wrong answers. Choices: overflow, infinity,
-    minus_zero, nan_code, nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction,
-    most_negative, nan_element.
+    The standard leaves some choices to implementations: overflow, infinity, minus_zero, nan_code,
+    nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative and nan_element.
+
+    The exit status is 0 if these choices explain all differences, and 1 if some differences remain
+    unexplained. It is 2 if the answers cannot be read or their number is wrong, and with --strict
+    also if the cases are unknown. The digits x and z of simulators count as wrong answers.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`;
     `mxnum verify answers.txt --accept minus_zero,overflow`.
@@ -55,4 +56,4 @@ def verify(
     if not report.conforms or (strict and not report.is_equal):
         raise typer.Exit(DIFFERS)
     if strict and report.unchecked:
-        raise ValueError(f"Option --strict needs the cases (--vectors). {report.unchecked}")
+        raise ValueError(f"Option --strict needs the file of cases (--vectors). {report.unchecked}")

@@ -22,7 +22,7 @@ def print_json(data: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value made of numbers, strings, lists and dictionaries, as JSON can represent it."""
+    """Return a value made of types that JSON has: numbers, strings, lists and dictionaries."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table with a title above it.
 
-    On a terminal the table is at most as wide as the terminal; in a pipe its width is not limited.
+    On a terminal the table is at most as wide as the terminal. In a pipe, its width is not limited.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if title:
@@ -46,13 +46,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def bar(share: float, width: int = 40) -> str:
-    """Return a horizontal bar for a share between 0 and 1; a positive share has a visible bar."""
+    """Return a horizontal bar for a share from 0 to 1. A positive share has a visible bar."""
     eighths: int = max(round(share * width * 8), 1 if share > 0 else 0)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 class Advance(Protocol):
-    """A function that adds `done` units to the progress, and sets the `total` if it is given."""
+    """A function that adds `done` units to the progress, and sets the total if `total` is given."""
 
     def __call__(self, done: int, *, total: int | None = None) -> object: ...
 

@@ -13,7 +13,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_figure(path: Path | None, force: bool = False) -> None:
-    """Raise an error before any work is done, if `--plot` cannot write a figure to `path`."""
+    """Raise an error if `--plot` cannot write a figure to `path`, before any work is done."""
     check_output("Option --plot", path, force)
     if path is None:
         return
@@ -22,7 +22,7 @@ def check_figure(path: Path | None, force: bool = False) -> None:
 
 
 def write_figure(path: Path, draw: Callable[[], Any]) -> None:
-    """Write the figure that `draw` returns; never leave an incomplete file."""
+    """Write the figure that `draw` returns to `path`. Errors leave no incomplete file."""
     from mxnum.output.files import written_whole
 
     figure = draw()

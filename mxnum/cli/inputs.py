@@ -1,4 +1,4 @@
-"""Read the files that commands are given."""
+"""Read the input files of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIXES = (".npy", ".npz", ".safetensors", ".gguf")
 
 
 def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = None) -> Array:
-    """Read the array of floats in a file; a ``.npy`` file is mapped into memory."""
+    """Read the array of floats in a file. A ``.npy`` file is mapped into memory."""
     found = read(path, tensor)
     if isinstance(found, MXArray):
         raise ValueError(f"File {str(path)!r} must hold an array of floats, not an array that is already quantized.")
@@ -26,7 +26,7 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
-    """Read the array in a file or in a checkpoint's folder: floats, or a saved `MXArray`."""
+    """Read an array from a file or a checkpoint's folder: floats, or a saved `MXArray`."""
     if path.is_dir() and any(path.glob("*.safetensors")):
         return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:
@@ -56,7 +56,7 @@ def _refuse_name(tensor: str | None, path: Path) -> None:
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
-    with path.open("rb") as stream:  # if numpy opened the path itself, it would leave the file open on an error
+    with path.open("rb") as stream:  # after an error, numpy leaves files open that it opened itself
         with reading(path):
             if not is_zipfile(stream):
                 raise ValueError("it is not an .npz archive, or it is truncated")
@@ -71,7 +71,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
-    """Read a weight of a safetensors file or folder, or a tensor that is part of a weight."""
+    """Read a weight of a safetensors file or folder, or one tensor that is part of a weight."""
     from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 
@@ -83,9 +83,9 @@ def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def chosen(names: list[str], tensor: str | None) -> str:
-    """Return `tensor` if it is one of the names, or the only name if `tensor` is None.
+    """Return `tensor` if it is one of `names`, or the only name if `tensor` is None.
 
-    Raise ValueError otherwise.
+    Raise ValueError in all other cases.
     """
     if tensor is not None:
         return errors.choose("tensor", tensor, names)
@@ -97,13 +97,13 @@ def chosen(names: list[str], tensor: str | None) -> str:
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     """Return the array if its type can be quantized; raise ValueError otherwise.
 
-    With `as_dtype`, two-byte elements of any type but float16 are read as bfloat16.
+    With `as_dtype`, elements of two bytes are read as bfloat16, unless their type is float16.
     """
     result: Array = array
     if as_dtype is not None:
         errors.choose("as", as_dtype, ("bfloat16",))
         if result.dtype.itemsize != 2 or result.dtype == np.float16:
-            accepted = "elements of 2 bytes, and not float16, to be read as bfloat16"
+            accepted = "elements of 2 bytes that are not float16, to be read as bfloat16"
             raise ValueError(f"File {where!r} must have {accepted}, not {result.dtype}.")
         import ml_dtypes
 

@@ -1,7 +1,7 @@
 """Run the command line.
 
-`main` checks that the packages of the extra ``cli`` are installed, and turns errors into one
-sentence and an exit status.
+`main` checks that the packages of the extra ``cli`` are installed. It prints an error as one
+sentence and returns an exit status.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, TextIO
 
 from mxnum import errors
 
-#: Exit statuses: the command succeeded; a check found differences; the command failed.
+#: Exit statuses. OK: the command succeeded. DIFFERS: a check found differences. FAILED: an error.
 OK, DIFFERS, FAILED = 0, 1, 2
-#: The exit status after Ctrl-C, as in shells. Results so far are stored or printed.
+#: The exit status after Ctrl-C, the same as in shells.
 INTERRUPTED = 130
 
 
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Text:
-    """A stream that drops text which no process reads (``| head``).
+    """A stream that drops text if the reading process has ended (``| head``).
 
-    The command continues and ends with its own status.
+    So the command continues to its end and returns its own exit status.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -47,7 +47,7 @@ class _Text:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write text, or drop it if no process reads it."""
+        """Write text, or drop it if the reading process has ended."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -55,7 +55,7 @@ class _Text:
             return len(text)
 
     def flush(self) -> None:
-        """Write buffered text, or drop it if no process reads it."""
+        """Write buffered text, or drop it if the reading process has ended."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -78,7 +78,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _first_message_shown():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        # typer exits with 1 if no process reads the output. Here this is not a failure.
+        # typer exits with 1 if the process that reads the output has ended. mxnum does not count
+        # this as a failure.
         if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK
@@ -91,7 +92,7 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 class _FirstMessage(logging.Handler):
-    """A handler that shows only the first message of the package, which says that it compiles."""
+    """A handler that shows only the first log message of mxnum, which announces compilation."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage(), file=sys.stderr, flush=True)
@@ -100,7 +101,7 @@ class _FirstMessage(logging.Handler):
 
 @contextmanager
 def _first_message_shown() -> Iterator[None]:
-    """Show the first message of the package if standard error is a terminal."""
+    """Show the first log message of mxnum if standard error is a terminal."""
     logger, handler = logging.getLogger("mxnum"), _FirstMessage()
     before = logger.level
     if sys.stderr.isatty():
@@ -114,6 +115,6 @@ def _first_message_shown() -> Iterator[None]:
 
 
 def _failed(problem: object) -> int:
-    """Write an error to standard error, and return the exit status of a failure."""
+    """Write an error message to standard error, and return the status FAILED."""
     print(f"Error: {problem}", file=sys.stderr, flush=True)
     return FAILED

@@ -1,4 +1,4 @@
-"""Replace arguments by options in the errors of Python functions."""
+"""Replace the names of arguments by those of options in error messages of Python functions."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: Arguments of Python functions whose options have another name, and these names.
+#: The arguments of Python functions whose options have other names, and these names.
 _OTHER = {"block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter"}
 
 
 def option(context: Any, argument: str) -> str | None:
-    """Return the option of a command for an argument, such as ``--scale-rule``, or None."""
+    """Return the command's option for an argument, such as ``--scale-rule``, or None."""
     found = _parameter(context, argument)
     return name_of(found) if found is not None else None
 
 
 def given(context: Any, argument: str) -> str | None:
-    """Return the option for an argument, such as ``--scale-rule``, if a user gave it, else None."""
+    """Return the option for an argument, such as ``--scale-rule``, if the user gave it, or None."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
 
 
 def name_of(parameter: Any) -> str:
-    """Return the name of an option as it is typed."""
+    """Return the name of an option as users type it."""
     return _typed(parameter)[0]
 
 
 def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
-    """Return the values of those arguments whose options a user gave."""
+    """Return the values of the arguments whose options the user gave."""
     return {name: context.params[_OTHER.get(name, name)] for name in arguments if given(context, name)}
 
 
 def reworded(message: str, context: Any) -> str:
-    """Return an error of a Python function with options in place of arguments.
+    """Return an error message of a Python function with options in place of arguments.
 
-    The file replaces the argument ``x``.
+    The name of the input file replaces the argument ``x``.
     """
     subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
     if subject is None:

@@ -11,7 +11,7 @@ from mxnum import modes
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """Return the modes of a kind joined in words."""
+    """Return the names of modes joined by commas and "or"."""
     *others, last = map(str, choices)
     return f"{', '.join(others)} or {last}"
 
@@ -19,7 +19,7 @@ def _one_of(choices: Iterable[str]) -> str:
 Format = Annotated[
     str,
     typer.Option(
-        "--format", "-f", help="MX format: `mxnum formats` lists them; your own is written e3m4:bias=3,block=16."
+        "--format", "-f", help="MX format: see `mxnum formats`, or write your own, such as e3m4:bias=3,block=16."
     ),
 ]
 Rounding = Annotated[str, typer.Option(help=f"{_one_of(modes.Rounding)}.")]
@@ -35,26 +35,26 @@ Overflow = Annotated[str, typer.Option(help=f"{_one_of(modes.Overflow)}.")]
 Nonfinite = Annotated[str, typer.Option(help=f"{_one_of(modes.Nonfinite)}.")]
 BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
-SrBits = Annotated[int, typer.Option(help="Random bits used by stochastic rounding, 1 to 30.")]
-Tensor = Annotated[str | None, typer.Option(help="The tensor to read, if the file has several.")]
+SrBits = Annotated[int, typer.Option(help="Number of random bits that stochastic rounding uses, 1 to 30.")]
+Tensor = Annotated[str | None, typer.Option(help="The tensor to read, if the file has several tensors.")]
 AsDtype = Annotated[
-    str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16 (numpy files cannot say that).")
+    str | None, typer.Option("--as", help="Read elements of 2 bytes as bfloat16, a type that numpy files cannot name.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 Machine = Annotated[
     str,
     typer.Option(
-        help="cpu; amx or avx512_bf16, if the processor has it, for products in bfloat16 (extra `torch`); "
-        "torch or cuda: trained by PyTorch, on the CPU or a GPU."
+        help="cpu; amx or avx512_bf16 for products by these units of the processor (extra `torch`); "
+        "torch or cuda to train with PyTorch, on the CPU or a GPU."
     ),
 ]
 Arms = Annotated[str | None, typer.Option(help="Train only these arms, separated by semicolons.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Number of processes (default: one for each core).")]
-Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")]
+Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this much.")]
 Scheduler = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")]
 
 
 def arm_names(arms: str | None) -> list[str] | None:
-    """Return the names that `--arms` lists, or None if it was not given."""
+    """Return the names that `--arms` lists, or None if the option was not given."""
     return [name.strip() for name in arms.split(";")] if arms else None

@@ -1,6 +1,6 @@
 """Check the paths of output files before a command begins its work.
 
-A wrong path then costs neither work nor files.
+So a wrong path costs no computing time and overwrites no file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 def check_output(name: str, path: Path | None, force: bool) -> None:
     """Raise ValueError unless `path` can be written without losing a file.
 
-    An existing file needs `force`. `name` is the option's name on the command line.
+    An existing file may be overwritten only with `force`. `name` is the option's name on the
+    command line.
     """
     from mxnum.output.files import is_stream, place_of
 
@@ -21,4 +22,4 @@ def check_output(name: str, path: Path | None, force: bool) -> None:
         raise ValueError(f"{name} must be a file, not '-'; /dev/stdout is standard output.")
     _, mode = place_of(path)
     if mode is not None and not force:
-        raise ValueError(f"{name} must be a new file, or come with --force to overwrite one: {str(path)!r} exists.")
+        raise ValueError(f"{name} must be a new file unless --force is given: {str(path)!r} exists.")

@@ -1,7 +1,4 @@
-"""Count values for `mxnum inspect`, piece by piece.
-
-So an array may be larger than memory.
-"""
+"""Count values for `mxnum inspect`, piece by piece, so that an array may be larger than memory."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
 
-#: The number of elements in one piece.
+#: The number of elements in a piece.
 PIECE = 1 << 22
-#: The counts and sums of `mxnum.analysis.Statistics` that are summed over pieces.
+#: The counts and sums of `mxnum.analysis.Statistics` that are added up over pieces.
 _SUMMED = (
     "blocks", "nan_blocks", "blocks_beyond_max", "beyond_max", "clamped", "underflowed", "subnormal_scales",
     "largest_scales", "compared", "sum_error", "sum_error_x", "sum_error2", "sum_x2",
@@ -28,9 +25,9 @@ _SUMMED = (
 
 
 def pieces(x: Any) -> Iterator[Any]:
-    """Yield slices along the first axis of at most about `PIECE` elements.
+    """Yield slices along the first axis with about `PIECE` elements or fewer.
 
-    Slices of an `MXArray` have whole blocks.
+    Slices of an `MXArray` consist of whole blocks.
     """
     if x.ndim == 0 or x.size <= PIECE:
         yield x
@@ -45,10 +42,10 @@ def pieces(x: Any) -> Iterator[Any]:
 
 
 class FloatSummary:
-    """The range of an array of floats, its special values, and the effect of an MX format on it.
+    """The range and special values of an array of floats, and the errors of an MX format.
 
-    The settings are those of `mxnum.analysis.measure`. If the array comes in pieces and the format
-    has a tensor scale, they include the scale of the whole.
+    `settings` are keywords of `mxnum.analysis.measure`. If the array comes in pieces and the format
+    has a tensor scale, `settings` must include the tensor scale of the whole array.
     """
 
     def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
@@ -95,7 +92,7 @@ class FloatSummary:
             self.zero_blocks += got.zero_scales
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts with the names that the command prints."""
+        """Return the counts, by the names that the command prints."""
         facts: dict[str, Any] = {"elements": self.count}
         if self.low <= self.high:
             facts |= {"smallest value": self.low, "largest value": self.high}
@@ -155,7 +152,7 @@ class MXSummary:
         self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts with the names that the command prints."""
+        """Return the counts, by the names that the command prints."""
         element = self.q.format.element
         magnitudes = np.abs(np.array(element.values()))
         facts: dict[str, Any] = {

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from mxnum.formats import ElementFormat
+from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype
 
 
 def as_floats(bits: Array, source: ElementFormat) -> Array:
-    """Return bit patterns viewed as floats."""
+    """Return bit patterns viewed as floats, or the float32 values of an element's codes."""
+    if source.name not in FLOATS:
+        return _values(source)[bits]
     return np.ascontiguousarray(bits).view(numpy_dtype(source))
+
+
+@cache
+def _values(element: ElementFormat) -> Array:
+    """Return the value of each code in float32. NaN has the sign of its code."""
+    values = np.array(element.values(), np.float32)
+    negative = np.arange(1 << element.bits) >> (element.bits - 1)
+    return np.where(np.isnan(values), np.copysign(values, 0.5 - negative), values)
 
 
 def as_bits(values: Any, source: ElementFormat) -> Array:

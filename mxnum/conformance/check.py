@@ -40,7 +40,8 @@ def check(
         The callable under test. `check` calls the function with arrays of many cases at once, which
         the function may overwrite:
 
-        - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
+        - ``encode``: ``function(x)`` gives element codes; x has the shape (n,), and holds codes if
+          ``source`` is an element;
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
           scales (n,) or (n, 1); or ``function(x)`` gives the values that codes and scales stand
           for, in the type of x;

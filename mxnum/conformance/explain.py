@@ -15,6 +15,7 @@ from mxnum.conformance.cases.grid import magnitudes, threshold
 from mxnum.conformance.judging.right import element_codes, right_scales, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.task import Task
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
+from mxnum.memory.dtypes import code_dtype
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 
@@ -291,7 +292,7 @@ def explain_element(
     The scale is 1 unless a scale code is given.
     """
     e, source = task.element, task.source
-    column = np.array([[bits]], f"u{source.bits // 8}")
+    column = np.array([[bits]], code_dtype(source.bits))
     x = float(as_floats(column, source)[0, 0])
     if math.isnan(x):  # converting a NaN to float may lose the NaN's sign
         x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)

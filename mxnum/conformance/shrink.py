@@ -16,7 +16,7 @@ from mxnum.conformance.judging.judge import BUG, judge
 from mxnum.conformance.judging.report import Case, Report
 from mxnum.conformance.judging.right import with_tensor
 from mxnum.conformance.task import Columns, Field, Task, select
-from mxnum.formats import ElementFormat
+from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
 hypothesis: Any = errors.package("hypothesis", "test")
@@ -135,7 +135,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
         codes = st.sampled_from(_floats(task.element))
     made: dict[str, Any] = {}
     for field in fields:
-        if field.kind == "float":
+        if field.kind in ("float", "code"):
             made[field.name] = st.lists(st.sampled_from(_pool(task, seen)), min_size=1, max_size=field.count)
         elif field.kind == "addend":
             made[field.name] = st.lists(st.sampled_from(_floats(task.source)), min_size=1, max_size=1)
@@ -199,6 +199,11 @@ def _powers(source: ElementFormat) -> Array:
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
     """Return bit patterns of numbers to try, the simplest first."""
     source = task.source
+    if source.name not in FLOATS:
+        codes = np.arange(1 << source.bits)
+        values = as_floats(codes, source)
+        known = codes[task.takes_nan | ~np.isnan(values)].tolist()
+        return sorted(known, key=lambda code: (grid.simplicity(values[code]), code))
     points = np.concatenate([grid.points(task.element), _powers(source)])
     simple = grid.with_neighbours(grid.narrowed(points, source), source)
     parts = [simple, grid.special_patterns(source, nan=task.takes_nan), *(case["x"].ravel() for case in seen)]

@@ -40,9 +40,10 @@ class Field:
     name: str
     bits: int
     count: int
-    #: The kind of number: ``float`` (a bit pattern of the float type), ``element``, ``scale``,
-    #: ``tensor``, ``random``, ``operand`` (a bit pattern of a matrix unit's operand) or ``addend``
-    #: (a bit pattern of a matrix unit's accumulator).
+    #: The kind of number: ``float`` (a bit pattern of the float type), ``code`` (of the element
+    #: that is the source), ``element``, ``scale``, ``tensor``, ``random``, ``operand`` (a bit
+    #: pattern of a matrix unit's operand) or ``addend`` (a bit pattern of a matrix unit's
+    #: accumulator).
     kind: str
 
     @property

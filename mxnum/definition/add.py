@@ -1,4 +1,4 @@
-"""The exact sum of two unpacked numbers, with a sticky bit for one later correct rounding."""
+"""Add two unpacked numbers and keep a sticky bit, so that one later rounding is correct."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUARD = 3
 
 
 def sum_width(width: int) -> int:
-    """Return the significand width of a sum of two numbers of `width`, with guard and carry."""
+    """Return the width of a sum's significand: `width`, the guard bits and a bit for the carry."""
     return width + GUARD + 1
 
 
@@ -21,10 +21,10 @@ def make_add(width: int) -> Callable[..., Any]:
 
     The arguments and the sum are tuples (sign, exponent, significand, kind). The sum's significand
     has `sum_width(width)` bits. Its last bit, the sticky bit, is 1 if aligning the smaller number
-    lost nonzero bits. Rounding the sum to `width` or fewer bits then gives the same number as
-    rounding the exact sum, because the sticky bit weighs less than half of what such a rounding
-    discards. An exact zero is +0 unless both numbers are -0, as IEEE 754 requires for every
-    rounding but downward.
+    lost nonzero bits. Rounding this sum to `width` or fewer bits therefore gives the same number as
+    rounding the exact sum: the sticky bit weighs less than half a unit of the last place that such
+    a rounding keeps. A sum that is exactly zero is +0 unless both numbers are -0, as IEEE 754
+    requires for every rounding except rounding downward.
     """
     FAR = width + GUARD + 1
     normalize = make_normalize(sum_width(width))

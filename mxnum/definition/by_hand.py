@@ -1,9 +1,10 @@
-"""Convert a number to a code in the standard's words, one step at a time. Read this file first.
+"""Convert a number to a code one step at a time, in the standard's words. Read this file first.
 
 `encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
-`scale_exponent` computes what `scale` computes. Both functions compute as one does by hand: with
-exact fractions, a branch for each case, one number at a time. Tests check that their results equal
-those of the factories. No other module calls these two functions: they are written to be read.
+`scale_exponent` computes what `scale` computes. Both functions compute as a person would on paper:
+with exact fractions, one branch for each case, and one number at a time. They are written to be
+read, and no other module calls them. Tests check that they give the same results as the functions
+of those modules.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 def encode(
     x: float, element: ElementFormat, rounding: Rounding, overflow: Overflow, scale: int = 0, random: int = 0
 ) -> int:
-    """Return the code of x / 2**scale. Stochastic rounding alone reads `random`, below 2**30."""
+    """Return the code of x / 2**scale.
+
+    Only stochastic rounding reads `random`, an integer below 2**30.
+    """
     negative = copysign(1.0, x) < 0  # this also reads the sign of a zero or NaN
     if isnan(x):  # an element without a NaN code gets its largest number
         if element.nan_code is None:
@@ -29,17 +33,18 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin
-    #    is subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
+    # 1. The exponent: that of the largest power of two up to y, but no less than emin. A number
+    #    below 2**emin is subnormal: it has the exponent of the smallest normal numbers, and no
+    #    leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
-    # 2. The significand: y in units of the last place, of which there are m after the binary point.
+    # 2. The significand: y in units of the last place. There are m places after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes number the magnitudes from 0 up: first
-    # the subnormal ones, then 2**m for each exponent. So the next code always is the next larger
-    # number, even where the exponent changes.
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
+    #    the subnormal ones, then 2**m for each exponent. So the next code is always that of the
+    #    next larger number, even where the exponent changes.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
@@ -58,7 +63,10 @@ def encode(
 
 
 def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
-    """Return True if a magnitude is rounded up to the next code; `rest` is its part of the gap."""
+    """Return True if a magnitude is rounded up to the next code.
+
+    The magnitude lies above `code` by the part `rest` of the distance to the next code.
+    """
     half = Fraction(1, 2)
     match rounding:
         case Rounding.RNE:  # to nearest; a tie goes to the even code
@@ -73,7 +81,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and negative
         case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
-        case Rounding.SR:  # up with probability `rest`, to 30 bits
+        case Rounding.SR:  # up with probability `rest`, of which 30 bits count
             return floor(rest * 2**30) + random >= 2**30
         case _:
             assert_never(rounding)
@@ -82,7 +90,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
 def _beyond(
     negative: bool, element: ElementFormat, rounding: Rounding, overflow: Overflow, is_infinite: bool = False
 ) -> int:
-    """Return the code of a magnitude beyond the largest: the largest, infinity, or else NaN.
+    """Return the code of a magnitude beyond the largest: the largest, infinity or NaN.
 
     NaN stands for infinity where the element has no infinity.
     """
@@ -102,7 +110,7 @@ def _with_sign(code: int, negative: bool, element: ElementFormat) -> int:
 
 
 def scale_exponent(largest: float, element: ElementFormat, rule: ScaleRule) -> int:
-    """Return s such that 2**s is the scale of a block with this largest finite magnitude."""
+    """Return s, where 2**s is the scale of a block whose largest finite magnitude is `largest`."""
     if largest == 0:
         return -127
     a = Fraction(largest)

@@ -1,8 +1,8 @@
-"""Quantization by the definition on numpy arrays: it compiles nothing and does not load numba.
+"""Quantize numpy arrays by the definition, without compiling anything or loading numba.
 
-A compiled loop takes a second to compile and a millisecond to run over a small array. A caller who
-tries thousands of settings on one array would mostly wait for compilers. The functions of this
-module take some 70 ns an element, from the first call on.
+A compiled loop takes a second to compile and a millisecond to run over a small array. A caller that
+tries thousands of settings on one array would mostly wait for the compiler. The functions of this
+module take about 70 ns for each element, already in the first call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
-#: Elements converted at a time, so that intermediate arrays stay in the caches.
+#: The number of elements converted at a time: few enough that intermediate arrays stay in the
+#: caches.
 PIECE = 1 << 15
 
 
@@ -49,10 +50,10 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: The rule that finds scales of the format's kind; unused if the caller gives the scales.
+    #: A rule for scales of the format's kind; unused if the caller gives the scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: None unless scaling is asymmetric.
+    #: The magnitude that sets the scale of a block; None if scaling is symmetric.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 
@@ -63,7 +64,7 @@ class Quantized(NamedTuple):
     codes: Array
     #: Scales as an `MXArray` holds them: codes of eight bits, or floats.
     scales: Array
-    #: Offsets as float16; None unless scaling is asymmetric.
+    #: Offsets as float16; None if scaling is symmetric.
     offsets: Array | None
 
 
@@ -76,15 +77,15 @@ def quantize(
     words: Array | None = None,
     tensor_scale: Array | None = None,
 ) -> Quantized:
-    """Return what `mxnum.quantize` returns, computed on integers.
+    """Return the parts of the array that `mxnum.quantize` returns, computed with integers.
 
-    `words` are the random words of each element. A tensor scale is a float32 array that broadcasts
-    with x. If the element has no NaN code, a NaN becomes the largest value, unless the policy for
-    non-finite numbers makes its block NaN. Without given `scales`, a rule that needs all elements
-    of a block (see `looks_at_elements`) raises NotImplementedError.
+    `words` has a random word for each element. A tensor scale is a float32 array that broadcasts
+    with x. If the element has no NaN code, a NaN becomes the largest value, unless
+    `asked.nonfinite` makes its block NaN. If `scales` is None, a rule that needs all elements of a
+    block (see `looks_at_elements`) raises NotImplementedError.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
-        raise NotImplementedError(f"Scale rule {asked.scale_rule} is computed by the engine alone.")
+        raise NotImplementedError(f"Only the engine computes scale rule {asked.scale_rule}.")
     side = scales_shape(x.shape, blocks)
     tensors = np.broadcast_to(_tensor_bits(tensor_scale), side)
     offsets = None if asked.offset_range is None else np.empty(side, np.float16)
@@ -101,9 +102,10 @@ def quantize(
 
 
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
-    """Return True if the rule's scale depends on all elements of a block; only the engine finds it.
+    """Return True if the rule's scale depends on all elements of a block.
 
-    Every other rule finds the scale from the largest magnitude of the block.
+    Only the engine computes such rules. Every other rule finds the scale from the block's largest
+    magnitude.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
@@ -128,9 +130,9 @@ def dequantize(
 def encode(
     x: Array, element: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.SATURATE
 ) -> Array:
-    """Return the codes of numbers at scale 1, as int64.
+    """Return the codes of numbers whose scale is 1, as int64.
 
-    A NaN for an element without NaN becomes the largest value.
+    If the element has no NaN code, a NaN becomes the largest value.
     """
     code = make_encode(FLOATS[x.dtype.name], element, rounding, overflow)
     bits = signed_bits(np.ascontiguousarray(x)).astype(np.int64)
@@ -138,9 +140,9 @@ def encode(
 
 
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
-    """Return the tensor scale of each tensor as float32.
+    """Return the tensor scale of each tensor, as float32.
 
-    `largest` has the bit patterns of the largest finite magnitudes of the tensors in `source`.
+    `largest` has the bit pattern of each tensor's largest finite magnitude in the format `source`.
     """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
@@ -149,7 +151,7 @@ def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
 def largest_of(x: Array, axis: int | None = None) -> Array:
     """Return the bit pattern of the largest finite magnitude of all numbers, or along an axis.
 
-    With an axis, the result keeps that axis with length 1.
+    If an axis is given, it has length 1 in the result.
     """
     bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
     finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
@@ -157,10 +159,10 @@ def largest_of(x: Array, axis: int | None = None) -> Array:
 
 
 def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
-    """Return a boolean for each number: True if it rounds to more than the largest element.
+    """Return, for each number, True if its quotient rounds to more than the largest element.
 
-    A number is divided by its scale and tensor scale, and rounded with one more bit of exponent. A
-    number beyond the largest element then gets a code above `max_code`.
+    The quotient is the number divided by its scale and tensor scale. It is rounded to a format with
+    one more exponent bit, in which numbers beyond the largest element have codes above `max_code`.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -171,7 +173,7 @@ def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settin
 
 
 def scale_numbers(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the values of scales, given as an `MXArray` holds them, in float64, which is exact."""
+    """Return the values of scales as float64, which is exact."""
     if scale.bits > 8:
         return scales.astype(np.float64)
     return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
@@ -182,11 +184,12 @@ def _code_bits(scale: ScaleFormat) -> int:
 
 
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
-    """Return |x| over the scale and the tensor scale of each number, in float64.
+    """Return |x| divided by the scale and the tensor scale of each number, in float64.
 
-    The quotients are rounded. But a rounded quotient is above, equal to or below a number of at
-    most 40 binary digits just as the exact quotient is. Values of elements and midpoints between
-    them are such numbers. A finite number over zero or infinity gives zero.
+    The quotients are rounded. But if a number has at most 40 binary digits, each returned quotient
+    is above, equal to or below that number just as the exact quotient is. The values of elements
+    and the midpoints between them are such numbers. A finite number divided by zero or infinity
+    gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -197,7 +200,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # the last line of this function replaces NaN and infinities
+    with np.errstate(all="ignore"):  # the return statement replaces NaN and infinities
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
@@ -210,7 +213,7 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return the scale codes, or the parts of the factors, as dialect functions take them."""
+    """Return the scales as arguments of dialect functions: their codes, or the parts of factors."""
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))
@@ -219,7 +222,7 @@ def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, .
 def _encoder(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """Return `encode(x, *factors, random)`, which rounds x over its factors to a code."""
+    """Return `encode(x, *factors, random)`, which divides x by its scale and rounds to a code."""
     if scale.power_of_two:
         return make_encode(source, element, rounding, overflow)
     return make_encode_over(source, element, scale, rounding, overflow)
@@ -228,7 +231,7 @@ def _encoder(
 def _found(
     amax: Array, tensors: Array, source: ElementFormat, fmt: MXFormat, rule: ScaleRule | FloatScaleRule
 ) -> Array:
-    """Return the scale code of each block, found by `rule` from the block's largest magnitude."""
+    """Return the scale code that `rule` finds for each block from the block's largest magnitude."""
     if isinstance(rule, ScaleRule):
         return np.asarray(make_shared_scale(source, fmt.element, rule)(amax))
     return np.asarray(make_float_scale(source, fmt.element, fmt.scale, rule)(amax, tensors))
@@ -247,7 +250,10 @@ def _quantized(
     words: Array | None,
     tensors: Array,
 ) -> Quantized:
-    """Quantize one piece; scales and tensor scales are bit patterns, one for each block."""
+    """Quantize one piece of an array.
+
+    Scales and tensor scales are given as bit patterns, one for each block.
+    """
     source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
     bits = signed_bits(x).astype(np.int64)
     is_finite, made, offsets = _is_finite(bits, source), None, None
@@ -286,7 +292,10 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 
 
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    """Return the largest and the smallest finite number of each block, as ordered integers."""
+    """Return the largest and the smallest finite number of each block, as ordered integers.
+
+    See `make_to_ordered` for these integers.
+    """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1
     high = gather(np.maximum, np.where(is_finite, ordered, -infinity), blocks)
@@ -294,7 +303,7 @@ def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) 
 
 
 def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
-    """Return the bit patterns of the ends of blocks; +0 for blocks without a finite number."""
+    """Return the bit patterns of these ends of blocks, or +0 for blocks without a finite number."""
     from_ordered = make_from_ordered(source)
     missing = low > high
     return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

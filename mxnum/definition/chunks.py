@@ -1,4 +1,4 @@
-"""Divide arrays into pieces of whole blocks, to bound memory, and reduce over blocks."""
+"""Divide arrays into pieces of whole blocks, to bound memory, and reduce the blocks of an array."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Slices = tuple[slice, ...]
 
 
 def chunks(shape: tuple[int, ...], blocks: Blocks, limit: int) -> Iterator[Slices]:
-    """Yield slices that cover an array in C order.
+    """Yield, in C order, the slices of pieces that cover an array.
 
-    Each piece has whole blocks and at most `limit` elements, or one block where a block is larger.
+    Each piece consists of whole blocks and has at most `limit` elements. If one block has more than
+    `limit` elements, each piece is one block.
     """
     lengths = [min(block, length) for block, length in zip(blocks, shape, strict=True)]
     for axis in reversed(range(len(shape))):
@@ -33,14 +34,14 @@ def chunks(shape: tuple[int, ...], blocks: Blocks, limit: int) -> Iterator[Slice
 
 
 def of_blocks(part: Slices, blocks: Blocks) -> Slices:
-    """Return the slices of the scales that belong to a piece."""
+    """Return the slices that select the scales of a piece."""
     return tuple(
         slice(piece.start // block, -(-piece.stop // block)) for piece, block in zip(part, blocks, strict=True)
     )
 
 
 def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
-    """Return one value per element from one value per block."""
+    """Return an array that gives each element the value of its block."""
     for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
         if block > 1:
             per_block = np.repeat(per_block, min(block, length), axis)
@@ -48,7 +49,7 @@ def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
 
 
 def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
-    """Return `operation.reduce` over each block; a short last block has fewer elements."""
+    """Return `operation.reduce` over each block; the last block of an axis may be shorter."""
     for axis, block in enumerate(blocks):
         if block > 1:
             values = operation.reduceat(values, np.arange(0, values.shape[axis], block), axis)
@@ -56,7 +57,7 @@ def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
 
 
 def positions(part: Slices, shape: tuple[int, ...]) -> Array:
-    """Return the C-order index in the whole array of each element of a piece."""
+    """Return each element's C-order index in the whole array, for the elements of a piece."""
     index: Any = np.zeros((), np.int64)
     for piece, length in zip(part, shape, strict=True):
         index = index[..., None] * length + np.arange(piece.start, min(piece.stop, length), dtype=np.int64)
@@ -64,7 +65,7 @@ def positions(part: Slices, shape: tuple[int, ...]) -> Array:
 
 
 def random_words(index: Array, seed: int, stream: int) -> Array:
-    """Return the words that `mxnum.quantize(seed=, stream=)` gives to these C-order positions."""
+    """Return the words that `mxnum.quantize(seed=, stream=)` uses at these C-order indices."""
     group = index >> 2
     low = 0xFFFFFFFF
     counter = group & low, group >> 32, np.int64(stream & low), np.int64(stream >> 32)

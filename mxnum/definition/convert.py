@@ -1,4 +1,4 @@
-"""Encode and decode numbers: unpack, shift the exponent by the scale, pack, with one rounding."""
+"""Encode and decode numbers: unpack, add the scale to the exponent, and pack with one rounding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def make_encode(
 ) -> Callable[..., Any]:
     """Return `encode(x, scale, random)`, which rounds x / 2**(scale - 127) once to a `target` code.
 
-    `x` is a bit pattern of `source`, `scale` an E8M0 code (0xFF gives code 0), `random` an integer
-    below 2**30 that only stochastic rounding reads. If the target has no NaN code, NaN becomes the
-    largest value, because a scalar function cannot raise.
+    `x` is a bit pattern of `source`, and `scale` is an E8M0 code (0xFF gives code 0). `random` is
+    an integer below 2**30 that only stochastic rounding reads. If the target has no NaN code, NaN
+    becomes the largest value, because a dialect function cannot raise an error.
     """
     width, word = working_width(source, target), word_bits(source, target)
     unpack = make_unpack(source, width)
@@ -41,8 +41,8 @@ def make_encode(
 def make_decode(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
     """Return `decode(code, scale)`, which rounds element value * 2**(scale - 127) to `target`.
 
-    `decode` returns a bit pattern, rounded to nearest even; overflow gives infinity. The scale code
-    0xFF gives NaN for every element code.
+    `decode` returns a bit pattern. It rounds to nearest even, and overflow gives infinity. The
+    scale code 0xFF gives NaN for every element code.
     """
     width, word = working_width(element, target), word_bits(element, target)
     unpack = make_unpack(element, width)

@@ -1,9 +1,9 @@
-"""Find scales that are floats, and tensor scales, and scale elements by them.
+"""Find scales that are floats, find tensor scales, and scale elements by both.
 
-An element is divided by a *factor*, the exact product of the scale of its block and the tensor
-scale (1 where there is none). Decoding multiplies by the same factor. A factor is given as
-(exponent, significand, kind): its value is significand * 2**(exponent - width), with 2**width <=
-significand < 2**(width+1), or a zero significand. The word has 64 bits.
+Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
+scale, which is 1 if there is none. Decoding multiplies by the same factor. A factor is represented
+as (exponent, significand, kind). Its value is significand * 2**(exponent - width), where the
+significand is zero or 2**width <= significand < 2**(width+1). Words have 64 bits.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ WORD = 64
 
 
 def number_of(scale: ScaleFormat) -> ElementFormat:
-    """Return the float format whose codes a scale has."""
+    """Return the float format of a scale."""
     if scale.number is None:
         raise ValueError(f"scale {scale.name} is no float")
     return scale.number
 
 
 def factor_width(scale: ScaleFormat) -> int:
-    """Return the position of the leading bit of a factor."""
+    """Return the position of the leading bit of a factor's significand."""
     return number_of(scale).mantissa_bits + TENSOR_SCALE.mantissa_bits + 1
 
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which computes a * b by shifts and additions; a has `bits` bits."""
+    """Return `product(a, b)`, which computes a * b by shifts and additions if a has `bits` bits."""
 
     @dialect
     def product(a, b):
@@ -54,10 +54,10 @@ def make_product(bits: int) -> Callable[..., Any]:
 def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., Any]:
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
-    `divide` returns an exponent and a significand. Long division gives the leading one of the
+    `divide` returns an exponent and a significand. Long division computes the leading 1 of the
     significand and `digits` binary digits after it. One more digit is 1 if a remainder is left, so
-    the leading bit is at position digits + 1. One later rounding gives the same number as for the
-    exact quotient.
+    the leading 1 is at position digits + 1. Rounding the result once gives the same number as
+    rounding the exact quotient.
     """
     common = max(width, divisor_width)
 
@@ -83,7 +83,8 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
 def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
     """Return `factor(code, tensor)`, which multiplies a scale code by a float32 tensor scale.
 
-    The tensor scale is given as bits. The result is the product's exponent, significand and kind.
+    `tensor` is the bit pattern of the tensor scale. `factor` returns the product's exponent,
+    significand and kind.
     """
     number, width = number_of(scale), factor_width(scale)
     unpack_scale = make_unpack(number, number.mantissa_bits)
@@ -108,7 +109,7 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 
 
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
-    """Return `tensor_scale(amax)`, which finds the tensor scale of an array, as float32 bits.
+    """Return `tensor_scale(amax)`, which finds the float32 bit pattern of an array's tensor scale.
 
     `amax` is the bit pattern of the array's largest finite magnitude in `source`.
     """
@@ -138,8 +139,8 @@ def make_float_scale(
     """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
-    element * tensor scale), rounded once. If `aim` is given, the element with that magnitude code
-    takes the place of the largest element.
+    element * tensor scale), rounded once. If the magnitude code `aim` is given, its value takes the
+    place of the largest element in this formula.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)
@@ -165,7 +166,7 @@ def make_float_scale(
 
 
 def _number_of_code(number: ElementFormat, code: int) -> tuple[int, int]:
-    """Return (odd integer, exponent) of a finite magnitude code: integer * 2**exponent."""
+    """Return an odd integer and an exponent: the code's value is integer * 2**exponent."""
     integer, denominator = number.value(code).as_integer_ratio()
     shift = (integer & -integer).bit_length() - 1
     return integer >> shift, shift - (denominator.bit_length() - 1)
@@ -176,8 +177,8 @@ def make_encode_over(
 ) -> Callable[..., Any]:
     """Return `encode_over`, which rounds x / factor once to an `element` code.
 
-    Its arguments are x, the exponent, significand and kind of the factor, and random bits. If the
-    factor is zero or infinite, a finite x becomes zero; if the factor is NaN, every code is 0.
+    `encode_over` takes x, the factor's exponent, significand and kind, and random bits. If the
+    factor is zero or infinite, a finite x becomes zero. If the factor is NaN, every code is 0.
     """
     width = factor_width(scale)
     digits = element.mantissa_bits + (SR_BITS + 1 if rounding.is_stochastic else 2)
@@ -197,9 +198,10 @@ def make_encode_over(
 
 
 def make_decode_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `decode_over`, which rounds element * factor to bits of `target`, to nearest even.
+    """Return `decode_over`, which rounds element * factor to `target`, to nearest even.
 
-    Its arguments are the code, and the exponent, significand and kind of the factor.
+    `decode_over` takes the element's code and the factor's exponent, significand and kind. It
+    returns a bit pattern.
     """
     mantissa = element.mantissa_bits
     least_width = mantissa + factor_width(scale) + 1

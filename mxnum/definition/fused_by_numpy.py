@@ -1,7 +1,7 @@
-"""Many dot products as a matrix unit adds them, by the definition on numpy arrays.
+"""Compute many dot products as a matrix unit adds them, by the definition on numpy arrays.
 
-Nothing is compiled: the dialect functions of `fused_sum` run on arrays of 64-bit integers, whose
-axes are cases and terms.
+The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. Each row
+of such an array belongs to a dot product, and each column to a term of the sums.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _FLOAT32 = FLOATS["float32"]
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of equal length, one in each row, as codes with or without scales."""
+    """Vectors of equal length, as codes with or without scales; each row is a vector."""
 
     codes: Array
     element: ElementFormat
-    #: The codes of scales of `block` elements each; None without scales.
+    #: The codes of the scales, one for each `block` elements; None if there are no scales.
     scales: Array | None = None
     scale: ScaleFormat = E8M0
     block: int = 1
 
 
 class _Parts(NamedTuple):
-    """Signed significands, exponents, and masks of signs, infinities and NaN."""
+    """Numbers in parts: signed significands, exponents, masks of signs, infinities and NaN."""
 
     significand: Array
     exponent: Array
@@ -47,7 +47,7 @@ class _Parts(NamedTuple):
         return _Parts(*(x[index] for x in self))
 
     def padded(self, length: int) -> _Parts:
-        """Return these rows with zeros at their ends."""
+        """Return these rows, extended to `length` with zeros."""
         width = ((0, 0), (0, length - self.sign.shape[1]))
         fills = (0, ZERO_EXPONENT, False, False, False)
         return _Parts(*(np.pad(x, width, constant_values=fill) for x, fill in zip(self, fills, strict=True)))
@@ -71,17 +71,17 @@ def _of_scales(codes: Array, scale: ScaleFormat) -> _Parts:
 class _Side(NamedTuple):
     elements: _Parts
     scales: _Parts | None
-    #: The float32 factors of promotions; None if they are 1.
+    #: The float32 scales that are factors of promotions; None if these factors are 1.
     factors: Array | None
     block: int
     point: int
 
 
 def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Side:
-    """Return the rows of an operand, padded with zeros to the length `padded`."""
+    """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # exact sums: all significands in units of the smallest number
+    if unit.group > 1:  # groups add exactly: all significands get the unit of the smallest number
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -95,12 +95,12 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
 class _Terms(NamedTuple):
     significand: Array
     exponent: Array
-    #: The state of each case: `PLUS`, `MINUS` or both for infinities and NaN among its products.
+    #: The state of each sum: 0 if all its products are finite, else `PLUS`, `MINUS` or `INVALID`.
     state: Array
 
 
 def _products(a: _Side, b: _Side, unit: MatrixUnit, indices: Array) -> _Terms:
-    """Return the terms of a fused sum of the products at these indices."""
+    """Return the terms that the products at these indices give to a fused sum."""
     p, q = (side.elements.at((slice(None), indices)) for side in (a, b))
     invalid = p.nan | q.nan | (p.infinite & (q.significand == 0) & ~q.infinite & ~q.nan)
     invalid |= q.infinite & (p.significand == 0) & ~p.infinite & ~p.nan
@@ -128,10 +128,11 @@ def dots(
     align: Callable[..., Any] = fused_sum.align,
     zero_exponent: int = ZERO_EXPONENT,
 ) -> Array:
-    """Return the bits of a·b + c for each pair of rows, by instructions of K = `k`.
+    """Return the bit patterns of a·b + c for each pair of rows; `k` is the K of the instructions.
 
-    `c` holds bits of the accumulator's type. `align` may be another rule of alignment with the
-    arguments of `fused_sum.align`, and `zero_exponent` another exponent of zero operands.
+    `c` holds bit patterns of the accumulator's type. To try other rules, pass a function with the
+    arguments of `fused_sum.align` as `align`, or another exponent for operands that are zero as
+    `zero_exponent`.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -154,7 +155,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the bits of one fused sum of terms and the addend `chain`."""
+    """Return the bit pattern of each fused sum of terms and its addend in `chain`."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)
@@ -173,9 +174,10 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 
 
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -> Array:
-    """Return the float32 total plus an accumulator times the factors of both operands.
+    """Return the float32 totals plus the accumulators, multiplied by the factors of both operands.
 
-    The product is not rounded: total = fma(factor of a * factor of b, accumulator, total).
+    The product of the factors is rounded, but its product with the accumulator is not: total =
+    fma(factor of a * factor of b, accumulator, total).
     """
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
@@ -187,7 +189,8 @@ def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -
         high = product + addend
         part = high - product
         low = (product - (high - part)) + (addend - part)
-        # Round to odd in float64, so that rounding to float32 rounds the exact sum.
+        # Round to odd in float64. Rounding to float32 then gives the same as rounding the exact
+        # sum.
         bits = high.view(np.int64)
         inexact = np.isfinite(high) & (low != 0) & (bits & 1 == 0)
         bits = np.where(inexact, bits + np.where((low > 0) == (high > 0), 1, -1), bits)
@@ -199,7 +202,7 @@ def _floats(codes: Array) -> Array:
 
 
 def _with_one_nan(codes: Array, accumulator: ElementFormat) -> Array:
-    """Return the bits with each NaN as the one whose bits are all set but the sign."""
+    """Return the bit patterns, with each NaN replaced by that of all bits set but the sign."""
     mask = (1 << accumulator.bits) - 1
     magnitude = codes & (mask >> 1)
     return np.where(magnitude > accumulator.max_code + 1, mask >> 1, codes & mask).astype(f"u{accumulator.bits // 8}")

@@ -1,9 +1,9 @@
-"""Fused sums of matrix units: terms are aligned, truncated and added; the sum is rounded once.
+"""Compute fused sums as matrix units do: align, truncate and add terms, then round once.
 
 A term has a sign, an exponent and a significand that is not normalized. Its value is significand *
-2**(exponent - point), where `point` counts the fraction bits of the significand. The word has 64
-bits. The numbers that describe a matrix unit, such as its fraction bits, are arguments, so that one
-compiled loop serves all units.
+2**(exponent - point), where `point` counts the fraction bits of the significand. Words have 64
+bits. The numbers that describe a matrix unit, such as its fraction bits, are arguments of the
+functions. One compiled loop can therefore serve all units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 
-#: States of a sum. Each sign of infinity has a bit; NaN has both bits.
+#: States of a sum: infinity, minus infinity, and NaN, which has the bits of both.
 PLUS, MINUS, INVALID = 1, 2, 3
 _WORD = 64
 _FARTHEST = _WORD - 2
@@ -30,7 +30,7 @@ _FARTHEST = _WORD - 2
 def make_parts(source: ElementFormat) -> Callable[..., Any]:
     """Return `parts(code)`, which splits a float into (sign, exponent, significand, kind).
 
-    A finite number is significand * 2**(exponent - m), with the m mantissa bits of the format. A
+    A finite number is significand * 2**(exponent - m), where m is the number of mantissa bits. A
     subnormal number has the exponent of the smallest normal number; zero has `ZERO_EXPONENT`. An
     infinity or NaN has the significand 0.
     """
@@ -61,8 +61,8 @@ def make_parts(source: ElementFormat) -> Callable[..., Any]:
 def align(sign, exponent, significand, largest, left, right):
     """Return a term in units of 2**(largest - F), truncated toward zero, for F fraction bits.
 
-    `largest` is no smaller than the term's `exponent`. `left` is max(F - point, 0), and `right` is
-    max(point - F, 0).
+    `largest` is at least `exponent`, the exponent of the term. `left` is max(F - point, 0), and
+    `right` is max(point - F, 0).
     """
     distance = largest - exponent + right
     distance = select(distance > _FARTHEST, _FARTHEST, distance)
@@ -74,10 +74,10 @@ def align(sign, exponent, significand, largest, left, right):
 def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[..., Any]:
     """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum once.
 
-    The sum is total * 2**(largest - fraction_bits). `below` is the number of last bits of the
-    result that are truncated to zero. A sum that is zero or rounds to zero is +0; a sum beyond the
-    largest number is infinite. If `state` is not 0, the result is an infinity, or the NaN with all
-    bits set except the sign.
+    The sum is total * 2**(largest - fraction_bits). The last `below` bits of the result are set to
+    zero. If the sum is zero or rounds to zero, the result is +0. If the sum is beyond the largest
+    number, the result is infinite. If `state` is not 0, the result is an infinity or NaN, as
+    `state` says. This NaN has all bits set except the sign.
     """
     BITS, INFINITY, ALL_ONES = accumulator.bits, accumulator.max_code + 1, (1 << (accumulator.bits - 1)) - 1
     normalize, round_magnitude = make_normalize(SUM_BITS), make_round(accumulator, rounding, SUM_BITS, _WORD)
@@ -97,7 +97,7 @@ def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[...,
 
 @cache
 def make_add(accumulator: ElementFormat) -> Callable[..., Any]:
-    """Return `add(a, b)`, the bits of the sum of two accumulators, rounded to nearest even."""
+    """Return `add(a, b)`, which adds two accumulators, rounded to nearest even, as bit patterns."""
     width = accumulator.mantissa_bits + 1
     unpack, add = make_unpack(accumulator, width), addition.make_add(width)
     pack = make_pack(accumulator, Rounding.RNE, Overflow.IEEE, addition.sum_width(width), _WORD)

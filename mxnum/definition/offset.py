@@ -1,4 +1,4 @@
-"""Asymmetric scaling: find the offset of a block, subtract it, find half-range scales, decode."""
+"""Asymmetric scaling: find offsets of blocks, subtract them, find half-range scales, decode."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OFFSET = FLOATS["float16"]
 
 
 def difference_format(source: ElementFormat) -> ElementFormat:
-    """Return the type of x - O: float32, or float64 for float64 input."""
+    """Return the format of x minus an offset: float32, or float64 if x is float64."""
     return source if source.name == "float64" else FLOATS["float32"]
 
 
 def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
-    """Return `to_ordered(x)`, which maps bit patterns to integers that order as the numbers do.
+    """Return `to_ordered(x)`, which maps bit patterns to integers in the same order as the numbers.
 
     Bit patterns are signed. Both zeros become 0.
     """
@@ -39,7 +39,7 @@ def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
-    """Return `from_ordered(ordered)`, which inverts `to_ordered`.
+    """Return `from_ordered(ordered)`, the inverse of `to_ordered`.
 
     The result is a signed bit pattern. Zero becomes +0.
     """
@@ -57,8 +57,8 @@ def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
 def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
     """Return `midpoint(largest, smallest)`, which rounds (largest + smallest) / 2 once to float16.
 
-    Its arguments are the finite bit patterns at the ends of a block. A midpoint beyond float16's
-    range saturates at 65504.
+    `largest` and `smallest` are the bit patterns of a block's largest and smallest finite number. A
+    midpoint beyond the largest float16 number, 65504, becomes that number with its own sign.
     """
     width = working_width(source, OFFSET)
     unpack = make_unpack(source, width)
@@ -79,8 +79,8 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
 def make_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `difference(x, offset)`, which rounds x - offset once to `difference_format(source)`.
 
-    Rounding is to nearest even. If x is NaN, the difference is a NaN with the sign of x, because
-    the difference is encoded next and elements keep the sign of a NaN.
+    Rounding is to nearest even. If x is NaN, the difference is a NaN with the sign of x: the
+    difference will be encoded, and elements keep the sign of a NaN.
     """
     target = replace(difference_format(source), canonical_nan=False)
     width = working_width(source, target)
@@ -102,7 +102,7 @@ def make_difference(source: ElementFormat) -> Callable[..., Any]:
 def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
     """Return `half_range_scale(largest, smallest)`, the E8M0 code for A = (largest - smallest) / 2.
 
-    A is exact; the arguments are the finite bit patterns at the ends of a block.
+    A is exact. The arguments are the bit patterns of a block's largest and smallest finite number.
     """
     width = working_width(source, element)
     unpack = make_unpack(source, width)
@@ -121,10 +121,10 @@ def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: S
 
 
 def make_decode_offset(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `decode_offset(code, scale, offset)`, which decodes an element and adds the offset.
+    """Return `decode_offset(code, scale, offset)`, which decodes an element and adds its offset.
 
-    The result is element value * 2**(scale - 127) + offset, rounded once to nearest even to
-    `target`.
+    The result is element value * 2**(scale - 127) + offset, rounded once to `target`, to nearest
+    even.
     """
     width = max(working_width(element, target), OFFSET.mantissa_bits)
     unpack, unpack_offset = make_unpack(element, width), make_unpack(OFFSET, width)

@@ -11,27 +11,28 @@ from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
-#: Stochastic rounding compares this many bits. A caller with fewer random bits shifts them to the
-#: top: see `random.py`.
+#: The number of bits that stochastic rounding compares. A caller that has fewer random bits shifts
+#: them to the top, with the function of `random.make_align_random`.
 SR_BITS = 30
 
 
 @cache
 def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int) -> Callable[..., Any]:
-    """Return `round_magnitude(sign, exponent, significand, random)`, which gives a magnitude code.
+    """Return `round_magnitude(sign, exponent, significand, random)`, which finds a magnitude code.
 
-    The number is significand * 2**(exponent - width), normalized or zero. The magnitude code counts
-    the representable magnitudes from zero, as if the exponent had no upper end. The code is k *
-    2**m + q for exponent step k and significand q. Rounding up across a binade therefore needs no
-    special case, and "even" and "odd" refer to this code. All numbers beyond the largest give
-    max_code + 1.
+    The argument is the number significand * 2**(exponent - width), normalized or zero. Magnitude
+    codes count the representable magnitudes from zero, as if there were no largest exponent. The
+    code is k * 2**m + q for exponent step k and significand q. Rounding up to the next power of two
+    therefore needs no special case. "Even" and "odd" are properties of this code. All numbers
+    beyond the largest give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
     LAST_STEP = target.emax - target.emin
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
-    # A larger shift would give the same result: already this one leaves less than half a quantum.
+    # A larger shift would give the same result, because this one already leaves less than half a
+    # quantum.
     SHIFT_LIMIT = word - 2
     RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
@@ -46,7 +47,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
         above = select(step < 0, 0, select(step > LAST_STEP, LAST_STEP, step))
         shift = DISCARDED + below
         if SR:
-            # Keep SR_BITS bits below the quantum, which suffice for floor(delta * 2**SR_BITS).
+            # Keep SR_BITS bits below the quantum: floor(delta * 2**SR_BITS) needs no more.
             drop = select(shift > SR_BITS, shift - SR_BITS, 0)
             significand = significand >> select(drop > width + 1, width + 1, drop)
             shift = select(shift > SR_BITS, SR_BITS, shift)
@@ -76,9 +77,10 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
 
 def limits(rounding: Rounding) -> tuple[bool, bool]:
-    """Return two booleans for overflow that does not saturate.
+    """Return whether finite numbers beyond the largest become the largest, for each sign.
 
-    The first is True if a finite x > max gives max, the second if a finite x < -max gives -max.
+    The overflow mode is one that does not saturate. The first boolean is True if a finite x > max
+    gives max. The second is True if a finite x < -max gives -max.
     """
     return {
         Rounding.RNE: (False, False),
@@ -104,7 +106,7 @@ def make_pack(
     AS_WORD = target.bits == word
     NAN_CODE = MAX if target.nan_code is None else target.nan_code
     KEEPS_NAN_SIGN = target.nan_code is not None and not target.canonical_nan
-    # Overflow gives Inf if the element has it, else NaN; an element with neither saturates.
+    # Overflow gives Inf if the target has it, else NaN; a target that has neither saturates.
     IEEE = not overflow.of(target.specials).saturates
     OVER = NAN_CODE if target.infinity_code is None else target.infinity_code
     LIMITS_ABOVE, LIMITS_BELOW = limits(rounding)

@@ -1,8 +1,9 @@
-"""Random bits for stochastic rounding: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
+"""Random bits for stochastic rounding, by Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
 
-The generator is based on counters: the bits of an element depend on its index alone, not on
-threads, device or memory layout. Philox multiplies, an operation that the dialect does not have.
-Every product in this module is below 2**48, so Python ints, int64 and CUDA give the same results.
+The generator is based on counters: an element's bits depend only on the seed, the stream and the
+element's index, not on threads, device or memory layout. Philox needs multiplication, which the
+dialect does not have. Every product in this module is below 2**48, so Python ints, int64 and CUDA
+give the same results.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _ROUNDS = 10
 
 @dialect
 def multiply_32x32(a, b):
-    """Return (high word, low word) of the product of two 32-bit words, by 16-bit halves of `a`."""
+    """Return (high word, low word) of the product of two 32-bit words.
+
+    Each 16-bit half of `a` is multiplied by `b`, so that no product reaches 2**48.
+    """
     low = (a & _HALF) * b
     middle = (a >> 16) * b + (low >> 16)
     return middle >> 16, ((middle & _HALF) << 16) | (low & _HALF)
@@ -30,7 +34,10 @@ def multiply_32x32(a, b):
 
 @dialect
 def philox4x32(c0, c1, c2, c3, k0, k1):
-    """Return four random words from a counter of four words and a key of two, all in 0..2**32-1."""
+    """Return the four random words for a counter of four words and a key of two words.
+
+    All words are below 2**32.
+    """
     for _ in range(_ROUNDS):
         high_0, low_0 = multiply_32x32(c0, _MULTIPLIER_0)
         high_1, low_1 = multiply_32x32(c2, _MULTIPLIER_1)
@@ -41,10 +48,10 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 
 
 def make_align_random(sr_bits: int) -> Callable[..., Any]:
-    """Return `align_random(word)`, which moves the low `sr_bits` bits to the top of SR_BITS bits.
+    """Return `align_random(word)`, which shifts the low `sr_bits` bits to the top of SR_BITS bits.
 
-    `pack` compares such integers: floor(delta * 2**r) + R >= 2**r iff floor(delta * 2**30) + R *
-    2**(30-r) >= 2**30, so one kernel serves every r.
+    `pack` compares the shifted bits. For r bits R, floor(delta * 2**r) + R >= 2**r exactly if
+    floor(delta * 2**30) + R * 2**(30-r) >= 2**30. One kernel can therefore serve every r.
     """
     MASK = (1 << sr_bits) - 1
     UP = SR_BITS - sr_bits

@@ -1,4 +1,4 @@
-"""Find the shared scale of a block, an E8M0 code, from the block's largest magnitude."""
+"""Find the E8M0 code of a block's shared scale from the block's largest magnitude."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LAST_SCALE = E8M0.nan_code - 1
 
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
-    """Return the significand width in which the thresholds of every rule are exact."""
+    """Return a significand width in which the amax and the thresholds of all rules are exact."""
     return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
-    """Return the bias and the least significand that raises the exponent, for `scale_code`.
+    """Return the arguments `bias` and `first_bumped` of `scale_code`.
 
-    Let f = significand / 2**width. The rules differ in the condition under which the exponent
-    is one more than floor's: f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > the leading digits of
-    max (rceil), f >= 7/4 (half_up), always (floor_plus_one).
+    `first_bumped` is the least significand for which the rule's exponent is one more than that of
+    `floor`. Let f = significand / 2**width. The exponent is one more if f > 1 (ceil), f >= 2 -
+    2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4 (half_up), or always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {
@@ -39,14 +39,17 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
 
 @dialect
 def scale_code(exponent: Any, significand: Any, bias: Any, first_bumped: Any) -> Any:
-    """Return the E8M0 code for A = significand * 2**(exponent - width), normalized or zero."""
+    """Return the E8M0 code for A = significand * 2**(exponent - width), normalized or zero.
+
+    The last two arguments are the rule's `scale_constants`.
+    """
     code = exponent + bias + select(significand < first_bumped, 0, 1)
     code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
     return select(significand == 0, 0, code)
 
 
 def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Callable[..., Any]:
-    """Return `scale_rule(exponent, significand)`, which gives the E8M0 code by the rule."""
+    """Return `scale_rule(exponent, significand)`, which is `scale_code` for one rule."""
     BIAS, FIRST_BUMPED = scale_constants(element, rule, width)
 
     @dialect
@@ -58,9 +61,10 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
 
 @cache
 def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
-    """Return `scale_of(amax, bias, first_bumped)`, the E8M0 code by the rule with these constants.
+    """Return `scale_of(amax, bias, first_bumped)`, which finds the E8M0 code of a block.
 
-    The last two arguments are the rule's `scale_constants`.
+    `amax` is the bit pattern of the block's largest finite magnitude in `source`. The other two
+    arguments are the rule's `scale_constants`.
     """
     unpack = make_unpack(source, width)
 
@@ -73,7 +77,7 @@ def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
 
 
 def make_shared_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `shared_scale(amax)`, the E8M0 code of a block.
+    """Return `shared_scale(amax)`, which finds the E8M0 code of a block by a rule.
 
     `amax` is the bit pattern of the block's largest finite magnitude in `source`.
     """

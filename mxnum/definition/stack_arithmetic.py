@@ -1,4 +1,4 @@
-"""NVFP4 as each software stack computes it, bit for bit: the float32 operations of its source.
+"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
 tensor. Stacks agree on what these numbers mean. They round different intermediate results, so the
@@ -6,21 +6,22 @@ bits of two stacks differ. For each stack this file has four functions:
 
 - `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the stack's
   own direction;
-- `block_scale(block_largest, global_scale)` returns what the stack rounds to E4M3 (to nearest even,
-  saturating);
-- `factor(scale, global_scale)` returns what the stack multiplies an element with, or divides it by;
-  the result is rounded to E2M1 (to nearest even, saturating);
+- `block_scale(block_largest, global_scale)` returns the number that the stack rounds to E4M3 (to
+  nearest even, saturating);
+- `factor(scale, global_scale)` returns the number by which the stack multiplies or divides each
+  input; the result is rounded to E2M1 (to nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
-These four are pure functions of float32 numbers: + * /, comparisons and `select`. The same function
-runs on numpy arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`). Each
-operation rounds once as IEEE 754 says, to nearest even, and subnormals are not flushed. The
-roundings to E4M3 and E2M1 are done by this library's own definition.
-An infinity goes through the operations as it does in the stack. A NaN in the input raises an error,
-because there the kernels of one stack differ among themselves.
+These four functions are pure. They compute float32 numbers with + * /, comparisons and `select`.
+They run on numpy arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`).
+Each operation rounds once to nearest even, as in IEEE 754, and keeps subnormal numbers. This
+library's own definition rounds to E4M3 and E2M1. An infinity goes through the operations as it does
+in the stack. A NaN in the input raises an error, because even the kernels of one stack treat NaN
+differently.
 
-Directions: an "encode" global scale (S near 2688 / largest) multiplies numbers when they are
-encoded. A "decode" global scale is the inverse of S, like `MXArray.tensor_scale`.
+A global scale has a direction. One for "encode", called S, is near 2688 / largest; numbers are
+multiplied by it when they are encoded. One for "decode" is the inverse of S, like
+`MXArray.tensor_scale`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-# This is 1 / 6 rounded to nearest, even if the importer has set another rounding.
+# This is 1 / 6 rounded to nearest, even if this module is imported under another rounding mode.
 _SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
@@ -48,7 +49,7 @@ _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
 
 @dialect
 def _at_most(x: Any, limit: Any) -> Any:
-    """Return the lesser of two numbers; NaN where x is NaN."""
+    """Return the smaller of x and the limit, or NaN if x is NaN."""
     return select(x > limit, limit, x)
 
 
@@ -57,7 +58,7 @@ def _within(x: Any, least: Any, greatest: Any) -> Any:
     return _at_most(select(x < least, least, x), greatest)
 
 
-# TransformerEngine keeps the largest magnitude of a tensor; each kernel computes S from it.
+# TransformerEngine stores the largest magnitude of a tensor, from which each kernel computes S.
 
 
 def _transformer_engine_global(largest: Any) -> Any:
@@ -116,9 +117,9 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. The caller passes S; by default it is `448 * 6 / largest` as torch
-# computes that. torch computes a number divided by a tensor as the number times the tensor's
-# reciprocal, with two roundings.
+# vLLM's emulation in torch. Its caller passes S; the default here is `448 * 6 / largest` as torch
+# computes it. To divide a number by a tensor, torch multiplies the number by the tensor's
+# reciprocal, which rounds twice.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -149,8 +150,8 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with
-# S.
+# compressed-tensors. Like its observers, it computes in the type of the tensor up to the product
+# with S.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:
@@ -160,7 +161,7 @@ def _compressed_tensors_global(largest: Any) -> Any:
 
 
 def _tiny(dtype: np.dtype[Any]) -> Any:
-    """Return the least normal number of a float type."""
+    """Return the smallest normal number of a float type."""
     return np.ldexp(1.0, FLOATS[dtype.name].emin).astype(dtype)
 
 
@@ -182,7 +183,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# ModelOpt, with scales computed from the tensor.
+# ModelOpt, when it computes the scales from the tensor.
 
 
 @dialect
@@ -203,35 +204,35 @@ def _modelopt_decoded(element: Any, scale: Any, s2: Any, largest: Any) -> Any:
 
 @dataclass(frozen=True)
 class Stack:
-    """One software stack's way to compute NVFP4. See the module's docstring for its functions."""
+    """How one software stack computes NVFP4; the module's docstring describes the functions."""
 
     name: str
-    #: Repository, file and function of the source code that this stack's functions repeat.
+    #: The repository, file and function of the source code that these functions repeat.
     source: str
-    #: The direction of the global scale: "encode" or "decode", or "none" if the scale is always 1.
+    #: The direction of the global scale: "encode" or "decode", or "none" if it is always 1.
     direction: str
     global_scale: Callable[[Any], Any]
     block_scale: Callable[[Any, Any], Any]
     factor: Callable[[Any, Any], Any]
     decoded: Callable[[Any, Any, Any, Any], Any]
-    #: The E4M3 code that replaces a scale of zero; 0 if none does.
+    #: The E4M3 code that replaces a scale of zero; 0 if zero is not replaced.
     for_zero: int = 0
-    #: The E2M1 code for a NaN that the operations produce. None: the sign of the machine's NaN
-    #: decides.
+    #: The E2M1 code for a NaN that the operations produce. If None, the code depends on the sign
+    #: that the machine gives this NaN.
     nan_element: int | None = None
-    #: True if a number that is scaled to -0 keeps its sign.
+    #: True if a number keeps its sign where scaling makes it -0.
     keeps_negative_zero: bool = True
-    #: True if elements are divided by the factor, False if they are multiplied by it.
+    #: True if inputs are divided by the factor, False if they are multiplied by it.
     divides: bool = False
-    #: A function that makes `block_scale`, for stacks whose first operations on block scales are in
-    #: the tensor's type. Its argument is a function that rounds a float32 number to that type. None
-    #: for stacks that compute block scales in float32 throughout.
+    #: For a stack whose first operations for block scales are in the tensor's type: a function that
+    #: makes `block_scale` from a function that rounds a float32 number to that type. None for a
+    #: stack that computes block scales only in float32.
     block_scale_in: Callable[[Any], Any] | None = None
-    #: The types of tensors that the source accepts.
+    #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")
 
     def tensor_scale(self, global_scale: Any) -> Any:
-        """Return the global scale as a factor of decoding, in float32."""
+        """Return the global scale in the direction of decoding, as float32."""
         with np.errstate(all="ignore"):
             return _ONE / global_scale if self.direction == "encode" else np.float32(global_scale)
 

@@ -9,26 +9,27 @@ from typing import Any
 from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 
-#: The kinds of unpacked numbers.
+#: Values of `kind`, which says what an unpacked number is.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero lies below that of every number under every scale, so that rounding never
-#: takes zero for a large number.
+#: The exponent of zero. It is below the exponent of any other number, whatever the scale, so that
+#: rounding cannot mistake a zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 
 
 @cache
 def make_normalize(width: int) -> Callable[..., Any]:
-    """Return `normalize(exponent, significand)`, which makes 2**width <= significand.
+    """Return `normalize(exponent, significand)`, which shifts the significand to at least 2**width.
 
-    The argument `significand` is below 2**(width+1). The number that the pair means does not
-    change. A zero significand stays zero, and its exponent becomes at most ZERO_EXPONENT.
+    The argument `significand` must be below 2**(width+1). The exponent decreases by the shift, so
+    the number remains the same. A significand of zero stays zero, and its exponent becomes
+    ZERO_EXPONENT or less.
     """
 
     @dialect
     def normalize(exponent, significand):
         exponent = select(significand == 0, ZERO_EXPONENT, exponent)
-        # Count leading zeros by halving the width, without branches.
+        # Shift out the leading zeros by halving the width, without branches.
         if width >= 32:
             z = select(significand < (1 << (width - 31)), 32, 0)
             significand = significand << z
@@ -62,10 +63,10 @@ def make_normalize(width: int) -> Callable[..., Any]:
 def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
     """Return `unpack(code)`, which splits a code into (sign, exponent, significand, kind).
 
-    |value| = significand * 2**(exponent - width). A nonzero finite significand is normalized:
-    2**width <= significand < 2**(width+1); zero has an exponent of at most ZERO_EXPONENT. `kind` is
-    FINITE, INFINITE or NAN. If `kind` is INFINITE or NAN, exponent and significand have no meaning
-    but fit the word.
+    |value| = significand * 2**(exponent - width). The significand of a nonzero finite number is
+    normalized: 2**width <= significand < 2**(width+1). Zero has an exponent of ZERO_EXPONENT or
+    less. `kind` is FINITE, INFINITE or NAN. If it is INFINITE or NAN, the exponent and the
+    significand have no meaning, but they fit the word.
     """
     BITS = source.bits
     MANTISSA = source.mantissa_bits

@@ -1,18 +1,17 @@
-"""MX arrays as other software stores them.
+"""Convert MX arrays to the forms in which other software stores them, and back.
 
-Each module loads its optional packages when they are used.
+A module loads an optional package when a function first needs the package.
 
 - `views`: ml_dtypes arrays, without a copy
-- `torch`: tensors of the float8, float4 and E8M0 types, and torch's random bits
+- `torch`: tensors of the float8, float4 and E8M0 types, and random bits from torch
 - `torchao`: NVFP4 tensors of torchao
 - `safetensors`: files of MX tensors and of other tensors
-- `checkpoints`: quantized weights of files that other software wrote, one at a time, larger than
-  memory
+- `checkpoints`: quantized weights in files of other software, read one at a time
 - `nvfp4`, `fp8`, `gpt_oss`: tensors of quantized weights in NVFP4, FP8 with float scales, and MXFP4
 - `gguf`: MXFP4, whose nibbles have another order, and groups of integers (Q8_0, Q4_0)
 - `onnx`: tensors for QuantizeLinear and DequantizeLinear
 - `swizzle`: scales in the order in which tensor cores read them
 - `dask`: arrays larger than memory
 
-`_checked` checks that other software can take an array.
+`_checked` raises errors for arrays that other software cannot hold.
 """

@@ -1,4 +1,4 @@
-"""Check that other software can take an MX array, before anything is written.
+"""Check that other software can hold an MX array, before anything is written.
 
 This module also converts scales to numbers and back.
 """
@@ -22,7 +22,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return an MX array of numpy arrays on the same memory; raise ValueError if it is on a GPU."""
+    """Return `q` as an MX array of numpy arrays on the same memory; raise an error if on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -31,7 +31,7 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """Return the MX array; raise ValueError if it has offsets, which other software lacks."""
+    """Return `q`; raise ValueError if it has offsets, which other software does not have."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
@@ -39,10 +39,10 @@ def without_offsets(argument: str, q: Any) -> MXArray:
 
 
 def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
-    """Return an MX array in host memory, checked for its elements, scales and blocks.
+    """Return `q` in host memory; raise ValueError unless elements, scales and blocks fit.
 
-    The array must have these elements and scales, no offsets, and whole blocks of length `block`
-    along the last axis.
+    The array must have elements of the format `element`, scales of the format `scale`, no offsets,
+    and whole blocks of length `block` along the last axis.
     """
     made = in_host_memory(argument, without_offsets(argument, q))
     fmt = made.format
@@ -53,12 +53,12 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """Raise ValueError unless the element format is one of those named."""
+    """Raise ValueError unless the element format is a known format with one of these names."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:
-    """Raise ValueError unless the last axis alone is blocked, in whole blocks of that length."""
+    """Raise ValueError unless only the last axis is blocked, in whole blocks of length `block`."""
     in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
     errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
     accepted = f"of a shape in whole blocks of {block} along the last axis"
@@ -66,9 +66,9 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
 
 
 def typed_scales(q: MXArray) -> Array:
-    """Return scales in host memory as numbers of their ml_dtypes or numpy type.
+    """Return scales in host memory as an array of their ml_dtypes or numpy type.
 
-    Scales of UE5M3 are returned as codes.
+    UE5M3 scales are returned as codes, because no such type exists.
     """
     import ml_dtypes
 
@@ -77,5 +77,5 @@ def typed_scales(q: MXArray) -> Array:
 
 
 def untyped_scales(scales: Array, scale: ScaleFormat) -> Array:
-    """Return scales of eight bits as bytes, whatever their type, and other scales unchanged."""
+    """Return 8-bit scales as bytes, also if in an ml_dtypes type, and other scales unchanged."""
     return scales.view(np.uint8) if scales.dtype.name == SCALE_TYPES.get(scale.name) else scales

@@ -1,12 +1,12 @@
-"""Quantized weights of safetensors checkpoints from several programs, read one at a time.
+"""Read and write quantized weights in safetensors checkpoints of several programs.
 
-A checkpoint is a file, or a folder of files. The tensors are mapped into memory and read only when
-they are used, so a checkpoint may be larger than memory. The names of tensors say how a weight is
-stored:
+A checkpoint is a file, or a folder of files. Tensors are mapped into memory and read only when they
+are used, so a checkpoint may be larger than memory. The names of a weight's tensors determine how
+the weight is stored. In this list, w is the weight's name:
 
 - ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`)
 - ``w w_scale w_scale_2``: NVFP4 of ModelOpt
-- ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
+- ``w_packed w_scale``, both of bytes: MXFP4 of compressed-tensors
 - ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`)
 - ``w_blocks w_scales`` or ``w.blocks w.scales``: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
 - tensors that `mxnum.interop.safetensors` saved
@@ -31,8 +31,8 @@ from mxnum.layout import block_lengths
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path, reading
 
-#: The layouts that `to_tensors` writes. `_DIRECTION` has the direction in which each program's
-#: global scale multiplies.
+#: The layouts that `to_tensors` writes. `_DIRECTION` says for each program whether the global scale
+#: multiplies numbers on encoding or on decoding.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
 _DIRECTION = {"compressed-tensors": "encode", "modelopt": "decode"}
 _FP8 = "F8_E4M3", "F8_E5M2"
@@ -40,22 +40,22 @@ _BYTE_SCALES = "U8", "F8_E8M0"
 
 
 class _Weight(NamedTuple):
-    """The layout of a weight, and the tensors that hold its parts."""
+    """The layout of a weight, and the names of the tensors that hold its parts."""
 
     layout: str
     parts: tuple[str, ...]
 
 
 class Checkpoint:
-    """An open checkpoint: the names of its weights, and each as an `MXArray` or a mapped array.
+    """An open checkpoint, which returns each weight as an `MXArray` or as a mapped array.
 
-    For NVFP4 the tensors' names decide when the global scale multiplies numbers: on encoding or on
-    decoding. If the ``quant_method`` in the checkpoint's ``config.json`` contradicts the names,
-    `direction` has to be given.
+    For NVFP4, the names of tensors determine whether the global scale multiplies numbers on
+    encoding or on decoding. If the ``quant_method`` in the checkpoint's ``config.json`` contradicts
+    the names, `direction` ("encode" or "decode") must be given.
 
-    `block_shape` is the shape of tiles of FP8. The default is ``weight_block_size`` in
-    ``config.json``, or else the default of `from_fp8`. The tensors alone do not determine the tile:
-    tiles of 96 x 96 may need as many scales as tiles of 128 x 128.
+    `block_shape` is the shape of the tiles of FP8 weights. The default is the ``weight_block_size``
+    in ``config.json``, or without this entry the default of `from_fp8`. The tensors alone do not
+    determine the tile, because tiles of 96 x 96 may need as many scales as tiles of 128 x 128.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Checkpoint:
         self._direction, self._method = direction, str(config.get("quant_method"))
         tile = block_lengths("block_shape", block_shape)
         self._tile: Any = tile or block_lengths("weight_block_size", config.get("weight_block_size"))
-        #: The file of each tensor: the parts of one weight may be in different files.
+        #: The file of each tensor. The parts of a weight may be in different files.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
         for shard, indexed in (_shards(self._path) if is_folder else {self._path: []}).items():
@@ -100,11 +100,11 @@ class Checkpoint:
         return list(self._weights)
 
     def layout(self, name: str) -> str:
-        """Return how a weight is stored, in a word or two; ``plain`` if it is not quantized."""
+        """Return the name of a weight's layout, or ``plain`` if the weight is not quantized."""
         return self._found(name).layout
 
     def tensor(self, name: str) -> MXArray | Array:
-        """Return a weight, mapped to its file, as an `MXArray`, or as an array if not quantized."""
+        """Return a weight, mapped to the file: an `MXArray` if quantized, otherwise an array."""
         layout, parts = self._found(name)
         if layout == "mxnum":
             return self._files[name].mx(name)
@@ -115,7 +115,7 @@ class Checkpoint:
             stored = [self._files[part].tensor(part) for part in parts]
             if (zero_point := f"{name}_zero_point") in self._files:
                 largest = np.abs(self._files[zero_point].tensor(zero_point).astype(np.float32)).max(initial=0)
-                errors.require(largest == 0, zero_point, "zero, since formats here have no zero point", largest)
+                errors.require(largest == 0, zero_point, "zero, because mxnum's formats have no zero point", largest)
             if direction:
                 return from_nvfp4(*stored, direction=direction)
             if layout == "mxfp4 gpt_oss":
@@ -129,10 +129,10 @@ class Checkpoint:
         return self._weights[errors.choose("name", name, list(self._weights))]
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
-        """Return the caller's tile, or None if the scales do not belong to tiles.
+        """Return the tile from the caller or the configuration, or None if there are no tiles.
 
-        A single scale does not belong to tiles. Nor do scales that, by their name and shape, belong
-        to rows or to parts of rows.
+        There are no tiles if there is a single scale, or if name and shape of the scales show that
+        a scale belongs to a row or to a part of a row.
         """
         if self._tile is None or scales.size == 1:
             return None
@@ -145,18 +145,18 @@ class Checkpoint:
         by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
         if _DIRECTION.get(self._method, by_name) != by_name:
             raise ValueError(
-                f"Argument 'direction' must be given for {name!r}: its name is that of {layout.split()[1]}, but the "
-                f"checkpoint's quant_method is {self._method!r}."
+                f"Argument 'direction' must be given for {name!r}, because its name is that of {layout.split()[1]}, "
+                f"but the checkpoint's quant_method is {self._method!r}."
             )
         return by_name
 
 
 def _shards(folder: Path) -> dict[Path, list[str]]:
-    """Return the files of a checkpoint, each with the tensors that the index lists for it.
+    """Return the files of a checkpoint, each with the tensors that the index lists for the file.
 
-    The files are those that the index names, or all files if there is no index.
+    These are the files that the index names, or all safetensors files if there is no index.
     """
-    usual = folder / "model.safetensors.index.json"  # this index wins if a folder has a model twice
+    usual = folder / "model.safetensors.index.json"  # preferred if there are several
     indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)
@@ -166,10 +166,10 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # Check the text of the path only, because a file in a cache may be a link to
-                # another folder.
+                # Check only the text of the path, because files in a cache may be links to another
+                # folder.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
-                    raise ValueError(f"it says that {name!r} is in {file!r}, which is not a file of its folder")
+                    raise ValueError(f"it says that {name!r} is in {file!r}, which is not in the index's folder")
                 found.setdefault(folder / file, []).append(name)
     if not (found or indexes):
         raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
@@ -187,14 +187,14 @@ def _quantization_config(folder: Path) -> dict[str, Any]:
 
 
 def _table(name: str, found: Any) -> dict[str, Any]:
-    """Return an object of a JSON file; raise TypeError unless it is a table."""
+    """Return `found`, a part of a JSON file; raise TypeError unless it is a table."""
     if not isinstance(found, dict):
         raise TypeError(f"{name} is a {type(found).__name__}, not a table")
     return found
 
 
 def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
-    """Return the name of each weight and the tensors of its parts, from the types of tensors."""
+    """Return the name and the `_Weight` of each weight, from the names and types of tensors."""
     found, used = list[tuple[str, _Weight]](), set[str]()
     for name in kinds:
         for weight, layout, parts in _readings(name, kinds):
@@ -205,7 +205,7 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield name, layout and parts of each weight whose elements this tensor may hold."""
+    """Yield name, layout and parts of each weight whose elements the tensor `name` may hold."""
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
         scales = f"{name.removesuffix('blocks')}scales"
@@ -227,13 +227,14 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 
 
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
-    """Return the tensors of a weight in one of `LAYOUTS`, by their names in a file.
+    """Return the tensors that store a weight in one of `LAYOUTS`, by their names in a file.
 
-    `mxnum.interop.safetensors.save` writes such tensors to a file. Each layout has these formats:
-    ``compressed_tensors`` NVFP4 (`global_scale` as in `to_nvfp4`), MXFP4 and FP8; ``modelopt``
-    NVFP4 and FP8; ``deepseek`` FP8, with scales named ``weight_scale_inv`` in place of
-    ``weight_scale``; ``gpt_oss`` MXFP4. If the tiles of an FP8 weight are not 128 x 128, write
-    their shape as ``weight_block_size`` to the ``quantization_config`` in ``config.json``.
+    `mxnum.interop.safetensors.save` writes such tensors to a file. The layout
+    ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4 and FP8.
+    ``modelopt`` stores NVFP4 and FP8. ``deepseek`` stores FP8, with scales named
+    ``weight_scale_inv`` instead of ``weight_scale``. ``gpt_oss`` stores MXFP4. If the tiles of an
+    FP8 weight are not 128 x 128, write the shape of a tile as ``weight_block_size`` to the
+    ``quantization_config`` in ``config.json``.
     """
     errors.choose("layout", layout, LAYOUTS)
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)

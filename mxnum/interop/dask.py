@@ -1,6 +1,6 @@
 """Quantize dask arrays chunk by chunk, on one machine or many (extra ``distributed``).
 
-The arrays may be larger than memory.
+These arrays may be larger than memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mxnum.memory.dtypes import as_array, scale_dtype
 
 
 class MXChunks(NamedTuple):
-    """Codes and scales as dask arrays with corresponding chunks, and a tensor scale for all chunks.
+    """Dask arrays of codes and scales with corresponding chunks, and the tensor scale, if any.
 
-    The tensor scale is None if the format has no tensor scale.
+    All chunks share the tensor scale, which is None if the format has no tensor scale.
     """
 
     codes: Any
@@ -39,12 +39,13 @@ class MXChunks(NamedTuple):
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     """Quantize a dask array as `mxnum.quantize` does, lazily.
 
-    Blocks must not straddle chunks: each inner chunk holds whole blocks. The keywords are those of
-    `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`. (The
-    random words from a seed would depend on the chunks.) `random_bits` may be a dask array of
-    uint32. All chunks share one tensor scale (``nvfp4``), which the caller gives or which an extra
-    pass over the array finds. Wrong arguments raise an error here. Wrong numbers raise one when
-    chunks are computed: the error of ``nonfinite="raise"`` has the index within the chunk.
+    Blocks must not straddle chunks, so every chunk but the last along an axis must hold whole
+    blocks. The keywords are those of `mxnum.quantize` except `arithmetic`, `offset`, `scales`,
+    `out`, `packed` and `seed`, because random words from a seed would depend on the chunks.
+    `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor scale,
+    which the caller gives or an extra pass over the array computes. Wrong arguments raise an error
+    when `quantize` is called. Wrong numbers raise an error when chunks are computed. The error of
+    ``nonfinite="raise"`` gives the index within a chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -64,7 +65,7 @@ def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
-    """Return the input arrays of each chunk, the tensor scale, the settings, the format, and x."""
+    """Return the arrays that chunks need, the tensor scale, the settings, the format, and x."""
     array, options, blocks = _checked(x, options, format)
     fmt, inputs, tensor = formats.get(format), [array], None
     options["has_words"], options["has_tensor"] = "random_bits" in options, fmt.tensor_scale is not None
@@ -99,7 +100,7 @@ def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
-    # dask stores NaN, which differs from itself, for an unknown length.
+    # dask stores NaN for an unknown length, and NaN differs from itself.
     known = all(length == length for chunks in x.chunks for length in chunks)
     errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
@@ -121,8 +122,8 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
-    # The call of `mx.quantize` below raises the errors of all other arguments now, before chunks
-    # are computed.
+    # Calling `mx.quantize` on an empty array raises the errors of all other arguments now, before
+    # chunks are computed.
     tensor = options.get("tensor_scale")
     one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
     errors.require(one, "tensor_scale", "one number for a dask array", tensor)
@@ -145,9 +146,9 @@ def _map(function: Any, inputs: Any, fmt: MXFormat, settings: dict[str, Any], dt
 
 
 def _options(rest: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords for a chunk.
+    """Return the keywords of `mxnum.quantize` for a chunk.
 
-    `rest` has the chunk's random words, if any, and its tensor scale, if any.
+    `rest` holds the chunk's random words, if there are any, and the tensor scale, if there is one.
     """
     options, arrays = dict(settings), iter(rest)
     if options.pop("has_words"):

@@ -1,9 +1,9 @@
-"""FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
+"""Convert FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
 
 A value is element * scale. DeepSeek's checkpoints have E4M3 elements and, in ``weight_scale_inv``,
-a float32 scale for each tile of 128 x 128; the last tile may be shorter. The name says that the
-scale is the inverse of the factor by which numbers are multiplied to encode them. Other checkpoints
-(``weight_scale``) have one scale for each row, or for the whole tensor, also in bfloat16.
+a float32 scale for each tile of 128 x 128, where the last tile may be shorter. They call the scale
+an inverse because encoding multiplies numbers by its reciprocal. Other checkpoints have, in
+``weight_scale``, one float32 or bfloat16 scale for each row or for the whole tensor.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SCALES = {
 def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = None) -> MXArray:
     """Return an MX array from a float8 array and its scales: float32, bfloat16, float16, or E8M0.
 
-    The array has two or more axes. `block_shape` is the shape of a tile that shares a scale. By
-    default the shape of the scales decides: one scale belongs to the whole array, scales of shape
-    (..., rows, 1) belong to rows, E8M0 codes of shape (..., n / 32) to 32 elements of a row, and
-    all other scales to tiles of 128 x 128.
+    The array must have two or more axes. `block_shape` is the shape of a tile that shares a scale.
+    By default it is derived from the shape of the scales. A single scale belongs to the whole
+    array. Scales of shape (..., rows, 1) belong to rows, and E8M0 codes of shape (..., n / 32) to
+    32 elements of a row. All other scales belong to tiles of 128 x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)
@@ -75,7 +75,7 @@ def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | No
 
 
 def to_fp8(q: MXArray) -> tuple[Array, Array]:
-    """Return the elements in their float8 type, and the scales, of an array of E4M3 or E5M2.
+    """Return the elements (in their float8 type) and the scales of an array of E4M3 or E5M2.
 
     Blocks may have any shape.
     """

@@ -1,18 +1,21 @@
 """Read and write blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and groups of integers.
 
-Each block begins with its scale. If a block has 32 elements of four bits, byte i holds element i
-(low bits) and element i + 16 (high bits). In gpt-oss checkpoints byte i holds elements 2i and 2i +
-1 (`mxnum.interop.gpt_oss`). A reader that confuses the two orders silently permutes the values.
+A block begins with its scale. In a block of 32 elements of four bits, byte i then holds element i
+in the low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements
+2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the two orders silently permutes the
+values.
 
-- MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes of 16 elements for each code: ``e2m1:block=16,scale=e4m3``.
-  The tensor scale is a separate tensor (`load_tensor`).
-- Q8_0: a float16 number d and 32 integers n in two's complement; a value is d * n. Q8_0 is read as
-  ``int8:block=32,scale=float16``. The elements of this format are n / 64, so its scales are 64 d.
-- Q4_0: a float16 number d, *with a sign*, and 32 integers n + 8. Scales of mxnum have no sign, so a
-  negative d would turn the integers n into -n; and 8, from n = -8, does not fit into four bits.
-  Q4_0 is therefore read as ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 in sign
-  and magnitude, with +0 and -0, and the scale abs(d).
+- MXFP4: a block is an E8M0 code and 16 bytes of elements.
+- NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. It is read as
+  ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
+- Q8_0: a block has a float16 number d and 32 integers n in two's complement. A value is d * n. Q8_0
+  is read as ``int8:block=32,scale=float16``. The elements of this format are n / 64, so the scales
+  are 64 d.
+- Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
+  mxnum have no sign, so a negative d turns the integers n into -n. But 8, from n = -8, does not fit
+  into an integer of four bits. Therefore Q4_0 is read as ``e1m3:bias=-2,block=32,scale=float16``,
+  with the scale abs(d). Elements of this format are integers from -15 to 15 in sign and magnitude,
+  with +0 and -0.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: The types of GGUF that this module reads and writes. Each has the format of the MX array, the
-#: number of elements of a block and the bytes of a block.
+#: The GGUF types that this module reads and writes: for each, the format of the MX array, and the
+#: numbers of elements and of bytes in a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -46,16 +49,16 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
-    """Return an MX array from bytes as GGUF stores them, of shape (..., bytes of a block).
+    """Return an MX array from the bytes of GGUF blocks, of shape (..., bytes of a row).
 
-    `shape` is the shape of the elements. `kind` is the name that GGUF has for the type of the
-    blocks, one of `KINDS`.
+    `shape` is the shape of the elements. `kind` is GGUF's name for the type of the blocks, one of
+    `KINDS`.
     """
     name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
     errors.require_dtype("blocks", array.dtype, np.dtype(np.uint8))
     fits = array.ndim >= 1 and array.shape[-1] % size == 0
-    errors.require(fits, "blocks", f"of {size} bytes a block along the last axis", array.shape)
+    errors.require(fits, "blocks", f"of whole blocks of {size} bytes along the last axis", array.shape)
     if shape is None:
         shape = (*array.shape[:-1], array.shape[-1] // size * elements)
     shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)
@@ -113,18 +116,19 @@ _READERS = {"MXFP4": _read_mxfp4, "NVFP4": _read_nvfp4, "Q8_0": _read_q8_0, "Q4_
 
 
 def _numbers_of(rows: Array) -> Array:
-    """Return the float16 number with which each block begins."""
+    """Return the float16 number at the beginning of each block."""
     return np.ascontiguousarray(rows[:, :2]).view("<f2")[:, 0].astype(np.float16)
 
 
 def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
-    """Return the bytes of an array as GGUF stores them, of shape (..., bytes of a block).
+    """Return an array as the bytes of GGUF blocks, of shape (..., bytes of a row).
 
-    The array must have whole blocks along the last axis. For Q8_0 and Q4_0 its elements must be
-    integers (``int8``, ``int4``, or elements from `from_gguf_blocks`), and its scales float16: a
-    scale times the step between elements must be a float16 number. A block can be written with the
-    number d or with -d if both give the same values; then d is written. Integers have no -0, so -0
-    is written as 0. But if all zeros of a block are -0, Q4_0 gets -d.
+    The array must have whole blocks along the last axis. For Q8_0 and Q4_0 the elements must be
+    integers (``int8``, ``int4``, or the elements of `from_gguf_blocks`), and the scales must be
+    float16. A scale times the step between elements must be a float16 number d. Integers have no
+    -0, so Q8_0 stores -0 as 0. Q4_0 stores a block with -d instead of d, and with the opposite
+    integers, in two cases: if an integer is 8, or if all zeros of the block are -0 and no integer
+    is -8.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -149,9 +153,9 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """Return the integers that elements mean, the signs of elements, and each scale times the step.
+    """Return elements divided by the step (integers), their signs, and scales times the step.
 
-    The sign is True for a negative element. The step is the distance between neighbouring elements.
+    The step is the distance between neighbouring elements. A sign is True for a negative element.
     """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"
@@ -185,7 +189,12 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
     n = np.where(turned[:, None], -n, n)
     wrong = ((n < -8) | (n > 7)).any(1)
     if wrong.any():
-        raise errors.outside("q", first_index(wrong), "an array whose blocks lie in -8..7 or in -7..8", n[wrong][0])
+        raise errors.outside(
+            "q",
+            first_index(wrong),
+            "an array in which all integers of a block lie in -8..7 or all in -7..8",
+            n[wrong][0],
+        )
     words = d.view(np.uint16) | np.where(turned, _SIGN, np.uint16(0))
     return _bytes_of(words.view(np.float16)), _halves((n + 8).astype(np.uint8))
 
@@ -196,12 +205,12 @@ def names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
-    """Read the tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`.
+    """Read the tensor `name` of a GGUF file (extra ``gguf``). Its type must be in `KINDS`.
 
-    Axes are in numpy order, with the input features last. The file is mapped, and only the bytes of
-    this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a tensor scale
-    for each expert, in a tensor whose name has ``scale`` in place of ``weight``. If the file has
-    that tensor, the format is ``nvfp4``.
+    Axes are in numpy order, with the input features last. The file is mapped into memory, and only
+    the bytes of this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a
+    tensor scale for each expert, in a separate tensor, whose name has ``scale`` instead of
+    ``weight``. If the file has such a tensor, the result has the format ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     tensor = tensors[errors.choose("name", name, _readable(path, tensors))]
@@ -209,7 +218,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        if is_big and kind in ("Q8_0", "Q4_0"):  # swap the two bytes of d, with which a block begins
+        if is_big and kind in ("Q8_0", "Q4_0"):  # swap the two bytes of d
             rows = blocks.reshape(-1, KINDS[kind][2])
             blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
         q = from_gguf_blocks(blocks, shape, kind=kind)
@@ -224,17 +233,17 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
 
 
 def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str]:
-    """Return the names of the tensors of a type in `KINDS`; raise ValueError if there are none."""
+    """Return the names of tensors whose type is in `KINDS`; raise ValueError if there are none."""
     found = [name for name, tensor in tensors.items() if tensor.tensor_type.name in KINDS]
     if not found:
-        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}; it has none.")
+        raise ValueError(f"File {str(path)!r} must hold tensors of type {errors.joined(KINDS)}, but has none.")
     return found
 
 
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
-    """Return the reader's record of each tensor, and True if the file is big-endian."""
+    """Return the gguf package's record of each tensor, and True if the file is big-endian."""
     gguf, path = errors.package("gguf", "gguf"), as_path(path)
-    # The reader adds numpy integers, whose sums silently overflow if the file is damaged.
+    # The gguf package adds numpy integers, whose sums overflow silently if the file is damaged.
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"
@@ -243,9 +252,9 @@ def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
 
 @cache
 def _reader(gguf: Any) -> Any:
-    """Return a subclass of the package's reader that raises ValueError beyond the end of the file.
+    """Return a subclass of the gguf package's reader that raises ValueError for missing bytes.
 
-    The gguf package's own reader silently returns empty arrays for missing bytes.
+    Beyond the end of the file, the package's own reader silently returns empty arrays.
     """
 
     class Reader(gguf.GGUFReader):  # type: ignore[misc]

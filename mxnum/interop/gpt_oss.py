@@ -1,8 +1,8 @@
-"""MXFP4 as the gpt-oss checkpoints store it: ``blocks`` of 16 bytes and a scale code for each.
+"""Convert MXFP4 tensors of gpt-oss checkpoints: ``blocks`` of 16 bytes, each with a scale code.
 
-Byte i of a block holds elements 2i (low bits) and 2i + 1 (high bits), as in `MXArray.pack`. The
-last two axes of the blocks are the groups of 32 along the input features and the bytes. GGUF orders
-its nibbles differently (`mxnum.interop.gguf`).
+Byte i of a block holds element 2i in the low bits and element 2i + 1 in the high bits, as in
+`MXArray.pack`. The last two axes of ``blocks`` are the blocks of 32 input features, and the bytes
+of a block. GGUF orders the elements of a block differently (`mxnum.interop.gguf`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
 
 
 def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
-    """Return blocks and scales of an MXFP4 array.
+    """Return the blocks and the scales of an MXFP4 array.
 
-    The last axis of the array must be a whole number of blocks of 32.
+    The array must have whole blocks of 32 along the last axis.
     """
     q = in_rows("q", q, "e2m1", "e8m0", 32)
     return q.pack().reshape(*q.scales.shape, 16), np.ascontiguousarray(q.scales)
@@ -60,10 +60,10 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     found = {each[: -len("_blocks")]: each for each in reversed(blocks)}
     if name not in found:
         if not found:
-            raise ValueError(f"File {str(path)!r} must hold tensors named as in gpt-oss, '*.blocks' and '*.scales'.")
+            raise ValueError(f"File {str(path)!r} must hold tensors with gpt-oss names, '*.blocks' and '*.scales'.")
         errors.choose("name", name, list(reversed(found)))
     of_scales = found[name].removesuffix("blocks") + "scales"
     if of_scales not in stored:
-        raise ValueError(f"File {str(path)!r} must hold {of_scales!r} beside {found[name]!r}; it does not.")
-    with reading(path, f"must hold {name!r} as in gpt-oss"):
+        raise ValueError(f"File {str(path)!r} must hold {of_scales!r} as well as {found[name]!r}.")
+    with reading(path, f"must hold {name!r} in the form of gpt-oss"):
         return from_gpt_oss(file.tensor(found[name]), file.tensor(of_scales))

@@ -1,20 +1,20 @@
-"""NVFP4 as compressed-tensors and ModelOpt store it: bytes, E4M3 scales and a global scale.
+"""Convert NVFP4 tensors of compressed-tensors and ModelOpt: bytes, E4M3 scales and a global scale.
 
-Both packages store element 2i of a row in the low bits of byte i and element 2i + 1 in the high
-bits, as `MXArray.pack` does, and a scale for each 16 elements of a row. The packages differ in the
+Both packages store element 2i of a row in the low bits of byte i, and element 2i + 1 in the high
+bits, as `MXArray.pack` does. Each 16 elements of a row have a scale. The packages differ in the
 names of the tensors and in the global scale:
 
 - compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
-  multiplies numbers when they are *encoded* (a value is element * scale / global scale). The global
-  scale is an array of one axis with one element.
-- ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies numbers
-  when they are *decoded*. The global scale is an array without axes.
+  multiplies numbers when they are *encoded*, so a value is element * scale / global scale. It is
+  stored as an array with one axis and one element.
+- ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies elements
+  when they are *decoded*. It is stored as an array without axes.
 
-The tensor scale of an `MXArray` multiplies numbers when they are decoded. A global scale of
+The tensor scale of an `MXArray` multiplies elements when they are decoded. A global scale for
 encoding is therefore replaced by its reciprocal in float32, as in compressed-tensors' own
 converter. `MXArray.dequantize` rounds the exact product once. Both packages round twice: first the
-product of the two scales, then its product with the element. `values_of` returns the packages'
-values.
+product of the two scales, and then the product with the element. `values_of` returns the values
+that the packages compute.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mxnum.interop._checked import in_rows, typed_scales, untyped_scales
 from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 
-#: When a global scale multiplies numbers: on encoding (compressed-tensors, flashinfer) or on
-#: decoding (ModelOpt, torchao).
+#: A global scale multiplies numbers on encoding (compressed-tensors, flashinfer) or on decoding
+#: (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"
-#: The stacks that decode a value from the contents of these files alone.
+#: The stacks that can decode values from packed codes, scales and a global scale alone.
 READERS = "compressed_tensors", "vllm", "modelopt", "torchao"
 _FORMAT = get("nvfp4")
 _ONE = np.float32(1)
@@ -42,9 +42,9 @@ _ONE = np.float32(1)
 def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -> MXArray:
     """Return an MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a global scale.
 
-    The global scale is float32: one number, or one for each index of the first axis (an expert).
-    `direction` is "encode" or "decode": when the global scale multiplies numbers. The array shares
-    the memory of the bytes.
+    The global scale is a float32 number, or one for each index of the first axis (an expert).
+    `direction` says whether it multiplies numbers on encoding ("encode") or on decoding ("decode").
+    The array shares the memory of the bytes.
     """
     errors.choose("direction", direction, DIRECTIONS)
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("packed", packed), ("scales", scales)))
@@ -66,13 +66,13 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 
     The array must have whole blocks along the last axis. It must have one tensor scale, or one for
     each expert, which is an index of the first of three axes. An array with a tensor scale for each
-    row raises ValueError, since neither package could read it.
+    row raises ValueError, because neither package can read it.
 
-    A global scale of encoding is a float32 number whose reciprocal is the tensor scale. Pass the
-    global scale of the original file as `global_scale`, since several numbers may have the same
-    reciprocal in float32. Some tensor scales are not the reciprocal of any float32 number. To get
-    one that is, call `mxnum.quantize` with ``tensor_scale=1 / global_scale`` in float32, or with
-    ``arithmetic="compressed_tensors"``.
+    A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
+    numbers may have the same reciprocal in float32, so pass the global scale of the original file
+    as `global_scale`. Some tensor scales are not the reciprocal of any float32 number. For a tensor
+    scale that is a reciprocal, call `mxnum.quantize` with ``tensor_scale=1 / global_scale`` in
+    float32, or with ``arithmetic="compressed_tensors"``.
     """
     errors.choose("direction", direction, DIRECTIONS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -87,10 +87,10 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
     """Return the float32 values that other software decodes from an array of NVFP4.
 
-    The values are those of the other software's own operations, which round twice. `stack` is
-    ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). The global
-    scale of compressed_tensors and vllm is one of encoding, as in `to_nvfp4`. If each expert has a
-    tensor scale, pass one expert at a time.
+    The values are those of that software's own operations, which round twice. `stack` is
+    ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). For
+    compressed_tensors and vllm, `global_scale` is a global scale for encoding, as in `to_nvfp4`. If
+    each expert has a tensor scale, pass one expert at a time.
     """
     errors.choose("stack", stack, READERS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -103,15 +103,12 @@ def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
 
 
 def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
-    """Return the global scale for a direction.
-
-    The global scale is the caller's, or is computed from the array's tensor scale.
-    """
+    """Return the caller's global scale, or compute it from the array's tensor scale."""
     if direction == "encode":
         return _reciprocals(tensor.reshape(-1), given)
     if given is not None:
         raise ValueError(
-            "Argument 'global_scale' must be left out with direction='decode', where it is the tensor scale."
+            "Argument 'global_scale' must be left out with direction='decode', because it is then the tensor scale."
         )
     return tensor.reshape(-1) if tensor.ndim else tensor
 
@@ -122,7 +119,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """Return global scales whose reciprocals are the tensor scales; check those that are given."""
+    """Return global scales whose reciprocals are the tensor scales; check given global scales."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))
@@ -137,6 +134,6 @@ def _reciprocals(tensor: Array, given: Any) -> Array:
     if wrong.any():
         raise ValueError(
             "Argument 'q' must have a tensor scale that is the reciprocal of a float32 number, not "
-            f"{tensor[wrong][0]}; pass such a reciprocal to quantize as tensor_scale."
+            f"{tensor[wrong][0]}; quantize with such a reciprocal as tensor_scale."
         )
     return found

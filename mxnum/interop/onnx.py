@@ -1,8 +1,8 @@
-"""ONNX tensors for DequantizeLinear with a block size.
+"""Convert ONNX tensors for DequantizeLinear with a block size.
 
-Elements are of the float8, float6, float4 and int8 types. DequantizeLinear takes scales in E8M0,
-float32, bfloat16 and float16. NVFP4 has E4M3 scales and a tensor scale. In ONNX a second
-DequantizeLinear multiplies the two to float32 scales, which rounds.
+Elements have the float8, float6, float4 and int8 types. DequantizeLinear takes E8M0, float32,
+bfloat16 and float16 scales. NVFP4, with E4M3 scales and a tensor scale, needs a second
+DequantizeLinear, which multiplies both to float32 scales and rounds the product.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _onnx() -> Any:
 
 
 def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
-    """Return the inputs of DequantizeLinear, two TensorProtos named ``name`` and ``name_scale``.
+    """Return the inputs of DequantizeLinear: two TensorProtos named ``name`` and ``name_scale``.
 
     ``name`` holds the elements.
 
-    DequantizeLinear has blocks along one axis, so tiles raise ValueError. Scales are E8M0, float32,
-    bfloat16 or float16. An INT8 element with the integer n means n * 2**-6 in MX and n in ONNX, so
-    the scales are multiplied by 2**-6: E8M0 codes are reduced by 6. A scale for which this is
-    impossible, such as an E8M0 code below 6, raises ValueError.
+    DequantizeLinear has blocks along one axis, so tiles raise ValueError. Scales may be E8M0,
+    float32, bfloat16 or float16. An INT8 element with the integer n has the value n * 2**-6 in MX
+    and n in ONNX, so the scales are multiplied by 2**-6, which reduces E8M0 codes by 6. A scale
+    that cannot be reduced, such as an E8M0 code below 6, raises ValueError.
     """
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
@@ -47,9 +47,11 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     require_element("q", q.format, TYPES)
     kind = getattr(onnx.TensorProto, TYPES[element.name], None)
     if kind is None:
-        raise ValueError(f"Elements of {element.name} need an onnx with {TYPES[element.name]}, not {onnx.__version__}.")
+        raise ValueError(
+            f"Elements of {element.name} need a version of onnx that has {TYPES[element.name]}, not {onnx.__version__}."
+        )
     blocked = sum(of_scales != length for of_scales, length in zip(q.scales.shape, q.shape, strict=True))
-    errors.require(blocked <= 1, "q", "in blocks along one axis, as DequantizeLinear has them", q.blocks)
+    errors.require(blocked <= 1, "q", "in blocks along one axis, because DequantizeLinear has no tiles", q.blocks)
     codes = np.ascontiguousarray(q.codes)
     scale = q.format.scale
     known = scale.name in SCALES and q.format.tensor_scale is None
@@ -67,7 +69,7 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
         scales = np.where(scales == 255, scales, scales - element.mantissa_bits).astype(np.uint8)
     elif element.integer:
         scales = _times("q", scales, -element.mantissa_bits)
-    # ONNX packs all elements into one stream of bits; pack() starts a new byte for each row.
+    # ONNX packs all elements into one stream of bits, but pack() starts a new byte for each row.
     if element.bits < 8:
         rows_end_on_bytes = q.ndim > 0 and q.shape[-1] * element.bits % 8 == 0
         codes = q.pack() if rows_end_on_bytes else _stream(codes, element.bits)
@@ -85,7 +87,7 @@ def _times(argument: str, scales: Array, exponent: int) -> Array:
         made = scales * number(2.0**exponent)
         wrong = (made * number(2.0**-exponent) != scales) & (scales == scales)
     if wrong.any():
-        accepted = f"an array whose scales are {scales.dtype.name} numbers times 2**{exponent} too"
+        accepted = f"an array whose scales times 2**{exponent} are {scales.dtype.name} numbers"
         raise errors.outside(argument, first_index(wrong), accepted, float(scales[wrong].flat[0]))
     return np.asarray(made)
 
@@ -95,7 +97,7 @@ def from_onnx(
 ) -> MXArray:
     """Return the MX array that two TensorProtos hold.
 
-    By default `format` follows from the ONNX types of elements and scales.
+    By default `format` is derived from the ONNX types of elements and scales.
     """
     onnx = _onnx()
     known = {getattr(onnx.TensorProto, kind, None): element for element, kind in TYPES.items()}

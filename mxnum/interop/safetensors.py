@@ -1,10 +1,10 @@
-"""Read and write safetensors files with MX arrays beside any other tensors.
+"""Read and write safetensors files with MX arrays and any other tensors.
 
-A file is a length, a JSON header and the bytes of the tensors, so no package is needed to read or
-write one. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or packed bytes),
-``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
-``name.tensor_scale`` (F32). Other readers see these as ordinary tensors. The metadata entry
-``mxnum.name`` describes the format and the layout.
+A file is a length, a JSON header and the bytes of the tensors, so this module needs no package to
+read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or
+packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
+``name.tensor_scale`` (F32). Other software reads these parts as ordinary tensors. The metadata
+entry ``mxnum.name`` describes the format and the layout.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: The bits of an element of the other safetensors types, whose tensors are read as bytes.
+#: The bits of an element in all other safetensors types. Tensors of these types are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: The prefix of an MX array's name in the metadata, for the entry that describes it.
+#: The metadata entry that describes an MX array has this prefix and the array's name.
 _NOTE = "mxnum."
 
 
 def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write MX arrays and ordinary arrays under their names.
+    """Write MX arrays and ordinary arrays to a file, under the names in the mapping `tensors`.
 
-    If writing fails, no file is left and an existing file is kept. Arrays may be numpy arrays or
-    tensors of torch on the CPU, in any byte order; files are little-endian.
+    If writing fails, no new file is left, and an existing file is unchanged. Arrays may be numpy
+    arrays or torch tensors on the CPU, in any byte order. Files are little-endian.
     """
     errors.require_type(isinstance(tensors, Mapping), "tensors", "a mapping of names to arrays", type(tensors).__name__)
     errors.require_type(metadata is None or isinstance(metadata, Mapping), "metadata", "a mapping of texts", metadata)
@@ -71,7 +71,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
     for key, text in (metadata or {}).items():
         is_ours = _checked_text("metadata", key).startswith(_NOTE)
         if is_ours and notes.get(key) != text:
-            raise ValueError(f"Argument 'metadata' must hold no {key!r}, which describes an MX array.")
+            raise ValueError(f"Argument 'metadata' must not have the key {key!r}, which describes an MX array.")
         notes[key] = _checked_text("metadata", text)
     with written_whole(path) as partial, partial.open("wb") as file:
         file.write(_header(stored, notes))
@@ -80,7 +80,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
 
 
 def _stored(name: str, value: Any) -> Array:
-    """Return an array with a dtype that safetensors has, in little-endian order."""
+    """Return an array in little-endian order; raise TypeError if safetensors lacks its dtype."""
     array: Array = as_array("tensors", value, anywhere=False)
     if array.dtype.name not in _NAMES:
         raise TypeError(f"Argument 'tensors' must hold {errors.joined(_NAMES)}, not {array.dtype.name} ({name!r}).")
@@ -104,7 +104,7 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
 
 
 def _checked_text(argument: str, value: Any) -> str:
-    """Return a name or text; raise an error if other readers could not read it."""
+    """Return a name or text; raise an error if other software could not read it."""
     errors.require_type(isinstance(value, str), argument, "of names and texts that are str", value)
     text: str = value
     errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
@@ -112,9 +112,9 @@ def _checked_text(argument: str, value: Any) -> str:
 
 
 class File:
-    """An open file: the names of its tensors, its metadata, and tensors mapped to the file.
+    """An open file, with the names of its tensors, its metadata, and the tensors, mapped to memory.
 
-    A file that the safetensors library rejects raises ValueError in this class, too.
+    A file that the safetensors library rejects raises ValueError here too.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,7 +137,7 @@ class File:
             if not _is_entry(entry):
                 raise self._damaged(f"the entry of {name!r} makes no sense")
             if self._start + entry["data_offsets"][1] > size:
-                raise self._damaged(f"it ends before the data of {name!r} do")
+                raise self._damaged(f"it ends before the end of the data of {name!r}")
             begin, end = entry["data_offsets"]
             if math.prod(entry["shape"]) * _bits(entry["dtype"]) != 8 * (end - begin):
                 raise self._damaged(f"the shape of {name!r} does not fit its data")
@@ -145,19 +145,17 @@ class File:
         for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
             begin, end = entry["data_offsets"]
             if begin != at:
-                raise self._damaged(
-                    f"the data of {name!r} begin at {begin}, not at {at}, where the data before them end"
-                )
+                raise self._damaged(f"the data of {name!r} begin at {begin}, not at {at}, where the preceding data end")
             at = end
         if self._start + at != size:
-            raise self._damaged(f"{size - self._start - at} bytes at its end belong to no tensor")
+            raise self._damaged(f"{size - self._start - at} bytes at the end of the file belong to no tensor")
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         try:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            # Encoding fails if an escape sequence stands for half of a surrogate pair.
+            # Encoding raises an error if an escape sequence stands for half of a surrogate pair.
             json.dumps(header, ensure_ascii=False).encode()
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
@@ -185,7 +183,7 @@ class File:
         return str(self._entry(name)["dtype"])
 
     def tensor(self, name: str) -> Array:
-        """Return a tensor as a read-only array on the mapped file; bytes for `PACKED` types."""
+        """Return a tensor as a read-only array on the mapped file, or as bytes for types in `PACKED`."""
         entry = self._entry(name)
         begin, end = entry["data_offsets"]
         raw = np.frombuffer(self._map, np.uint8, end - begin, self._start + begin)
@@ -194,12 +192,13 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        # numpy raises if a shape has too many axes, or a huge axis beside one of length 0.
+        # numpy raises an error if a shape has too many axes, or a huge axis together with one of
+        # length 0.
         except (ValueError, OverflowError) as problem:
-            raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
+            raise self._damaged(f"numpy cannot make an array with the shape of {name!r} ({problem})") from None
 
     def mx(self, name: str) -> MXArray:
-        """Return the MX array that was saved under that name."""
+        """Return the MX array that was saved under the name `name`."""
         key = f"{_NOTE}{errors.choose('name', name, self.mx_names())}"
         try:
             note = json.loads(self.metadata[key])
@@ -220,7 +219,7 @@ class File:
         return array
 
     def _bytes(self, name: str) -> Array:
-        """Return codes as bytes; they may be stored as any type of one byte."""
+        """Return codes, which may be stored as any type of one byte, as bytes."""
         array = self.tensor(name)
         errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
         return array.view(np.uint8)
@@ -240,7 +239,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """Return an integer of JSON; -0 becomes a float, as in the safetensors library."""
+    """Return an integer of a JSON text. As in the safetensors library, -0 becomes a float."""
     return -0.0 if text == "-0" else int(text)
 
 
@@ -270,10 +269,10 @@ def _dtype(kind: str) -> np.dtype[Any]:
 
 
 def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
-    """Read a file: its MX arrays under the names with which they were saved, other tensors as arrays.
+    """Read a file, and return its MX arrays and other tensors by name.
 
     Arrays are mapped to the file. With ``arrays="torch"`` the tensors that are not MX arrays are
-    copied to tensors of torch, as `load_state_dict` takes them.
+    copied to torch tensors, for `load_state_dict`.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors
@@ -286,13 +285,13 @@ def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, An
     file = File(path)
     names = file.mx_names()
     if twice := set(names) & set(file.names()):
-        raise file._damaged(f"{min(twice)!r} is the name of a tensor and of an MX array")
+        raise file._damaged(f"{min(twice)!r} is the name of both a tensor and an MX array")
     plain = {n: file.tensor(n) for n in file.plain_names()}
     return {n: file.mx(n) for n in names} | (plain if arrays == "numpy" else {n: _of_torch(plain[n]) for n in plain})
 
 
 def _of_torch(array: Array) -> Any:
-    """Return a copy as a tensor of torch, also of an array with an ml_dtypes type."""
+    """Return a copy of an array, which may have an ml_dtypes type, as a torch tensor."""
     torch = errors.package("torch", "torch")
     raw = torch.from_numpy(np.array(array).reshape(-1).view(np.uint8))
     return raw.view(getattr(torch, array.dtype.name)).view(array.shape)
@@ -301,7 +300,7 @@ def _of_torch(array: Array) -> Any:
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     q = in_host_memory("tensors", q)
     if q.ndim == 0:
-        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis, since packed codes are rows.")
+        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis, because packed codes are rows.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,

@@ -1,7 +1,7 @@
-"""Put scales in the order in which tensor cores read them: tiles of 128 rows x 4 columns (cuBLAS).
+"""Put scales in the order of tensor cores: tiles of 128 rows x 4 columns (cuBLAS).
 
-Rows and columns are padded with code 0 to whole tiles, and tiles are stored row by row. Within a
-tile, row r and column c lie at byte (r mod 32) * 16 + (r div 32) * 4 + c.
+The matrix of scales is padded with code 0 to whole tiles, and tiles are stored row by row. Within a
+tile, the scale in row r and column c is at byte (r mod 32) * 16 + (r div 32) * 4 + c.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROWS, _COLUMNS = 128, 4
 
 
 def swizzle_scales(scales: Any) -> Array:
-    """Return the bytes of a matrix of scale codes in the order of tensor cores, as a flat array.
+    """Return a matrix of scale codes as a flat array of bytes in the order of tensor cores.
 
     The matrix has one row of scales for each row of the quantized matrix.
 
@@ -41,7 +41,7 @@ def swizzle_scales(scales: Any) -> Array:
 
 
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
-    """Return the scale codes of that shape, from the bytes of `swizzle_scales`, without padding."""
+    """Return the matrix of scale codes, without padding, from the bytes of `swizzle_scales`."""
     array = _codes("swizzled", swizzled)
     shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)  # type: ignore[assignment]
     tiles = _tiles(shape)
@@ -54,9 +54,9 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
 
 
 def _codes(argument: str, scales: Any) -> Array:
-    """Return scale codes as bytes, given as bytes or in the scale's torch or ml_dtypes type."""
+    """Return scale codes as bytes. They may be given in their torch or ml_dtypes type."""
     is_array = isinstance(scales, MXArray)
-    errors.require_type(not is_array, argument, "the scales of the array, q.scales", type(scales).__name__)
+    errors.require_type(not is_array, argument, "the scales of the MXArray, q.scales", type(scales).__name__)
     array: Array = as_array(argument, scales, anywhere=False)
     array = array.view(np.uint8) if array.dtype.name in SCALE_TYPES.values() else array
     errors.require_dtype(argument, array.dtype, np.dtype(np.uint8), " of scale codes")

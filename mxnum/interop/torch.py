@@ -1,8 +1,8 @@
-"""PyTorch tensors: random bits, and MX arrays as tensors of the float8, float4 and E8M0 types.
+"""Convert MX arrays to torch tensors of the float8, float4 and E8M0 types, and back.
 
-The functions of `mxnum` accept tensors, too, and then return tensors. CPU tensors are not copied;
-CUDA tensors stay on their device (extra ``cuda``). Tensors on other devices raise ValueError: the
-caller decides where to quantize (``tensor.cpu()``).
+The functions of `mxnum` accept tensors too, and then return tensors. CPU tensors are not copied.
+CUDA tensors stay on their device (extra ``cuda``). Tensors on other devices raise ValueError,
+because the caller must decide where to quantize (``tensor.cpu()``).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LARGEST = (1 << 32) - 1
 
 
 class MXTensors(NamedTuple):
-    """An MX array as tensors.
+    """The parts of an MX array as tensors.
 
-    Elements whose type torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as `MXArray.pack` returns
-    them. Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float type; UE5M3 scales,
-    which torch lacks, are bytes.
+    If torch lacks the type of the elements (6 bits, int4, e4m3:bias=8), `elements` are bytes as
+    from `MXArray.pack`. Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float type,
+    or are bytes for UE5M3, which torch lacks.
     """
 
     elements: Any
@@ -47,7 +47,7 @@ def _torch() -> Any:
 
 
 def _checked(name: str, tensor: Any) -> Any:
-    """Return a tensor outside autograd; raise an error unless it can be read."""
+    """Return a tensor, detached from autograd; raise an error unless its memory can be read."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
     known = tensor.is_cuda or tensor.device.type == "cpu"
@@ -61,17 +61,17 @@ def as_tensor(array: Any) -> Any:
     array = np.asarray(array)
     errors.require(array.dtype.isnative, "array", "in native byte order", array.dtype.str)
     shareable = array.flags.writeable and all(step >= 0 for step in array.strides)
-    errors.require(shareable, "array", "writable and of no negative strides (array.copy())", array.strides)
+    errors.require(shareable, "array", "writable and without negative strides (array.copy())", array.strides)
     return tensors.as_tensor(array)
 
 
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
-    """Quantize a tensor as `mxnum.quantize` does, with two more kinds of random bits.
+    """Quantize a tensor like `mxnum.quantize`, with two more sources of random bits.
 
-    `random_bits` may be a tensor of any integer type with values between 0 and 2**32 - 1. `seed`
-    may be a `torch.Generator`. The seed is then 64 bits drawn from the generator, modulo 2**64:
+    `random_bits` may be a tensor of any integer type with values from 0 to 2**32 - 1. `seed` may be
+    a `torch.Generator`. The seed is then a number drawn from the generator, modulo 2**64:
     ``random_(-(2**63), None, generator=generator)`` of an int64 tensor without axes on the
-    generator's device. A call advances the generator, so the next call has other random bits.
+    generator's device. Each call advances the generator, so the next call uses other random bits.
     """
     import mxnum as mx
 
@@ -79,7 +79,7 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """Quantize and dequantize a tensor in its dtype, as `mxnum.fake_quantize` does.
+    """Quantize and dequantize a tensor like `mxnum.fake_quantize`, in the tensor's dtype.
 
     This function takes the keywords of `quantize`. The result has no gradient, so a tensor that
     requires a gradient raises an error, unless torch records no gradients (under `torch.no_grad`,
@@ -91,7 +91,7 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords with random words and a seed as `mxnum.quantize` takes them."""
+    """Return the keywords, with random words and seed in the types that `mxnum.quantize` takes."""
     options, words, seed = dict(options), options.get("random_bits"), options.get("seed")
     if words is not None and not isinstance(words, np.ndarray):
         options["random_bits"] = _words("random_bits", _checked("random_bits", words))
@@ -101,7 +101,7 @@ def _with_words(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(name: str, words: Any) -> Any:
-    """Return integers as torch.uint32; raise an error for values that it cannot hold."""
+    """Return a tensor of integers as torch.uint32; raise an error for values out of range."""
     torch = _torch()
     dtype = tensors.dtype_of(words)
     errors.require_type(dtype.kind in "iu" and dtype.isbuiltin == 1, name, "a tensor of integers", words.dtype)
@@ -116,18 +116,18 @@ def _words(name: str, words: Any) -> Any:
 
 
 def drawn(generator: Any) -> int:
-    """Draw 64 bits from a `torch.Generator`, as the docstring of `quantize` says."""
+    """Draw a seed of 64 bits from a `torch.Generator`, in the way that `quantize` documents."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)
 
 
 def to_torch(q: MXArray) -> MXTensors:
-    """Return the MX array as tensors.
+    """Return the parts of an MX array as tensors.
 
-    Eight-bit codes and all scales share the memory of the array, unless that memory is read-only;
-    narrower codes are packed. The type float4_e2m1fn_x2 has two elements of the last axis in a
-    byte, the first in the low bits. The last axis of E2M1 elements must have even length, and
+    Eight-bit codes and all scales share the memory of the array, unless this memory is read-only.
+    Narrower codes are packed. A byte of the type float4_e2m1fn_x2 holds two elements of the last
+    axis, the first in the low bits. So the last axis of E2M1 elements must have even length, and
     becomes half as long.
     """
     torch = _torch()
@@ -139,7 +139,7 @@ def to_torch(q: MXArray) -> MXTensors:
     scales = scales if kind is None else scales.view(getattr(torch, kind))
     name = known_name(element)
     odd = name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
-    errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
+    errors.require(not odd, "q", "of even length along the last axis for float4_e2m1fn_x2", q.shape)
     codes = _tensor_of(q.codes if element.bits == 8 else q.pack())
     if name in DTYPES:
         codes = codes.view(getattr(torch, DTYPES[name]))
@@ -162,11 +162,12 @@ def from_torch(
     blocks: tuple[int, ...] | None = None,
     length: int | None = None,
 ) -> MXArray:
-    """Return an MX array from tensors of elements and scales (of their type, or codes in uint8).
+    """Return an MX array from tensors of elements and scales.
 
-    Eight-bit codes are not copied. The default of `format` is the format of the elements' type with
-    E8M0 scales. `length` is the number of elements in a row of the last axis. Give it for packed
-    elements of 6 bits, whose number does not follow from the number of bytes.
+    Both tensors may have the torch type of the numbers, or uint8 for codes. Eight-bit codes are not
+    copied. By default `format` is the format of the elements' type with E8M0 scales. `length` is
+    the number of elements in a row of the last axis. It is needed for packed elements of 6 bits,
+    because the number of bytes does not determine it.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)
@@ -191,7 +192,7 @@ def from_torch(
     layout["tensor_scale"] = None if tensor_scale is None else _checked("tensor_scale", tensor_scale)
     if fmt.element.bits == 8:
         row = codes.shape[-1] if codes.ndim else 1
-        errors.require(length in (None, row), "length", f"{row}, the codes of a row, or left out", length)
+        errors.require(length in (None, row), "length", f"{row}, the number of codes in a row, or left out", length)
         return MXArray.from_parts(codes, scale_codes, fmt, **layout)
     if length is None:
         errors.require(8 % fmt.element.bits == 0, "length", "given for elements of 6 bits", None)

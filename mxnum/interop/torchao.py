@@ -1,4 +1,4 @@
-"""NVFP4 arrays as tensors of torchao (extra ``torchao``).
+"""Convert NVFP4 arrays to tensors of torchao, and back (extra ``torchao``).
 
 An `NVFP4Tensor` of torchao holds the same bytes, scales and tensor scale as an `MXArray`.
 """
@@ -17,12 +17,12 @@ _ONE_LEVEL = MXFormat("e2m1", "e4m3", 16)
 
 
 def to_torchao(q: MXArray, dtype: Any = None) -> Any:
-    """Return an `NVFP4Tensor` of a CPU array of E2M1 with E4M3 scales.
+    """Return a CPU array of E2M1 with E4M3 scales as an `NVFP4Tensor`.
 
-    The array must have two or three axes, with whole blocks of 16 along the last. The tensor scale
-    is None, one number, or a number for each index of the first of three axes. `dtype` is the type
-    that torchao assumes for the tensor (default: torch.float32). torchao decodes element * (tensor
-    scale * scale), rounded twice (`mxnum.stacks`); `MXArray.dequantize` rounds once.
+    The array must have two or three axes, with whole blocks of 16 along the last axis. The tensor
+    scale must be None, one number, or a number for each index of the first of three axes. `dtype`
+    is the type that the tensor has in torchao (default: torch.float32). torchao decodes element *
+    (tensor scale * scale), which rounds twice (`mxnum.stacks`). `MXArray.dequantize` rounds once.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
@@ -31,7 +31,7 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     tensors = to_torch(q)
     tensor = tensors.tensor_scale
     known = tensor is None or tensor.ndim == 0 or tuple(tensor.shape) == (len(q), 1, 1)
-    errors.require(known, "q", "of one tensor scale, or one for each index of three axes", tensor)
+    errors.require(known, "q", "of one tensor scale, or one for each index of the first of three axes", tensor)
     dtype = torch.float32 if dtype is None else dtype
     return module.NVFP4Tensor(tensors.elements.view(torch.uint8), tensors.scales, 16, dtype, tensor)
 
@@ -46,7 +46,7 @@ def from_torchao(tensor: Any) -> MXArray:
     is_known = isinstance(tensor, module.NVFP4Tensor)
     errors.require_type(is_known, "tensor", "an NVFP4Tensor", type(tensor).__name__)
     errors.require(
-        not tensor.is_swizzled_scales, "tensor", "one whose scales are not swizzled", "one with swizzled scales"
+        not tensor.is_swizzled_scales, "tensor", "an NVFP4Tensor without swizzled scales", "one with swizzled scales"
     )
     in_order = tensor.qdata.is_contiguous()
     errors.require(in_order, "tensor", "contiguous, not a transpose", tuple(tensor.qdata.stride()))

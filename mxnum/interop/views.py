@@ -1,4 +1,4 @@
-"""MX arrays as ml_dtypes arrays, and back, on the same memory."""
+"""Convert MX arrays to ml_dtypes arrays, and back, on the same memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from mxnum.interop._checked import in_host_memory, require_element, typed_scales
 from mxnum.memory.dtypes import ML_DTYPES, Array, as_array
 from mxnum.memory.tensors import in_kind
 
-#: The elements that ml_dtypes stores as an `MXArray` does: a byte each, the value in the low bits.
+#: The elements that ml_dtypes stores like an `MXArray`: in a byte each, with the code in the low
+#: bits.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 
 
 def to_views(q: MXArray) -> tuple[Array, ...]:
     """Return the codes as an ml_dtypes (or int8) array, the scales, and the tensor scale, if any.
 
-    The three arrays share the memory of `q`. Scales have the type float8_e8m0fnu, float8_e4m3fn or
-    a wider float type; scales of UE5M3 are bytes.
+    The arrays share the memory of `q`. Scales have the type float8_e8m0fnu, float8_e4m3fn or a
+    wider float type, or are bytes for UE5M3.
     """
     q = in_host_memory("q", without_offsets("q", q))
     tensor = () if q.tensor_scale is None else (q.tensor_scale,)
@@ -41,8 +42,8 @@ def from_views(
 ) -> MXArray:
     """Return an MX array on the memory of an ml_dtypes array of elements and an array of scales.
 
-    Scales have the dtype of the scale format, or are codes in uint8. The default of `format` is the
-    format of the element type with E8M0 scales and blocks of 32.
+    Scales have the dtype of the scale format, or uint8 for codes. By default `format` is the format
+    of the elements' type with E8M0 scales and blocks of 32.
 
     >>> import ml_dtypes, numpy as np
     >>> from mxnum.interop.views import from_views

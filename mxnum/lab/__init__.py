@@ -6,6 +6,6 @@
 - `studies`: trains arms on common seeds, stores the runs, and computes statistics;
 - `claims`: checks what papers claim about training in these formats, and gives verdicts.
 
-`storage` writes results; `interruptions` lets a step finish before it delivers a signal. The
-commands are in ``mxnum lab``.
+`storage` writes results; `interruptions` delivers signals between training steps. ``mxnum lab`` has
+the commands.
 """

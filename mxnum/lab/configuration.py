@@ -1,4 +1,4 @@
-"""Check the fields of a configuration (of an MLP or a language model) by their annotations."""
+"""Check the settings of an MLP or a language model against the type annotations of their fields."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """Raise the first waiting signal with its former handler, if a signal waits."""
+        """Raise the first waiting signal, if any, so that its usual handler runs."""
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
-            signal.signal(number, self._keep)  # reached only if the handler returned: training continues
+            signal.signal(number, self._keep)  # reached only if the handler returned, so training continues
 
     def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         for number, handler in self._before.items():

@@ -19,7 +19,7 @@ Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, with each list of numbers on one line; never leave an incomplete file."""
+    """Write a JSON file with each list of numbers on one line; never leave an incomplete file."""
     # The pattern is safe because json.dumps escapes line breaks in strings.
     text = json.dumps(value, indent=1, sort_keys=True)
     write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
@@ -54,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the kind of machine, on which results depend."""
+    """Return the versions of software and the kind of machine on which results depend."""
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,

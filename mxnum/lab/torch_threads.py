@@ -1,4 +1,4 @@
-"""Run torch on one thread, so that its sums do not depend on the number of threads."""
+"""Run torch on one thread, so that sums do not depend on the number of threads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Describe arrays on a GPU (library, memory and strides) without loading any package.
 
-Arrays on a GPU have a ``__cuda_array_interface__``: CuPy arrays, numba device arrays, CUDA tensors
-of torch. No function of this module reads or writes the memory of an array.
+Arrays on a GPU are CuPy arrays, numba device arrays, CUDA tensors of torch, and all objects with a
+``__cuda_array_interface__``. No function of this module reads or writes the memory of an array.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: Libraries whose callers get results as arrays of the same library. All other callers get numba
-#: device arrays.
+#: The libraries of results. An input from any other library gives numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """A strided view of GPU memory, which the engine reads and writes in place of a numpy array."""
+    """A strided view of GPU memory, which the engine takes in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive; a view of part of it has the same owner.
+    #: The caller's object, which keeps the memory alive. Views have the same owner.
     owner: Any
     library: str
     dtype: np.dtype[Any]
@@ -38,7 +37,7 @@ class DeviceArray:
     writable: bool = True
     #: A CUDA stream handle, as in the CUDA array interface; None if there is no stream to wait for.
     stream: int | None = None
-    #: Number of the GPU; None for the current one.
+    #: Number of the GPU; None for the current GPU.
     gpu: int | None = None
 
     @property
@@ -56,7 +55,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides; axes of length 1 get the strides of a contiguous array."""
+        """The strides, where axes of length 1 have the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -66,13 +65,13 @@ class DeviceArray:
         return replace(self, shape=strided.shape, strides=strides, pointer=self.pointer + address)
 
     def _stand_in(self) -> np.ndarray[Any, Any]:
-        """Return a numpy array with this shape and these strides, whose elements are never read."""
+        """Return a numpy array with the same shape and strides, whose memory must not be read."""
         steps = tuple(stride * self.dtype.itemsize for stride in self.strides)
         bytes_ = np.dtype(f"V{self.dtype.itemsize}")
         return np.lib.stride_tricks.as_strided(_ORIGIN.view(bytes_), self.shape, steps)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """Return a view by numpy's basic indexing; end a key that drops all axes with "..."."""
+        """Return a view by numpy's basic indexing. A key that drops all axes must end in "..."."""
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
@@ -90,7 +89,8 @@ class DeviceArray:
         return replace(self, shape=shape, strides=contiguous_strides(shape))
 
 
-#: The memory on which stand-ins lie; as large as the widest element.
+#: The memory of the arrays that `_stand_in` returns. It is as large as the widest element and is
+#: never read.
 _ORIGIN = np.zeros(1, "V8")
 
 
@@ -100,14 +100,14 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def on_device(value: Any) -> bool:
-    """Return True if an array lives on a GPU."""
+    """Return True if an array is on a GPU."""
     if isinstance(value, (np.ndarray, list, tuple, float, int, np.generic)):
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # first, because reading a tensor's interface may raise an error
+    if is_tensor(value):  # before hasattr, because a tensor's interface may raise an error
         return bool(value.is_cuda)
-    # Arrays of numba's simulator have numba's own attribute and no CUDA array interface.
+    # Arrays of numba's CUDA simulator have numba's own attribute and no CUDA array interface.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
 
 
@@ -117,9 +117,9 @@ def place_of(value: Any) -> str:
 
 
 def together(arguments: Iterable[tuple[str, Any]]) -> bool:
-    """Return True if the arrays that are not None are on a GPU.
+    """Return True if the arrays are on a GPU. An argument that is None is ignored.
 
-    Raise an error unless all of them are in host memory, or all on the same GPU.
+    Raise an error unless all arrays are in host memory, or all on the same GPU.
     """
     given = [(name, value) for name, value in arguments if value is not None]
     first, leader = given[0]
@@ -132,12 +132,12 @@ def together(arguments: Iterable[tuple[str, Any]]) -> bool:
 
 
 def described(argument: str, value: Any) -> DeviceArray:
-    """Return the description of an array that lives on a GPU."""
+    """Return the `DeviceArray` that describes an array on a GPU."""
     if isinstance(value, DeviceArray):
         return value
     if is_tensor(value):
         return _of_torch(argument, value)
-    # A device array of numba's simulator wraps host memory.
+    # A device array of numba's CUDA simulator wraps host memory.
     fake = getattr(value, "_ary", None)
     interface = value.__cuda_array_interface__ if fake is None else fake.__array_interface__
     dtype = np.dtype(getattr(value, "dtype", interface["typestr"]))
@@ -175,7 +175,7 @@ def _of_torch(argument: str, tensor: Any) -> DeviceArray:
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
         pointer=tensor.data_ptr(),
-        # The interface numbers the default stream 1.
+        # The CUDA array interface numbers the default stream 1.
         stream=sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream or 1,
         gpu=tensor.device.index,
     )

@@ -1,4 +1,4 @@
-"""Conversions between numpy dtypes, format descriptions and bit patterns."""
+"""Convert between numpy dtypes, descriptions of formats and bit patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxnum.memory.tensors import host_view
 
 Array = npt.NDArray[Any]
 
-#: The name in ml_dtypes of each element format that it has.
+#: The formats that ml_dtypes or numpy has, with the name of the dtype.
 ML_DTYPES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
@@ -28,16 +28,16 @@ ML_DTYPES = {
     "bfloat16": "bfloat16",
 }
 
-#: The signed integers of each size.
+#: The signed integer type of each size in bytes.
 SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _STORED = {size: np.dtype("i8" if size == 8 else f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
-    """Return `value` as a numpy array, or as a `DeviceArray` if it lives on a GPU.
+    """Return `value` as a numpy array, or as a `DeviceArray` if it is on a GPU.
 
-    A GPU array raises an error unless `anywhere` is True. A tensor of torch in host memory becomes
-    an array on the same memory.
+    A GPU array raises an error unless `anywhere` is True. A torch tensor in host memory becomes an
+    array on the same memory.
     """
     if type(value) is np.ndarray:  # fast path for the commonest type
         return value
@@ -51,10 +51,10 @@ def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
 
 
 def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[Any, ElementFormat]:
-    """Return `value` as an array of a float type in native byte order, and that type's description.
+    """Return `value` as an array of a float type in native byte order, and the type's format.
 
-    Lists of Python floats are taken as float64. Integers, complex numbers and longer floats raise
-    TypeError.
+    Lists of Python floats are taken as float64. Other types, such as integers, complex numbers and
+    longer floats, raise TypeError.
     """
     array = value if type(value) is np.ndarray else as_array(argument, value, anywhere=anywhere)
     source = _native_float(array.dtype)
@@ -70,12 +70,12 @@ def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[A
 
 @lru_cache(maxsize=64)
 def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
-    """Return the float type of a dtype in native byte order; None for other dtypes."""
+    """Return the format of a dtype that is a float type in native byte order, otherwise None."""
     return FLOATS.get(dtype.name) if dtype.isnative else None
 
 
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
-    """Return the float type that an argument such as `dtype=` names.
+    """Return the format of the float type that an argument such as `dtype=` names.
 
     `dtype` is a string, a dtype or a scalar type.
     """
@@ -95,30 +95,30 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
 
 
 def known_name(fmt: ElementFormat) -> str:
-    """Return the name of an element or a float if the format of that name equals it, else "".
+    """Return the name of a format if the known format of that name equals it, otherwise "".
 
-    The name alone does not suffice: the element e2m1:bias=2 differs from e2m1.
+    Comparing names is not enough: the element e2m1:bias=2 is called e2m1 but differs from it.
     """
     return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
 
 
 @lru_cache(maxsize=64)
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
-    """Return the dtype, numpy's own or one of ml_dtypes, that reads codes of `fmt` as numbers."""
+    """Return the dtype of numpy or ml_dtypes that reads codes of `fmt` as numbers."""
     name = known_name(fmt)
     if name in ("float64", "float32", "float16"):
         return np.dtype(name)
     import ml_dtypes
 
     errors.require(
-        name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)}, the elements that ml_dtypes has, for a view", fmt
+        name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)}, the elements with a dtype in ml_dtypes", fmt
     )
     return np.dtype(getattr(ml_dtypes, ML_DTYPES[name], None) or ML_DTYPES[name])
 
 
 @lru_cache(maxsize=64)
 def scale_dtype(scale: ScaleFormat) -> np.dtype[Any]:
-    """Return the dtype that holds scales: bytes for codes of eight bits, else a float type."""
+    """Return the dtype of arrays of scales: uint8 for 8-bit codes, otherwise a float type."""
     if scale.bits == 8 or scale.number is None:
         return np.dtype(np.uint8)
     return numpy_dtype(scale.number)
@@ -126,18 +126,19 @@ def scale_dtype(scale: ScaleFormat) -> np.dtype[Any]:
 
 @cache
 def code_dtype(bits: int) -> np.dtype[Any]:
-    """Return the unsigned integer type that holds one code of that many bits."""
+    """Return the narrowest unsigned integer type that holds a code of `bits` bits."""
     return np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
 
 
 def signed_bits(array: Array) -> Array:
-    """Return a view of an array's memory as signed integers, which loops read."""
+    """Return a view of an array's memory as the signed integers that loops read."""
     return array.view(SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:
     """Return a view of an array's memory as the integers that loops write.
 
-    Integers of 64 bits are signed, like the words of the definition; narrower ones are unsigned.
+    Integers of 64 bits are signed, like the words of the definition. Narrower integers are
+    unsigned.
     """
     return array.view(_STORED[array.itemsize])

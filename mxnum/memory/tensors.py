@@ -1,8 +1,8 @@
-"""Convert tensors of torch and arrays of JAX in host memory to numpy arrays, and back.
+"""Convert torch tensors and JAX arrays in host memory to numpy arrays, and back.
 
-A tensor and its numpy array share memory, in both directions. JAX arrays are immutable, so they are
-read without a copy, and results are new JAX arrays. This module never imports torch or JAX: a
-caller who has a tensor has imported torch.
+A tensor and the numpy array made from it share memory, and so do an array and the tensor made from
+it. JAX arrays are immutable, so results are new JAX arrays. This module never imports torch or JAX,
+because a caller who has a tensor has imported torch.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ import numpy as np
 
 from mxnum import errors
 
-#: For each size, the integer type through which types that numpy lacks are viewed.
+#: The torch integer type of each size in bytes. Views of tensors as integers reach types that numpy
+#: lacks.
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
-#: The value of numpy's `isbuiltin` for types that another package registered.
+#: The value of `numpy.dtype.isbuiltin` for types that another package registered.
 _REGISTERED = 2
 
 
 def is_tensor(value: Any) -> bool:
-    """Return True if something is a tensor of torch, on any device."""
+    """Return True if `value` is a torch tensor, on any device."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def is_foreign(value: Any) -> bool:
-    """Return True if something is a tensor of torch or an array of JAX, on any device."""
+    """Return True if `value` is a torch tensor or a JAX array, on any device."""
     return is_tensor(value) or is_jax(value)
 
 
 def readable(argument: str, tensor: Any) -> Any:
-    """Return the tensor outside autograd.
+    """Return the tensor, detached from autograd.
 
-    Raise an error if the tensor's memory does not hold its numbers (a negated view), or if its
+    Raise an error if the memory does not hold the tensor's numbers (a negated view), or if a
     gradient would be lost.
     """
     _check_readable(argument, tensor)
@@ -54,7 +55,7 @@ def _check_readable(argument: str, tensor: Any) -> None:
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:
-    """Return the dtype of a tensor's elements: numpy's or ml_dtypes', or "V1" if neither has it."""
+    """Return the dtype of numpy or ml_dtypes for a tensor's elements, or "V1" if there is none."""
     return _dtype_named(tensor.dtype)
 
 
@@ -71,20 +72,19 @@ def _dtype_named(dtype: Any) -> np.dtype[Any]:
 
 
 def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
-    """Return a tensor in host memory as an array on the same memory."""
+    """Return a tensor in host memory as a numpy array on the same memory."""
     where = "cpu" if tensor.is_cpu else str(tensor.device)
     errors.require(where == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        # The dtype comes from ml_dtypes, or is one that numpy lacks, so view the tensor as
-        # integers.
+        # If numpy itself does not have the dtype, convert a view of the tensor as integers.
         if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
         return _on_the_memory_of(tensor)
     except (RuntimeError, TypeError) as problem:
-        what = f"{type(tensor).__name__} of {tensor.dtype}, of which torch says: {str(problem).splitlines()[0]}"
+        what = f"{type(tensor).__name__} of {tensor.dtype} (torch says: {str(problem).splitlines()[0]})"
         raise TypeError(f"Argument {argument!r} must be a tensor that numpy can read, not {what}") from None
 
 
@@ -103,9 +103,9 @@ class _Memory:
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return the array that `tensor.numpy()` would return, without locking the tensor's memory.
+    """Return the array of `tensor.numpy()`, but leave the size of the tensor's memory changeable.
 
-    After `tensor.numpy()` torch can never again resize that memory, as sharded training does.
+    After `tensor.numpy()` torch refuses to resize the memory, which sharded training does.
     """
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:
@@ -115,7 +115,7 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def host_view(argument: str, value: Any) -> Any:
-    """Return a tensor or JAX array in host memory as a numpy array; anything else unchanged."""
+    """Return a tensor or JAX array in host memory as a numpy array, and anything else unchanged."""
     if value is None or type(value) is np.ndarray:  # fast path for the commonest types
         return value
     if is_jax(value):
@@ -124,13 +124,13 @@ def host_view(argument: str, value: Any) -> Any:
 
 
 def is_jax(value: Any) -> bool:
-    """Return True if something is an array of JAX, or a tracer inside a transformation."""
+    """Return True if `value` is a JAX array, or a tracer inside a JAX transformation."""
     kind = getattr(sys.modules.get("jax"), "Array", None)
     return kind is not None and isinstance(value, kind)
 
 
 def _jax_in_host(argument: str, value: Any) -> np.ndarray[Any, Any]:
-    """Return a JAX array on the CPU as a read-only array, sharing memory if JAX allows it."""
+    """Return a JAX array on the CPU as a read-only array, on the same memory if JAX allows it."""
     if isinstance(value, sys.modules["jax"].core.Tracer):
         raise TypeError(
             f"Argument {argument!r} must be a JAX array with numbers, not a tracer: inside jit, grad or vmap, call "
@@ -142,7 +142,7 @@ def _jax_in_host(argument: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _as_jax(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array as a JAX array; raise TypeError for a type that JAX would narrow."""
+    """Return an array as a JAX array; raise TypeError for a 64-bit type that JAX would narrow."""
     made = sys.modules["jax"].numpy.asarray(array) if _jax_holds(array.dtype) else None
     if made is None:
         raise TypeError(
@@ -158,8 +158,8 @@ def _jax_holds(dtype: np.dtype[Any]) -> bool:
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
     """Return an array as a tensor on the same memory.
 
-    The tensor has a copy of the memory if the array is read-only or has negative strides, because
-    tensors can have neither.
+    A read-only array, or an array with negative strides, is copied, because tensors cannot be
+    read-only or have negative strides.
     """
     torch = sys.modules["torch"]
     array = np.asarray(array)
@@ -171,13 +171,13 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """Return a host array in the library of `question`; return anything else unchanged."""
+    """Return a host array as an array of the library of `question`, and anything else unchanged."""
     if not is_foreign(question) or not isinstance(made, np.ndarray | np.generic):
         return made
     return as_tensor(np.asarray(made)) if is_tensor(question) else _as_jax(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out` if given; else `made` as an array of the library of `question`."""
+    """Return `out` if given, otherwise `made` as an array of the library of `question`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

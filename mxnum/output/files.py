@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 
 
 def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
-    """Return `path` as a `Path`; raise ValueError for "", which would mean the current folder."""
+    """Return `path` as a `Path`; raise ValueError for "", which `Path` reads as "."."""
     if os.fspath(path) == "":
         raise ValueError(f"Argument {argument!r} must be the path of a file or a folder, not ''.")
     return Path(path)
@@ -27,9 +27,9 @@ def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path; when the `with` statement ends, its content replaces `path`.
 
-    A regular file is replaced in one step and keeps its mode. If `path` is a link, the file it
-    points to is replaced. If `path` is a FIFO or a device, it gets the bytes when the file is
-    complete. If an exception leaves the `with` statement, `path` is unchanged.
+    A regular file is replaced in one step and keeps its mode. If `path` is a link, the file to
+    which the link points is replaced. If `path` is a FIFO or a device, the bytes are written to it
+    when the file is complete. If an exception leaves the `with` statement, `path` is unchanged.
     """
     path = as_path(path)
     with _naming(path):
@@ -41,8 +41,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut so that it does not become too long for the file system. The token
-        # distinguishes threads, and processes of several containers.
+        # The name is cut because file systems limit its length. The random token distinguishes
+        # threads, and processes with the same number in different containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -55,7 +55,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True if bytes written to a path are not stored in a file.
+    """Return True if a path is not a file that can be replaced.
 
     Examples are a FIFO, a device, a socket and standard output.
     """
@@ -68,9 +68,9 @@ def is_stream(path: Path) -> bool:
 
 
 def place_of(path: Path) -> tuple[Path, int | None]:
-    """Return the path with links resolved, and the mode of the existing file.
+    """Return the path with links resolved, and the existing file's mode (None without a file).
 
-    The mode is None if there is no file. Raise an error if the path cannot be written.
+    Raise an error if the path cannot be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -88,9 +88,9 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise errors of the operating system again with the name `path`.
+    """Raise OSErrors again with `path` as the file's name.
 
-    Errors that already name another file, which is not temporary, are not changed.
+    Errors that name another file are not changed, unless that is the temporary file.
     """
     try:
         yield
@@ -106,7 +106,7 @@ def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Itera
     """Raise every error about a file's content as a ValueError of one sentence that names the file.
 
     For damaged files, numpy and other readers raise many kinds of exceptions, some with advice that
-    does not apply here.
+    does not help here.
     """
     named = f"{'Folder' if os.path.isdir(path) else 'File'} {str(path)!r} "
     try:
@@ -137,20 +137,20 @@ def _why(problem: Exception) -> str:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove partial files that killed processes left in `written_whole`, in a folder and below.
+    """Remove the partial files of `written_whole` that killed processes left in and below a folder.
 
-    A file that changed in the last hour is kept: its process may run on another machine that shares
-    the folder.
+    A file that changed in the last hour is kept, because its process may run on another machine
+    that shares the folder.
     """
     for partial in folder.rglob(".*.partial"):
         own = re.search(r"\.[0-9a-f]{8}\.(\d+)\.partial$", partial.name)
-        with suppress(FileNotFoundError):  # another process may have removed it meanwhile
+        with suppress(FileNotFoundError):  # another process may have removed the file
             if own and not _exists(int(own[1])) and time.time() - partial.stat().st_mtime > 3600:
                 partial.unlink()
 
 
 def _exists(process: int) -> bool:
-    if os.name == "nt":  # os.kill would end the process there
+    if os.name == "nt":  # on Windows, os.kill would end the process
         return True
     try:
         os.kill(process, 0)

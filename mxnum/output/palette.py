@@ -1,4 +1,4 @@
-"""Define the colours of all figures: each scale rule, format and arm always has the same colour.
+"""Define the colours of all figures. A scale rule, format or arm has one colour everywhere.
 
 The colours are those of Okabe and Ito, which colour-blind readers can distinguish. This module
 imports nothing.
@@ -30,9 +30,9 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """Return the colour of a scale rule, a format or an arm; an arm has one colour at all rates.
+    """Return the colour of a scale rule, a format or an arm, for arms the same at all rates.
 
-    Any other name gets the colour with the given position in `COLOURS`.
+    For any other name, return the colour at index `position` of `COLOURS`, counted cyclically.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)

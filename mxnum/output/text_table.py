@@ -12,9 +12,9 @@ Cells = list[list[str]]
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, keep: int = 1) -> str:
     """Return a table as text, with column names above the rows and numbers aligned to the right.
 
-    If the table is wider than `width`, column names get several lines, and then columns get less
-    space between them. Columns that still do not fit follow in a second table, which repeats the
-    first `keep` columns.
+    If the table is wider than `width`, column names are broken into several lines. If it is still
+    too wide, the space between columns shrinks. Columns that still do not fit follow in a second
+    table, which repeats the first `keep` columns.
 
     >>> print(text_table(["format", "bits per element"], [("mxfp4_e2m1", 4.25), ("nvfp4", 4.5)], width=24))
                    bits
@@ -33,7 +33,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
     shown = len(names) - 1
     while shown > keep + 1 and _width(_lines(names[:shown], columns[:shown], True, 1)) > width:
         shown -= 1
-    if shown <= keep:  # no column would remain for a second table
+    if shown <= keep:  # a second table would not help
         return "\n".join(lines)
     second = [*range(keep), *range(shown, len(names))]
     return "\n\n".join(

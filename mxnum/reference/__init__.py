@@ -1,14 +1,15 @@
-"""The meaning of MX formats, written to be read: exact rationals, step by step, no bit tricks.
+"""What MX formats mean, in code that is written to be read: exact fractions, step by step.
 
-Tests check everything that this library computes against this package, so it shares nothing with
-the fast code but the description of the formats. A number is an `Exact`: a sign and a rational
-magnitude, or an infinity, or a NaN. All results come from four operations on such numbers: the
-exact product, quotient and sum, and one rounding into a format. Speed does not matter here.
+Tests compare everything that this library computes with this package. It therefore shares only the
+description of the formats with the fast code. A number is an `Exact`: a sign and a rational
+magnitude, an infinity or a NaN. All results come from four operations on such numbers: the exact
+product, the exact quotient, the exact sum, and one rounding to a format. Speed does not matter
+here.
 
-The module `numbers` has these operations. `blocks` quantizes arrays and decodes them;
-`float_scales` has scales that are floats. `products` computes dot products, `matrix_units` computes
-them as GPUs do, `hadamard` transforms blocks, and `random` computes the random words of stochastic
-rounding.
+Most of these operations are in the module `numbers`. `blocks` quantizes and decodes arrays, and
+`float_scales` finds scales that are floats and divides by them. `products` computes dot products,
+`matrix_units` computes them as GPUs do, `hadamard` transforms blocks, and `random` computes the
+random words of stochastic rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize

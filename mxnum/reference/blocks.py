@@ -1,4 +1,4 @@
-"""Quantize and decode arrays in blocks."""
+"""Quantize arrays in blocks, and decode them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def float_array(x: Any) -> Array:
-    """Return x as an array; raise TypeError unless it holds floats."""
+    """Return x as an array; raise TypeError if it does not hold floats."""
     array: Array = np.asarray(x)
     errors.require_type(array.dtype.name in FLOATS, "x", f"an array of {errors.joined(FLOATS)}", array.dtype.name)
     return array
@@ -51,7 +51,7 @@ def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
 def _exact(x: Array) -> list[Exact]:
     """Return the numbers of a float array, read from their bits.
 
-    Float operations are avoided, because a processor may be set to read subnormal floats as zeros.
+    No float operation is used, because a processor may be set to treat subnormal floats as zeros.
     """
     e = FLOATS[x.dtype.name]
     return [decode_exact(int(code), e) for code in x.astype(e.name).view(f"uint{e.bits}").flat]
@@ -60,7 +60,8 @@ def _exact(x: Array) -> list[Exact]:
 class Blocks:
     """The division of an array into blocks.
 
-    `counts` is the shape of the scales. Iterating gives (scale index, element index) of each block.
+    `counts` is the shape of the scales. Iteration gives, for each block, the index of its scale and
+    the index of its elements.
     """
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
@@ -76,19 +77,21 @@ class Blocks:
             yield index, (*(slice(i * b, (i + 1) * b) for i, b in zip(index, self.lengths, strict=True)), ...)
 
     def check(self, argument: str, array: Any) -> Array:
-        """Return an array with one item for each block; raise ValueError for another shape."""
+        """Return `array` as an array; raise ValueError unless it has one item for each block."""
         result: Array = np.asarray(array)
-        errors.require(result.shape == self.counts, argument, f"of shape {self.counts}, one a block", result.shape)
+        errors.require(
+            result.shape == self.counts, argument, f"of shape {self.counts}, one for each block", result.shape
+        )
         return result
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """A quantized array: element codes, a scale for each block, and any offsets or tensor scale.
+    """A quantized array: element codes, scales of blocks, and perhaps offsets and tensor scales.
 
-    Scales are E8M0 codes, other codes of eight bits, or floats, as the format says. Offsets are
-    float16. A tensor scale is a float32 array that broadcasts with the codes: without axes, or with
-    a number for each row.
+    The format determines whether scales are E8M0 codes, other codes of eight bits, or floats.
+    Offsets are float16. A tensor scale is a float32 array that broadcasts with the codes: it has no
+    axes, or a number for each row.
     """
 
     codes: Array
@@ -113,15 +116,16 @@ def quantize(
     random_bits: Any = None,
     sr_bits: int = 30,
 ) -> Quantized:
-    """Convert an array to MX: find a scale for each block, then round each element over it once.
+    """Convert an array to MX: find a scale for each block, divide by it, and round once.
 
-    This is OCP MX v1.0 section 6.3. `nonfinite` says how NaN and Inf are handled; by default they
-    make their whole block NaN. With ``offset="float16"`` a block is centred first: O is its
-    mid-range in float16, and the differences x - O are scaled and encoded. If `scales` has the
-    caller's scale codes, no rule is applied; a NaN scale makes a NaN block. If the format has a
-    tensor scale, elements are divided by the exact product of block scale and tensor scale. The
-    tensor scale is found for the whole array, for each ``"row"`` of the last axis, or given by the
-    caller.
+    This is section 6.3 of OCP MX v1.0. `nonfinite` says how NaN and Inf are handled; by default,
+    one makes its whole block NaN. If `offset` is ``"float16"``, each block is first centred: O is
+    the middle of its range in float16, and the differences x - O are scaled and encoded. If
+    `scales` is given, these scales are used instead of a rule, and a NaN scale makes its block NaN.
+    If the format has a tensor scale, each number is divided by the exact product of its block's
+    scale and the tensor scale. There is one tensor scale for the whole array or, if `tensor_scale`
+    is ``"row"``, one for each row along the last axis; `tensor_scale` can also be the scales
+    themselves.
     """
     array, fmt = float_array(x), formats.get(format)
     e, wide = fmt.element, FLOAT64 if array.dtype == np.float64 else FLOAT32
@@ -139,14 +143,14 @@ def quantize(
         if policy.by_error and not math.isfinite(v):
             raise errors.nonfinite("x", index, "finite", found)
         if policy.by_element and math.isnan(v) and e.specials == "none":
-            raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot express", found)
+            raise errors.nonfinite("x", index, f"free of NaN for {e.name}, which has no NaN code", found)
 
     division = Blocks(array.shape, blocks, fmt)
     given = None if scales is None else _codes(division.check("scales", scales), fmt.scale)
     tensor = _tensor_scale(array, fmt, tensor_scale)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    # Checks the arguments: the loop below does not run for an empty array.
+    # This checks the arguments, which the loop below does not do if the array is empty.
     random_of(mode, None if random_bits is None else 0, sr_bits)
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
@@ -157,7 +161,7 @@ def quantize(
         finite = [v.number for v in values if v.kind == "finite"]
         if policy.by_block and len(finite) < len(values):
             out_scales[index] = nan_of(fmt.scale)
-            continue  # codes and offset of a NaN block are 0
+            continue  # the codes and the offset of a NaN block remain 0
         t = _factor_of(tensor, array.shape, where)
         if given is not None and scale_number(int(given[index]), fmt.scale).kind == "nan":
             out_scales[index] = given[index]
@@ -185,17 +189,17 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the codes of scales; scales that an array holds as floats are converted."""
+    """Return the codes of scales that are given as an array holds them: as codes, or as floats."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return scales from their codes as an array holds them: as codes, or as floats."""
+    """Return scales as an array holds them, from their codes."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
 def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
-    """Return the tensor scale as an array that broadcasts with x; None if the format has none."""
+    """Return the tensor scale, in a form that broadcasts with x; None if the format has none."""
     if fmt.tensor_scale is None:
         errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
         return None
@@ -228,10 +232,10 @@ def dequantize(
     offsets: Any = None,
     tensor_scale: Any = None,
 ) -> Array:
-    """Return each element times its block's scale, computed exactly and rounded once to `dtype`.
+    """Return each element times the scale of its block, exact and then rounded once to `dtype`.
 
-    Rounding is to nearest even (RNE). The product also has the tensor scale as a factor, if there
-    is one; the block's offset is added before rounding.
+    Rounding is to nearest even (RNE). Before it, the product is multiplied by the tensor scale and
+    the block's offset is added, if the array has these.
     """
     fmt, target, codes = (
         formats.get(format),
@@ -256,7 +260,7 @@ def dequantize(
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
     """Quantize, then dequantize into the dtype of x, by RNE with overflow to Inf.
 
-    This function takes the keywords of `quantize`.
+    The options are the keywords of `quantize`.
     """
     q = quantize(x, format, blocks=blocks, **options)
     kept: Any = {"offsets": q.offsets, "tensor_scale": q.tensor_scale}

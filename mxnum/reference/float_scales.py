@@ -1,4 +1,4 @@
-"""Scales that are floats, and tensor scales: what codes mean, and the rules that find scales."""
+"""Scales that are floats, and tensor scales: the numbers of their codes, and how they are found."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def largest(e: ElementFormat) -> Fraction:
 
 
 def scale_number(code: int, scale: ScaleFormat) -> Exact:
-    """Return the number that a scale code means: 2**(code - 127) in E8M0, else a float.
+    """Return the number of a scale code: 2**(code - 127) in E8M0, else the float with this code.
 
-    Raise ValueError for the code of a float with a sign bit.
+    Raise ValueError if the sign bit of a float is set.
     """
     if scale.number is None:
         code = errors.integer("scales", code, 0, 255)
@@ -46,9 +46,9 @@ def nan_of(scale: ScaleFormat) -> int:
 
 
 def divided(x: Exact, factor: Exact) -> Exact:
-    """Return x / factor for a factor that is not NaN.
+    """Return x / factor, for a factor that is not NaN.
 
-    A finite number over zero or infinity is a zero that keeps its sign.
+    A finite number divided by zero or infinity becomes a zero with the number's sign.
     """
     if x.kind != "finite":
         return x
@@ -58,11 +58,11 @@ def divided(x: Exact, factor: Exact) -> Exact:
 
 
 def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
-    """Return t = A / (largest element * largest scale) in float32, to nearest even.
+    """Return t = A / (largest element * largest scale), rounded to nearest even in float32.
 
-    A is the largest magnitude of all numbers. If A is 0, t is 1. t is always positive and finite: a
-    quotient that would round to 0 becomes the smallest positive float32 number, and a quotient
-    beyond the largest float32 number becomes the largest.
+    A is the largest magnitude of all numbers. If A is 0, t is 1. The result is always positive and
+    finite: a quotient that would round to 0 becomes the smallest positive float32 number, and one
+    beyond the largest float32 number becomes that number.
     """
     a = max((abs(v) for v in numbers), default=Fraction(0))
     if a == 0:
@@ -74,13 +74,14 @@ def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
 
 
 def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule, t: Fraction) -> int:
-    """Return the code of a block's scale, from its finite numbers and the tensor scale (or 1).
+    """Return the code of a block's scale; t is the tensor scale, or 1 if there is none.
 
-    Let m be the block's largest magnitude and t the tensor scale. The quotient q = m / (largest
-    element * t) is rounded once to the format of the scale. If q exceeds the format's largest
-    number, the scale is that number. The rule four over six has two candidates, the scales for q
-    and for 3/2 q. It takes the candidate with the smaller sum of errors of the elements, rounded to
-    nearest even, and the first candidate if the sums are equal.
+    `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
+    = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the
+    format's largest number, the scale is that number. The rules called four over six have two
+    candidates: the scales for q and for 3/2 q. They round the elements to nearest even with each
+    candidate and take the one with the smaller sum of errors; if the sums are equal, they take the
+    first.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None
@@ -102,6 +103,6 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     six = rounded(q)
     if rule.error_power == 0:
         return six
-    errors.require(e.name == "e2m1", "scale_rule", "another for elements that are not e2m1", str(rule))
+    errors.require(e.name == "e2m1", "scale_rule", "a rule that accepts elements other than e2m1", str(rule))
     four = rounded(q * Fraction(3, 2))
     return four if error(four) < error(six) else six

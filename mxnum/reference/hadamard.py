@@ -19,9 +19,9 @@ def hadamard(
 ) -> Array:
     """Return H (d * x) / sqrt(size) for every `size` numbers along an axis.
 
-    With `inverse` the result is d * (H x) / sqrt(size). H[i, j] is -1 if the binary numbers i and j
-    have an odd number of ones in common, else 1. Each result is the exact sum of its terms,
-    starting at +0, rounded once to nearest even in the type of x.
+    If `inverse` is True, return d * (H x) / sqrt(size). H[i, j] is -1 if the binary numbers i and j
+    have an odd number of ones in common, else 1. Each result is an exact sum of its terms that
+    starts from +0. It is rounded once, to nearest even, in the type of x.
     """
     array = float_array(x)
     root = int(size**0.5 + 0.5)
@@ -29,7 +29,7 @@ def hadamard(
     d = [1] * size if signs is None else [int(sign) for sign in signs]
     errors.require(len(d) == size and set(d) <= {1, -1}, "signs", f"{size} numbers 1 or -1", signs)
     rows = np.moveaxis(array, axis, -1)
-    errors.require(rows.shape[-1] % size == 0, "x", f"of a length that {size} divides", rows.shape[-1])
+    errors.require(rows.shape[-1] % size == 0, "x", f"of a length divisible by {size}", rows.shape[-1])
     result = np.empty_like(rows)
     target = FLOATS[array.dtype.name]
     for where in np.ndindex(*rows.shape[:-1]):

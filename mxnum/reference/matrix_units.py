@@ -1,4 +1,4 @@
-"""Sums as matrix units compute them: the rule of a `MatrixUnit`, clause by clause."""
+"""Compute sums as matrix units do: the rule of a `MatrixUnit`, step by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mxnum.reference.numbers import (
 from mxnum.reference.products import Blocked
 from mxnum.units import MatrixUnit
 
-#: The formats of arrays of floats narrower than 16 bits, by the names of their dtypes.
+#: The format for the dtype of each array whose floats have fewer than 16 bits.
 _NARROW = {
     "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float6_e3m2fn": "e3m2", "float6_e2m3fn": "e2m3",
     "float4_e2m1fn": "e2m1",
@@ -40,7 +40,7 @@ ONE = Exact("finite", False, Fraction(1))
 
 
 class Part(NamedTuple):
-    """A number with its significand and exponent, which are not normalized."""
+    """A number with a significand and an exponent, which need not be normalized."""
 
     exact: Exact
     significand: Fraction
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def part(value: Exact, emin: int) -> Part:
-    """Return a number as a `Part`: zeros get the exponent -126, subnormal numbers get `emin`."""
+    """Return a number as a `Part`, in which zeros have exponent -126, subnormal numbers `emin`."""
     if value.kind != "finite" or value.magnitude == 0:
         return Part(value, Fraction(0), -126)
     exponent = max(floor_log2(value.magnitude), emin)
@@ -66,7 +66,7 @@ class _Operand(NamedTuple):
 
 
 def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
-    """Return the elements and scales of a vector; raise ValueError if the unit cannot take them."""
+    """Return a vector's elements and scales; raise ValueError if the unit does not accept them."""
     if isinstance(x, Blocked):
         fmt = formats.get(x.format)
         scale, kind = fmt.scale, (fmt.scale.name, x.block)
@@ -95,14 +95,17 @@ def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
 
 
 def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Fraction:
-    """Return the sum of terms (significand, exponent), each truncated at the largest exponent."""
+    """Return the sum of terms (significand, exponent) after aligning and truncating them.
+
+    Aligned to the largest exponent of all terms, each term keeps `fraction_bits` bits of fraction.
+    """
     largest = max(exponent for _, exponent in terms)
     unit = two_to(largest - fraction_bits)
     return sum((math.trunc(s * two_to(e) / unit) * unit for s, e in terms), Fraction(0))
 
 
 def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
-    """Return the sum rounded to the result's format; beyond the largest number it is infinite."""
+    """Return the sum in the format of the result; beyond the largest number it is infinite."""
     accumulator = FLOATS[unit.accumulator]
     if unit.rounding == "rne":
         result = to(Exact("finite", total < 0, abs(total)), accumulator)
@@ -139,12 +142,12 @@ def _groups(
 
 
 def _at(parts: Sequence[Part], index: int) -> Part:
-    """Return the part at an index of a vector; beyond the end of the vector, return a zero."""
+    """Return the part at an index of a vector, or a zero beyond the vector's end."""
     return parts[index] if index < len(parts) else _ZERO
 
 
 def _instruction(a: _Operand, b: _Operand, unit: MatrixUnit, start: int, k: int, c: Exact) -> Exact:
-    """Return a·b + c for the products from `start` on, as one instruction computes it."""
+    """Return a·b + c as one instruction computes it, for the k products from `start` on."""
     accumulator = FLOATS[unit.accumulator]
     order = unit.order or tuple(range(k))
     total = c if unit.addend == "term" else ZERO
@@ -165,10 +168,11 @@ def _instruction(a: _Operand, b: _Operand, unit: MatrixUnit, start: int, k: int,
 
 
 def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 0.0, k: int | None = None) -> int:
-    """Return the bits of a·b + c in the unit's accumulator; `k` is the K of its instructions.
+    """Return the bit pattern of a·b + c in the unit's accumulator.
 
-    The operands are arrays of floats (narrow types come from ml_dtypes), or vectors in blocks.
-    Arrays of float32 are TF32 operands, whose last 13 bits are dropped.
+    The operands are arrays of floats (types of fewer than 16 bits are from ml_dtypes), or `Blocked`
+    vectors. Arrays of float32 are TF32 operands: their last 13 bits are dropped. `k` is the K of
+    the unit's instructions; None means the last K in `unit.k`.
     """
     x, y = _operand(a, unit, "a"), _operand(b, unit, "b")
     k = unit.k[-1] if k is None else k
@@ -189,7 +193,7 @@ def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 
 
 
 def bits_of(value: Exact, accumulator: ElementFormat) -> int:
-    """Return the bit pattern of a result; for every NaN, all bits but the sign are set."""
+    """Return the bit pattern of a result; any NaN has all bits set except the sign."""
     if value.kind == "nan":
         return int((1 << (accumulator.bits - 1)) - 1)
     return round_to(value, accumulator)

@@ -1,4 +1,4 @@
-"""Exact numbers, their rounding into a format, and the meaning of codes and E8M0 scales."""
+"""Exact numbers, their rounding to a format, and what codes and E8M0 scales mean."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FLOAT16, FLOAT32, FLOAT64 = FLOATS["float16"], FLOATS["float32"], FLOATS["float6
 
 @dataclass(frozen=True)
 class Exact:
-    """An exact number: `kind` is finite, inf or nan, and `magnitude` is read only if it is finite.
+    """An exact number: `kind` is finite, inf or nan; only a finite number has a `magnitude`.
 
-    A zero or NaN has a sign, too.
+    Zeros and NaN have a sign, too.
     """
 
     kind: str
@@ -40,7 +40,7 @@ ZERO, NAN = Exact("finite"), Exact("nan")
 
 
 def exact(x: float | Fraction) -> Exact:
-    """Return a Python float or a Fraction as an `Exact`, without error."""
+    """Return a Python float or a Fraction as an `Exact` with exactly this value."""
     if isinstance(x, Fraction):
         return Exact("finite", x < 0, abs(x))
     negative = math.copysign(1.0, x) < 0
@@ -50,7 +50,7 @@ def exact(x: float | Fraction) -> Exact:
 
 
 def times(a: Exact, b: Exact) -> Exact:
-    """Return the exact product: signs combine, 0 * Inf is NaN."""
+    """Return the exact product; 0 * Inf is NaN."""
     kinds, negative = {a.kind, b.kind}, a.negative != b.negative
     if "nan" in kinds or ("inf" in kinds and any(v.kind == "finite" and v.magnitude == 0 for v in (a, b))):
         return NAN
@@ -58,9 +58,9 @@ def times(a: Exact, b: Exact) -> Exact:
 
 
 def plus(a: Exact, b: Exact) -> Exact:
-    """Return the exact sum: Inf - Inf is NaN.
+    """Return the exact sum; Inf - Inf is NaN.
 
-    An exact zero is +0 unless both terms are negative zeros (IEEE 754, RNE).
+    A sum of exactly zero is +0, unless both terms are -0 (as in IEEE 754 with RNE).
     """
     kinds = [a.kind, b.kind]
     if "nan" in kinds or (kinds == ["inf", "inf"] and a.negative != b.negative):
@@ -77,15 +77,15 @@ def two_to(exponent: int) -> Fraction:
 
 
 def scaled(x: Exact, exponent: int) -> Exact:
-    """Return x * 2**exponent; a NaN keeps its sign, which an element may record."""
+    """Return x * 2**exponent; a NaN keeps its sign, which the codes of some elements record."""
     return x if x.kind == "nan" else times(x, Exact("finite", False, two_to(exponent)))
 
 
 def floor_log2(v: Fraction) -> int:
-    """Return the E with 2**E <= v < 2**(E+1).
+    """Return the integer E with 2**E <= v < 2**(E+1).
 
-    The bit lengths of numerator and denominator leave two candidates for E. A comparison with v
-    picks the right one.
+    The bit lengths of the numerator and the denominator leave two candidates for E. A comparison
+    with v tells which is right.
     """
     candidate = v.numerator.bit_length() - v.denominator.bit_length()
     return candidate if two_to(candidate) <= v else candidate - 1
@@ -94,18 +94,18 @@ def floor_log2(v: Fraction) -> int:
 class Layout(NamedTuple):
     """The codes of a format that have a special role."""
 
-    sign: int  # the weight of the sign bit: codes below it have no sign
-    largest: int  # the code of the largest finite value
+    sign: int  # the value of the sign bit; lower codes are positive
+    largest: int  # the code of the largest finite number
     infinity: int | None
-    nan: int | None  # the NaN code that quantization writes, without its sign bit
-    emin: int  # the exponent of the smallest normal value, whose spacing subnormals and integers share
+    nan: int | None  # the NaN code that quantization writes, with the sign bit clear
+    emin: int  # the exponent of the smallest normal numbers; subnormals and integers have the same spacing
 
 
 @cache
 def layout(e: ElementFormat) -> Layout:
     """Return the codes of a format that have a special role.
 
-    Special codes, if any, lie at the very end of the top exponent.
+    The codes of infinity and NaN, if any, are the last ones of the largest exponent.
     """
     mantissas: int = 2**e.mantissa_bits
     sign: int = 2**e.exponent_bits * mantissas
@@ -122,11 +122,11 @@ def layout(e: ElementFormat) -> Layout:
 
 
 def decode_exact(code: int, element: Element) -> Exact:
-    """Return the number that one code means on its own.
+    """Return the number that an element's code means without a scale.
 
-    A float code means (-1)^S * 2^(E-bias) * 1.M, a subnormal (-1)^S * 2^(1-bias) * 0.M, or a
-    special value. An integer code means its two's complement times 2**-m: INT8 is the integer / 64.
-    The INT8 code 0x80 means -2, although quantization never writes it.
+    A float code means (-1)^S * 2^(E-bias) * 1.M, a subnormal number (-1)^S * 2^(1-bias) * 0.M, or
+    infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
+    integer / 64. The INT8 code 0x80 means -2, although quantization never writes it.
     """
     e = formats.element(element)
     sign, largest, infinity, _, emin = layout(e)
@@ -145,7 +145,7 @@ def decode_exact(code: int, element: Element) -> Exact:
 def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Return True if a magnitude is rounded away from zero.
 
-    The magnitude lies above code `below`, at fraction `delta` of the gap to the next code.
+    The magnitude lies above that of code `below`, by the part `delta` of the distance to the next.
     """
     half = Fraction(1, 2)
     choice = {
@@ -166,14 +166,14 @@ def round_to(
 ) -> int:  # fmt: skip
     """Return the code of x in format e.
 
-    Codes of one sign count the representable magnitudes upward from zero. So code k * 2**m + q, for
-    exponent step k and significand q, also numbers magnitudes beyond the largest. Rounding to such
-    a code is rounding with an unbounded exponent.
+    The positive codes count the representable magnitudes upward from zero. The code is k * 2**m + q
+    for exponent step k and significand q. Codes beyond that of the largest number continue this
+    count, so rounding to a code is rounding without a largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
     def signed(code: int) -> int:
-        if e.integer:  # two's complement, which has no -0
+        if e.integer:  # in two's complement there is no -0
             return (2 * sign - code) % (2 * sign) if x.negative else code
         positive = not x.negative or (e.canonical_nan and code == nan)
         return code if positive else code + sign
@@ -189,7 +189,7 @@ def round_to(
         if code <= largest:
             return signed(code)
 
-    # The number is beyond the largest finite value: it is infinite, or overflows.
+    # The number is beyond the largest finite number: it is infinite, or it overflows.
     beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
     stays = {
         Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
@@ -199,12 +199,12 @@ def round_to(
 
 
 def to(x: Exact, e: ElementFormat) -> Exact:
-    """Return x after one RNE rounding into a float format."""
+    """Return x rounded once to a float format, by RNE."""
     return decode_exact(round_to(x, e), e)
 
 
 def random_of(rounding: Rounding, random_bits: Any, sr_bits: int) -> int:
-    """Return R, the low `sr_bits` bits of the random word."""
+    """Return R, the low `sr_bits` bits of the random word; 0 unless rounding is stochastic."""
     errors.integer("sr_bits", sr_bits, 1, 30)
     if not rounding.is_stochastic:
         return 0
@@ -222,13 +222,14 @@ def encode(
     random_bits: int | None = None,
     sr_bits: int = 30,
 ) -> int:
-    """Return the code of the exact real x / 2**(scale-127), rounded once.
+    """Return the code of x / 2**(scale-127), which is computed exactly and rounded once.
 
-    The number is first rounded with unbounded exponent. If the result exceeds the largest finite
-    value, `overflow` decides which code is returned. A zero result keeps the sign of x. NaN gives
-    the NaN code, or +max if the element has no NaN. The scale code 255 (NaN) gives code 0, since
-    elements of such a block have no meaning. The target may also be float64, float32, bfloat16 or
-    float16; with ``overflow="ieee"`` this is the ordinary conversion between float types.
+    The quotient is rounded as if there were no largest exponent. If the result is beyond the
+    largest finite number, `overflow` decides which code is returned. A result of zero keeps the
+    sign of x. NaN gives the NaN code, or +max if the element has no NaN. The scale code 255 (NaN)
+    gives code 0, because the elements of such a block have no meaning. The element may also be
+    float64, float32, bfloat16 or float16. With ``overflow="ieee"`` this is then the ordinary
+    conversion between float types.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)
@@ -240,7 +241,7 @@ def encode(
 
 
 def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
-    """Return scale * element + offset, exactly; NaN if the scale is NaN."""
+    """Return the exact value of scale * element + offset, or NaN if the scale is NaN."""
     scale = errors.integer("scale", scale, 0, 255)
     if scale == SCALE_NAN:
         return NAN
@@ -249,23 +250,24 @@ def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
 
 
 def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
-    """Return the bit pattern, in `dtype`, of scale times element, exact and then rounded RNE once.
+    """Return the bit pattern in `dtype` of scale times element, computed exactly and rounded once.
 
-    Every NaN becomes the NaN with the sign bit clear (0x7FC00000 in float32); -0 keeps its sign.
-    Products too large for `dtype` give infinity; float64 holds every product exactly.
+    Rounding is RNE. Every NaN becomes the one with the sign bit clear (0x7FC00000 in float32), and
+    -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every product
+    is exact.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
-    """Return the E8M0 code for a block whose largest finite magnitude is A.
+    """Return the E8M0 code of the scale of a block with these values.
 
-    The rule `floor` is that of OCP MX v1.0, section 6.3. Let A = f * 2**E with 1 <= f < 2, and emax
-    the exponent of the largest element. `floor` takes the exponent E - emax, with which large
-    elements may saturate. `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits,
-    carries to 2; `rceil` takes the least exponent at which A does not exceed the largest element;
-    `half_up` adds one iff f >= 7/4; `floor_plus_one` always adds one. The exponent is then limited
-    to -127..127.
+    The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
+    of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
+    emax; numbers near A can then saturate. `ceil` adds one if f > 1. `even` adds one if f, rounded
+    to m bits, becomes 2. `rceil` takes the least exponent with which A does not exceed the largest
+    element. `half_up` adds one if f >= 7/4, and `floor_plus_one` always adds one. The exponent is
+    then limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
@@ -288,6 +290,6 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
 
 def float_format(dtype: Any) -> ElementFormat:
-    """Return the float type that a dtype, or its name, means."""
+    """Return the format of a float dtype, which may be given by its name."""
     name = dtype if isinstance(dtype, str) else dtype.name
     return FLOATS[errors.choose("dtype", name, tuple(FLOATS))]

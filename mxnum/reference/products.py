@@ -1,4 +1,4 @@
-"""Dot products in which the caller names the order of summation."""
+"""Dot products whose order of summation the caller chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mxnum.reference.numbers import (
 
 @dataclass(frozen=True, eq=False)
 class Blocked:
-    """A quantized vector: one-dimensional codes, a scale for each block, and any offsets."""
+    """A quantized vector: one-dimensional codes, a scale for each block, and perhaps offsets."""
 
     codes: Array
     scales: Array
@@ -36,12 +36,12 @@ class Blocked:
     #: The length of a block.
     block: int
     offsets: Array | None = None
-    #: A float32 number, if the format has a tensor scale.
+    #: A float32 number if the format has a tensor scale, else None.
     tensor_scale: Any = None
 
 
 def _blocks(x: Blocked) -> Iterator[tuple[Exact, Exact | None, list[Exact]]]:
-    """Yield for each block its scale, its offset and its elements, which are not yet scaled."""
+    """Yield, for each block, its scale, its offset and its elements before scaling."""
     fmt = formats.get(x.format)
     division = Blocks(x.codes.shape, (x.block,), fmt)
     scales = division.check("scales", x.scales)
@@ -57,7 +57,7 @@ def _of_tensor(x: Blocked) -> Exact:
 
 
 def _vector(x: Array | Blocked) -> list[Exact]:
-    """Return the exact values of an operand."""
+    """Return the exact numbers of an operand."""
     if isinstance(x, Blocked):
         factor = _of_tensor(x)
         return [_value(p, scale, o, factor) for scale, o, elements in _blocks(x) for p in elements]
@@ -73,10 +73,10 @@ def _value(element: Exact, scale: Exact, offset: Exact | None, factor: Exact) ->
 
 
 def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
-    """Return the exact sum of the products, starting at +0.
+    """Return the exact sum of the products; the sum starts from +0.
 
-    The sum is NaN if a term is NaN or 0 * Inf, or if there are Infs of both signs. Otherwise an Inf
-    makes the sum Inf.
+    The sum is NaN if a product is NaN or 0 * Inf, or if there are infinite products of both signs.
+    Otherwise the sum is infinite if a product is.
     """
     total = ZERO
     for p, q in zip(a, b, strict=True):
@@ -87,17 +87,17 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
 def dot(
     a: Array | Blocked, b: Array | Blocked, c: Any = 0.0, *, accumulate: str = "exact", out_dtype: str = "float32"
 ) -> Any:
-    """Return the dot product of two vectors, summed as `accumulate` says: a scalar of `out_dtype`.
+    """Return the dot product of two vectors, summed as `accumulate` says, in `out_dtype`.
 
-    - `exact`: the exact sum of exact products, rounded once to float32 (RNE).
-    - `block`: the exact sum of products within each block, times both scales, is rounded once.
-      These sums are added in float32 in block order. The total is multiplied once by the product of
-      tensor scales, which is rounded to float32.
-    - `sequential`: the operands in float32; for each element in order one fused multiply-add, which
-      rounds once.
+    - `exact`: the exact sum of the exact products is rounded once to float32 (RNE).
+    - `block`: for each block, the exact sum of its products, times both scales, is rounded once to
+      float32. These sums are added in float32, in the order of the blocks. If there are tensor
+      scales, their product is rounded to float32, and the total is multiplied by it.
+    - `sequential`: the operands are rounded to float32, and each product in order is added with a
+      fused multiply-add, which rounds once.
 
-    Sums start from c, rounded to float32; in an exact sum c is one more term. If `out_dtype` is not
-    float32, the float32 result is rounded once more.
+    Sums start from c, rounded to float32; in the exact sum, c is one more term. If `out_dtype` is
+    not float32, the float32 result is rounded to it.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
@@ -112,7 +112,7 @@ def dot(
                 total = to(plus(times(to(p, FLOAT32), to(q, FLOAT32)), total), FLOAT32)
         case Accumulate.BLOCK:
             if not isinstance(a, Blocked) or not isinstance(b, Blocked) or a.block != b.block:
-                raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
+                raise ValueError("Argument 'accumulate' can be 'block' only if both operands have the same blocks.")
             errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
             for (scale_a, _, p_a), (scale_b, _, p_b) in zip(_blocks(a), _blocks(b), strict=True):
                 term = _exact_dot([times(p, scale_a) for p in p_a], [times(p, scale_b) for p in p_b])
@@ -127,9 +127,9 @@ def dot(
 def matmul(
     a: Array | Sequence[Blocked], b: Array | Sequence[Blocked], *, accumulate: str = "exact", out_dtype: str = "float32"
 ) -> Array:
-    """Return every `dot` of a row of a with a column of b.
+    """Return the `dot` of each row of a with each column of b.
 
-    The operands are 2-D arrays, or the rows of a and the columns of b as `Blocked`.
+    The operands are 2-D arrays, or lists of `Blocked`: the rows of a and the columns of b.
     """
     columns = b.T if isinstance(b, np.ndarray) else b
     result = np.zeros((len(a), len(columns)), out_dtype)

@@ -9,11 +9,11 @@ from mxnum.reference.blocks import Array
 
 
 def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return four random 32-bit words of Philox4x32-10 (Salmon et al. 2011).
+    """Return four random 32-bit words, by Philox4x32-10 (Salmon et al. 2011).
 
-    The four words are a pure function of four counter words and two key words. Each of ten rounds
-    multiplies two counter words into 64-bit products and mixes their halves with the other counter
-    words and the key, which advances by a fixed step from round to round.
+    Each of ten rounds multiplies two words of the counter by constants and combines the halves of
+    the 64-bit products with the other words and the key. The key increases by a constant from round
+    to round.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -26,10 +26,11 @@ def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tupl
 
 
 def random_words(shape: int | tuple[int, ...], *, seed: int, stream: int = 0) -> Array:
-    """Return the words that stochastic rounding uses for an array of this shape.
+    """Return the random words that stochastic rounding uses for an array of this shape.
 
-    The words depend on seed, stream and index alone. Word i in C order is word i mod 4 of Philox at
-    counter (i // 4 low, high, stream low, high); the key is the halves of the seed.
+    They depend only on seed, stream and index. The word at C-order index i is word i mod 4 of the
+    four that Philox returns. The counter is the low and high half of i // 4 followed by those of
+    the stream, and the key is the two halves of the seed, low before high.
     """
     seed_high, seed_low = divmod(errors.integer("seed", seed, 0, 2**64 - 1), 2**32)
     stream_high, stream_low = divmod(errors.integer("stream", stream, 0, 2**64 - 1), 2**32)

@@ -1,8 +1,8 @@
-"""Products of float32 tensors of bfloat16 numbers on Intel's AMX units, by way of PyTorch.
+"""Multiply float32 tensors that hold bfloat16 numbers on Intel's AMX units, through PyTorch.
 
-Elements of at most eight bits times a power of two are bfloat16 numbers, so the units lose nothing
-of them. Sums are in float32, in another order than that of BLAS. Numbers below the normal float32
-numbers count as zero.
+An element of at most eight bits times a power of two is a bfloat16 number, so the AMX units
+multiply such operands without loss. The units add in float32, in another order than BLAS, and take
+subnormal float32 numbers as zero.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from mxnum import errors
 
 @cache
 def check() -> None:
-    """Raise ValueError if the processor or torch has no AMX products."""
+    """Raise ValueError if the processor or this version of torch cannot multiply by AMX."""
     torch = errors.package("torch", "torch")
     ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
     if ask is None or not hasattr(torch.backends.mkldnn, "matmul"):
         raise ValueError(f"Products by AMX need torch 2.9 or newer, not {torch.__version__}.")
     if not ask():
-        raise ValueError("Products by AMX need a processor that has it.")
+        raise ValueError("Products by AMX need a processor with AMX units.")
 
 
 def multiply(left: Any, right: Any, out: Any = None) -> Any:
     """Return the product of two tensors like ``torch.matmul``. The caller must have called `check`.
 
-    The setting is global: other threads that multiply meanwhile may get bfloat16 products too.
+    torch's setting is global. Other threads that multiply at the same time may get bfloat16
+    products too.
     """
     import torch
 
     settings = torch.backends.mkldnn.matmul
     before, settings.fp32_precision = settings.fp32_precision, "bf16"
     try:
-        if left.ndim == right.ndim == 3 and out is not None:  # matmul is slow on stacks of matrices
+        if left.ndim == right.ndim == 3 and out is not None:  # torch.matmul is slow on stacks of matrices
             for index in range(len(out)):
                 torch.mm(left[index], right[index], out=out[index])
             return out

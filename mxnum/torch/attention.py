@@ -14,13 +14,15 @@ from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: Makes the seed of the second product differ from that of the first.
+#: XORed into the seed of attention's second product, so that its random bits differ from those of
+#: the first.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of each product's operands, by the XOR of its seed and the module's.
+#: The names of a product's two operands. The dictionary's key is the product's seed XOR the
+#: module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
-#: True if a compiled module notices that a function was intercepted. Compilers of older versions
-#: are not relied on.
+#: True if compiled code records that a function was intercepted (`Intercepted.was_used`). Only
+#: versions of torch that are known to do so are trusted.
 COMPILED_TOO = torch.__version__ >= (2, 13)
 
 
@@ -64,7 +66,7 @@ def attention_how(
     how: How,
     drawn: Key,
 ) -> Tensor:
-    """Compute `attention` with the prepared recipe and key of a module."""
+    """Compute `attention` with a prepared recipe and the key of a module."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     if is_causal:
@@ -78,12 +80,13 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, scale: float, how: How, drawn: Key,
     *, has_keys: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the weighted sums of the values, and the probabilities.
+    """Return the output of attention, and the probabilities.
 
-    A boolean mask is True for each key that takes part. `has_keys` says that each query has a key.
+    A boolean `mask` is True for each key that a query may attend to. `has_keys` promises that each
+    query has at least one such key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # in place: fresh memory costs more
-    dtype = scores.dtype  # a mask of a wider type would widen the scores
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # fresh memory costs more
+    dtype = scores.dtype  # a mask of a wider type widens the scores
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -96,17 +99,17 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Return the softmax along the last axis, zero for a row without any key.
+    """Return the softmax along the last axis, with zeros in a row whose scores are all -inf.
 
-    torch does the same from 2.5 on.
+    torch versions before 2.5 give NaN in such a row.
     """
     return _safe(scores, -1)
 
 
 class Intercepted(TorchFunctionMode):
-    """A context in which torch functions, the keys of `functions`, are replaced by the values.
+    """A context that replaces each torch function among the keys of `functions` by its value.
 
-    Contexts that modules inside enter take precedence.
+    Contexts that modules inside the context enter take precedence.
     """
 
     def __init__(self, functions: dict[Any, Callable[..., Any]]):
@@ -114,7 +117,7 @@ class Intercepted(TorchFunctionMode):
         self.functions, self.was_used = functions, False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call our function in place of torch's."""
+        """Call the replacement of a torch function, or the function itself if it has none."""
         if function in self.functions and (COMPILED_TOO or not torch.compiler.is_compiling()):
             self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))

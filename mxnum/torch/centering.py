@@ -1,4 +1,4 @@
-"""Remove from the layer that makes the logits what softmax ignores: the mean row of its weight."""
+"""Subtract the mean row from the weight of the layer that makes the logits. Softmax ignores it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _ROWS = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
 
 
 def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None, tied: bool = False) -> None:
-    """Subtract its mean row from the weight of the layer that makes the logits, in place.
+    """Subtract the mean row from the weight of the layer that makes the logits, in place.
 
-    Call it after each step::
+    Call this function after each optimizer step::
 
         optimizer.step()
         mxt.center_output_weights(model, "lm_head")
 
     Every logit of a token changes by the same number, so softmax and the loss do not change, except
-    for rounding. A bias loses its mean too. The loss changes if logits are used for more than
-    softmax (a cap, a sigmoid, z-loss).
+    for rounding. The mean of a bias is subtracted too. The loss changes if logits are used for more
+    than softmax (a cap, a sigmoid, z-loss).
 
     Parameters
     ----------
     model
         The whole model, to find other modules with the same weight.
     name
-        The name of the layer: a `torch.nn.Linear`, emulated or not. Its weight may be a DTensor, as
-        `fully_shard` makes it.
+        The name of the layer: a `torch.nn.Linear`, emulated or not. The layer's weight may be a
+        DTensor, which `fully_shard` makes.
     vocabulary
-        The number of symbols, if the rows after them are padding. The mean is taken over the
+        The number of symbols, if the rows after this number are padding. The mean is taken over the
         symbols' rows and subtracted from all rows.
     tied
-        Allow a weight that an embedding shares. Its embeddings change too, and so does the loss.
+        Allow a weight that an embedding shares. The embeddings change too, and so does the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -62,10 +62,10 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
 
 
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
-    """Return a parameter of the layer if it can be changed in place and has all of its axes."""
+    """Return a parameter of the layer. Raise ValueError unless it can be changed in place."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:  # torch.nn.utils.parametrize, weight_norm; FSDP 1 with flat parameters
-        raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from others.")
+    if parameter is None:  # under torch.nn.utils.parametrize or weight_norm, or in FSDP 1 with flat parameters
+        raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from other parameters.")
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
         raise ValueError(

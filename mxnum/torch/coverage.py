@@ -1,4 +1,4 @@
-"""Find the products that a model computes, the work of each, and which of them are emulated."""
+"""Find the products that a model computes, with their FLOPs, and which of them are emulated."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Coverage:
         module
             The name of the innermost module that computes the product; empty for the model itself.
         product
-            The operation of torch: "matmul" and "convolution" where emulated, else "addmm", "bmm",
-            "scaled_dot_product_attention", ...
+            The operation: "matmul" or "convolution" if `mxnum.torch` computes it, otherwise
+            torch's, such as "addmm", "bmm" or "scaled_dot_product_attention".
         flops, share
-            Two for each multiplication and addition, in all calls; and divided by those of all
-            products. Both products of the backward pass take as many each, so shares are the same
-            there.
+            `flops` counts two for each multiplication with its addition, in all calls. `share` is
+            `flops` divided by the sum for all products. Each of the two products of the backward
+            pass takes as many FLOPs, so the shares of the backward pass are the same.
         emulated
             True if the operands are rounded.
         """
@@ -57,7 +57,7 @@ class Coverage:
     def __str__(self) -> str:
         """Return the rows as a table.
 
-        Modules whose names differ only in numbers share a line, with ``*`` for the numbers.
+        Modules whose names differ only in numbers share a line, which shows ``*`` for the numbers.
         """
         if not self._counts:
             return "No product was computed."
@@ -76,7 +76,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return each name with ``*`` for numbers, if other names differ only in these."""
+    """Return each name, with ``*`` for its numbers if another name differs only in numbers."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -86,7 +86,7 @@ def patterns(names: Iterable[str]) -> dict[str, str]:
 def covered(
     model: nn.Module, sites: dict[str, Any], steps: Steps, inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Coverage:
-    """Run the model once and return its products."""
+    """Run the model once and return the products that it computes."""
     mode = _Products(sites)
     handles = []
     for name, module in model.named_modules():
@@ -103,7 +103,7 @@ def covered(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the products computed within the context, for the module that was entered last."""
+    """Counts the FLOPs of products within the context, for the module that runs innermost."""
 
     supports_higher_order_operators = True
 
@@ -121,10 +121,7 @@ class _Products(TorchDispatchMode):
         self.names.pop()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute an operation and count its products.
-
-        Each operation of `emulate` counts as one product.
-        """
+        """Compute an operation and count its FLOPs if it is a product."""
         made = function(*args, **(kwargs or {}))
         space, _, rest = str(function).partition(".")
         kind = "scaled_dot_product_attention" if "_scaled_dot_product" in rest else rest.partition(".")[0] or space
@@ -137,7 +134,7 @@ class _Products(TorchDispatchMode):
     def _is_rounded(self, args: tuple[Any, ...]) -> bool:
         """Return True if a product of `mxnum.torch` rounds an operand.
 
-        `set_recipe` may have turned rounding off.
+        A product in an emulated module rounds nothing if `set_recipe` has turned rounding off.
         """
         (text,) = (each for each in args if isinstance(each, str))
         site = self.sites.get(self.names[-1])
@@ -153,7 +150,7 @@ def _by_second(y: Tensor, _: Any, a: Tensor, *__: Any) -> Any:
 
 
 def _convolution(y: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Any:
-    is_transposed = len(rest) > 4 and rest[4] is True  # the operation of mxnum has a text in this position
+    is_transposed = len(rest) > 4 and rest[4] is True  # mxnum's convolution has a string here
     return 2 * (x if is_transposed else y).numel() * prod(weight.shape[1:])
 
 
@@ -162,11 +159,12 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN: a list; oneDNN: one layer's two
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # a list for cuDNN, two for oneDNN
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 
-#: For each operation of torch or mxnum, a function of result and arguments that counts its FLOPs.
+#: For each operation of torch or mxnum, a function of the result and the arguments that returns its
+#: FLOPs.
 _FLOPS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "matmul", "_scaled_mm", "_int_mm"), _by_left),
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _by_left),
@@ -181,7 +179,7 @@ _FLOPS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def _without_shortcuts() -> Iterator[None]:
-    """Make torch call modules one by one, without compiled code and fused encoders."""
+    """Make torch run each module's forward pass, without compiled code and fused encoders."""
     before = torch.backends.mha.get_fastpath_enabled()
     set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
     torch.backends.mha.set_fastpath_enabled(False)
@@ -194,9 +192,10 @@ def _without_shortcuts() -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
-    """Restore what a forward pass changes, when the context ends.
+    """Restore all that a forward pass changes, when the context ends.
 
-    It changes attributes, buffers, renormalized weights, random numbers and steps.
+    A forward pass changes attributes, buffers, renormalized weights, the states of random number
+    generators, and steps.
     """
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]

@@ -23,22 +23,23 @@ from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of, why_not
 from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
-#: A recipe, its name, recipes by patterns of module names (the first pattern that matches counts),
-#: or a function of name and module. None leaves a module as it is.
+#: A recipe; its name; a mapping from patterns of module names to recipes, of which the first
+#: pattern that matches counts; or a function of name and module that returns a recipe. The recipe
+#: None leaves a module as it is.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of names as in a shell, or a function of name and module that returns True for chosen
 #: modules.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
-#: The reason why attention was left alone.
+#: The reason given for a module whose attention is not emulated.
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
-#: The reason why a part of attention was left alone: the whole reads its parameters and never calls
-#: it.
+#: The reason given for a part of a MultiheadAttention, which reads the part's parameters but never
+#: calls the part.
 _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: The attributes that turn the fast paths of torch's encoders on.
+#: The classes of torch's encoders, and the attribute that enables the fast path of each.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -46,7 +47,7 @@ _FAST_PATHS = (
 
 
 class Emulation:
-    """An emulated model: its modules, and the step that random bits depend on."""
+    """An emulated model: its emulated modules, and the step, on which random bits depend."""
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
@@ -54,10 +55,9 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: The modules with own parameters or attention that were left alone, by name, with the
-        #: reason.
+        #: The modules that have parameters or attention but are not emulated: the reason by name.
         self.left_alone: dict[str, str] = {}
-        #: The arguments `accumulate` and `gradient` of `emulate`.
+        #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
@@ -68,14 +68,13 @@ class Emulation:
         return int(self._steps.position[0])
 
     def advance_step(self) -> None:
-        """Begin a step, if training calls parts of the model and not the model itself."""
+        """Begin a step. Needed if training calls parts of the model, and not the model itself."""
         self._steps.advance()
 
     def set_samples(self, first: int, count: int) -> None:
-        """Set which samples of the whole batch this process holds: `count` from `first` on.
+        """Set which samples of the whole batch this process holds: `count` samples from `first` on.
 
-        By default each process holds the same number of samples, in the order of the process
-        numbers.
+        By default all processes hold equally many samples, in the order of the process numbers.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self._steps.position = position_of(self.step, first, count)
@@ -83,11 +82,11 @@ class Emulation:
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
         """Run the model once and return its products with their shares of the FLOPs.
 
-        The model does not change: buffers, steps and random numbers are restored. Products are
-        found if torch computes them, but not in kernels of other packages.
+        The model does not change: buffers, steps and random numbers are restored. Products in
+        kernels of other packages than torch are not counted.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
-        errors.require(not is_lazy, "model", "called once, which makes its lazy modules usual ones", "lazy")
+        errors.require(not is_lazy, "model", "called once, which initializes its lazy modules", "lazy")
         return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
@@ -95,7 +94,7 @@ class Emulation:
         return {"seed": self.seed, "step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Set the seed and the step, to continue where another training run stopped."""
+        """Set the seed and the step from `state_dict`, to continue a training run."""
         errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
@@ -104,7 +103,7 @@ class Emulation:
             site.seed = module_seed(self.seed, name)
 
     def __str__(self) -> str:
-        """Return the count of emulated modules by class, and what was left alone and why."""
+        """Return the count of emulated modules by class, and the reasons for all others."""
         classes = (type(module) for module in self.modules.values())
         counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -142,46 +141,48 @@ def emulate(
     model
         The model, before it is compiled or wrapped for several processes. Its modules Linear,
         LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention are
-        emulated, and subclasses that do not change the forward pass; the Conv1D and most RMSNorm of
-        `transformers`; and what `register` was called with.
+        emulated, and subclasses that do not change the forward pass. So are the Conv1D and most
+        RMSNorm classes of `transformers`, and the classes given to `register`.
     recipe
-        What is rounded: a `Recipe`, its name, a format, recipes by patterns of module names, or a
-        function of name and module. Of the patterns, as in ``{"head": None, "*": recipe}``, the
-        first that matches counts. None leaves a module as it is.
+        Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
+        of module names to recipes, or a function of name and module. In a mapping such as
+        ``{"head": None, "*": recipe}``, the first pattern that matches counts. The recipe None
+        leaves a module as it is.
     filter
-        Which modules are emulated: patterns of names, or a function of name and module; by default
-        all. A MultiheadAttention is emulated as a whole.
+        The modules to emulate: patterns of names, or a function of name and module. By default all.
+        A MultiheadAttention is emulated as a whole.
     attention
-        Modules, given like `filter`, in which `scaled_dot_product_attention` is emulated. A module
-        that does not call it raises.
+        The modules whose calls of `scaled_dot_product_attention` are emulated, given like `filter`.
+        A module named here that makes no such call raises ValueError.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
         give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
-        `mxnum.units`); convolutions are then left alone. A recipe may name a unit of its own. "amx"
-        is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute products of two
-        operands that are rounded to formats with power-of-two scales. These products are as exact
-        and several times as fast, but summed in another order.
+        `mxnum.units`). With defined sums, convolutions are not emulated. With None, a recipe may
+        name a unit. "amx" is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute a
+        product if both operands are rounded to bfloat16 or to formats with power-of-two scales. AMX
+        products are as exact and several times as fast, but summed in another order.
     gradient
-        "straight": gradients pass through rounding unchanged. "clipped": they are zero where an
-        operand was clamped, as the glossary defines it.
+        "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
+        its operand was clamped, as the glossary defines it.
     seed
-        Seed of stochastic rounding: an integer, or a `torch.Generator`, from which one number is
-        drawn.
+        Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. Each has the same
-        number of samples of a batch. Together they draw the random bits that one process would draw
-        for the whole batch. None: the rank in `torch.distributed`.
+        The number of this process among the processes that share the parameters. By default the
+        rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
+        processes draw the random bits that one process would draw for the whole batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
-        raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
+        raise ValueError(
+            "Argument 'model' must not be emulated yet: call restore(), or set_recipe() to change recipes."
+        )
     emulation = Emulation(seed_of(seed), worker_of(worker))
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # prefixes of the names of parts of emulated MultiheadAttention modules
-    attentions: tuple[str, ...] = ()  # prefixes of the names of parts of any MultiheadAttention
-    attending: tuple[str, ...] = ()  # prefixes of the names of parts of modules that attention= names
+    emulated: tuple[str, ...] = ()  # prefixes of names inside emulated MultiheadAttention modules
+    attentions: tuple[str, ...] = ()  # prefixes of names inside any MultiheadAttention
+    attending: tuple[str, ...] = ()  # prefixes of names inside modules that attention= names
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -231,7 +232,7 @@ def emulate(
 
 
 def emulation_of(model: nn.Module) -> Emulation:
-    """Return the emulation of a model."""
+    """Return the `Emulation` of a model."""
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     found: Emulation | None = model.__dict__.get(_ATTRIBUTE)
     if found is None:
@@ -256,9 +257,9 @@ def restore(model: nn.Module) -> None:
 
 
 def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
-    """Replace the recipes of an emulated model. They are given as to `emulate`.
+    """Replace the recipes of an emulated model. `recipe` takes what it takes in `emulate`.
 
-    None, and modules that no pattern matches, compute in float32, as torch sums it.
+    With the recipe None, and in modules that no pattern matches, torch computes without rounding.
     """
     emulation = emulation_of(model)
     recipe_of = _recipes({} if recipe is None else recipe)
@@ -273,7 +274,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
 
 
 def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
-    """Raise if a weight that two modules share is rounded in two ways."""
+    """Raise ValueError if a weight that two modules share is rounded in two ways."""
     seen: dict[int, tuple[str, Operand]] = {}
     for name, module, how in found:
         for weight in module.parameters(recurse=isinstance(module, nn.MultiheadAttention)):
@@ -289,10 +290,10 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
 
 
 def _attention_reason(module: nn.Module) -> str | None:
-    """Return why the attention of a module is left alone, if its own code computes some."""
+    """Return why a module's own attention code is not emulated, or None if it has no such code."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
-    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls what its configuration names
+    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that its configuration names
         way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
         if "sdpa" not in way:
             return (
@@ -305,15 +306,12 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters, or torch's packed ones.
-
-    torch's quantized modules have packed parameters.
-    """
+    """Return True if a module has own parameters, or packed ones (a quantized module of torch)."""
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight with two axes that is no embedding table."""
+    """Return True if a module has an own weight of two axes that is no embedding table."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -321,9 +319,9 @@ def _may_multiply(module: nn.Module) -> bool:
 
 
 def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
-    """Warn of modules that are left alone but may multiply.
+    """Warn of modules that are not emulated but may multiply.
 
-    Parts of attention that the user left out on purpose are not mentioned.
+    The warning omits parts of attention that the user left out on purpose.
     """
     multiplying = {
         name: why
@@ -332,14 +330,15 @@ def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
     }
     if multiplying:
         warnings.warn(
-            f"emulate() leaves alone what may multiply by its weights: {_reasons(multiplying)}. Leave them out by "
-            "filter= or the recipe None if that is meant; emulation.coverage(inputs) shows their share of the FLOPs.",
+            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If you "
+            "mean this, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their share of "
+            "the FLOPs.",
             stacklevel=3,
         )
 
 
 def _reasons(left_alone: Mapping[str, str]) -> str:
-    """Return the names of modules by the reason why they are left alone."""
+    """Return text that lists the modules that are not emulated, grouped by reason."""
     alike: dict[str, list[str]] = {}
     for name, why in left_alone.items():
         alike.setdefault(why, []).append(name)
@@ -355,7 +354,7 @@ def _check_model(model: Any) -> None:
 
 
 class _Patterns:
-    """Values by patterns of names; the first pattern that matches decides."""
+    """A mapping from patterns of names to values. The first pattern that matches a name decides."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values, self.used = dict(values), set[str]()
@@ -381,7 +380,7 @@ def _recipes(recipe: Any) -> Callable[[str, nn.Module], Any]:
 
 
 def _choice(argument: str, choice: Any) -> Any:
-    """Return a function that returns True for the chosen modules; None if all are chosen."""
+    """Return a function that is True for the chosen modules; None if all modules are chosen."""
     if choice is None or callable(choice):
         return choice
     accepted = isinstance(choice, Iterable)
@@ -393,9 +392,9 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Disable the fast paths of torch's encoders, which skip emulated modules.
+    """Disable the fast paths of torch's encoders.
 
-    torch takes these paths in evaluation.
+    In evaluation, these fast paths would skip emulated modules.
     """
     for module in model.modules():
         attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)

@@ -1,4 +1,4 @@
-"""The figure of a watched model: layers by steps."""
+"""Draw the observations of a watched model: one line for each layer, one column for each step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from mxnum import errors
 
 
 def layers_by_steps(rows: list[dict[str, Any]], quantity: str, operand: str) -> Any:
-    """Return a figure of modules (lines) by steps (columns); missing values are white."""
+    """Return a heat map with a line for each module and a column for each step.
+
+    Missing values are white.
+    """
     errors.package("matplotlib", "plots")
     from matplotlib.figure import Figure
 

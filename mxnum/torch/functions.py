@@ -1,8 +1,9 @@
-"""Differentiable functions of tensors, with each operand rounded as a recipe says.
+"""Differentiable functions of tensors that round each operand as a recipe says.
 
-They take float64, float32, bfloat16 and float16 tensors on the CPU or on CUDA, and return the same
-type. Gradients pass straight through rounding. With ``gradient="clipped"`` they are zero where
-saturation, and not rounding, made an operand the largest value of its block (`is_clamped`).
+The functions take float64, float32, bfloat16 and float16 tensors on the CPU or on CUDA, and return
+the same type. Gradients pass straight through rounding. With ``gradient="clipped"``, a gradient is
+zero where saturation, and not rounding, made the operand the largest value of its block
+(`is_clamped`).
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ _ops = torch.ops.mxnum
 
 @dataclass(frozen=True)
 class How:
-    """A prepared recipe: the settings that the operations read."""
+    """A prepared recipe, with all settings that the operations read."""
 
     recipe: Recipe
-    #: None: torch sums; "block", "exact", "sequential" or "blas": `mxnum.Accumulate` defines the
-    #: sums; or the name of a matrix unit.
+    #: How products are summed: None (by torch), "amx" (by AMX units), a value of
+    #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: The operands of products with weights, and of products of activations alone, as texts.
+    #: The operands of products with weights, as a text of `product_text`. `matmul` is the same for
+    #: products of two activations.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
     gamma: str = field(init=False)
     beta: str = field(init=False)
     is_stochastic: bool = field(init=False)
-    #: Settings that compiled code reads. They are fields because the compiler takes no properties
+    #: The next settings are fields and not properties, because compiled code cannot read properties
     #: of a constant.
     clipped: bool = field(init=False)
     bf16: bool = field(init=False)
@@ -74,7 +76,7 @@ class How:
             _refuse_studies("recipe", operand)
         summed = r.but(unit=None, unit_backward=backward_unit)
         product = summed, self.accumulate, self.gradient == "clipped"
-        table = replace(r.weights, transform=None)  # a lookup has no summed axis to transform
+        table = replace(r.weights, transform=None)  # a lookup sums nothing, so no axis is transformed
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": product_text(*product, False),
@@ -111,7 +113,7 @@ def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
 
 @torch.compiler.assume_constant_result
 def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
-    """Return the prepared recipe of a function. Prepared recipes are cached."""
+    """Return the recipe prepared for a function. Prepared recipes are cached."""
     return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
 
 
@@ -138,9 +140,9 @@ def fake_quantize(
 ) -> Tensor:
     """Quantize and dequantize a tensor like `mxnum.fake_quantize`, with a gradient.
 
-    Other keywords are those of `mxnum.Operand`. With ``rounding="sr"``, `seed` is needed: an
-    integer or a `torch.Generator`. `stream` numbers the draws with one seed. Its random bits are
-    those of stream 8 * `stream` in `mxnum.fake_quantize`.
+    Other keywords are the fields of `mxnum.Operand`. With ``rounding="sr"``, `seed` must be an
+    integer or a `torch.Generator`. Calls with the same seed and different `stream` draw different
+    random bits: those of stream 8 * `stream` in `mxnum.fake_quantize`.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -152,7 +154,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    For operations, an axis counted from the front is a convolution's.
+    The operations take an axis that is counted from the front as that of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -162,8 +164,8 @@ def _from_the_end(axis: int, x: Tensor) -> int:
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
     """Return the codes and scales of a tensor, as an `MXArray` of tensors.
 
-    No gradient goes through them; use `fake_quantize` for that. It gives the values of these codes
-    if `seed` and `stream` are the same.
+    The codes carry no gradient. `fake_quantize` has one, and gives the values of these codes if
+    `seed` and `stream` are the same.
     """
     _check(x=x)
     how = Operand.of(format)
@@ -192,13 +194,13 @@ def linear(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """Compute x W^T + bias with quantized operands, also in both backward products.
+    """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
-    Operands are quantized along the summed axis. With a `mxnum.Accumulate`, the bits are those of
-    `mxnum.linear_forward` and `linear_backward`, whose operands have the streams 4 `stream`
-    (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. A matrix
-    unit, or its name, sums all three products. "amx" is like None, but with the processor's AMX
-    units if both operands are rounded: see `emulate`.
+    Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
+    are those of `mxnum.linear_forward` and `linear_backward`, whose operands have these streams of
+    the seed: `4 * stream` (activations), `4 * stream + 1` (weights) and `4 * stream + 2`
+    (gradients). If `accumulate` is a matrix unit, or its name, the unit sums all three products.
+    "amx" lets the processor's AMX units multiply rounded operands (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -221,7 +223,7 @@ def matmul(
 ) -> Tensor:
     """Compute the product of two tensors, both quantized as the activations of the recipe.
 
-    Both tensors have at least two axes.
+    Both tensors must have at least two axes.
     """
     _check(a=a, b=b)
     how = made_ready(recipe, accumulate, gradient)
@@ -241,7 +243,7 @@ def layer_norm(
 ) -> Tensor:
     """Compute `torch.nn.functional.layer_norm` with gamma and beta rounded.
 
-    Input and output are rounded too if the recipe rounds vector operations.
+    The input and the output are rounded too if the recipe rounds vector operations.
     """
     _check(x=x)
     how = made_ready(recipe)
@@ -260,14 +262,14 @@ def rms_norm(
 ) -> Tensor:
     """Compute `torch.nn.functional.rms_norm` with gamma rounded.
 
-    Input and output are rounded too if the recipe rounds vector operations.
+    The input and the output are rounded too if the recipe rounds vector operations.
     """
     _check(x=x)
     how = made_ready(recipe)
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
-# The same functions with the prepared recipe and key of a module.
+# The functions above, for callers that have a prepared recipe and the key of a module.
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
@@ -331,12 +333,12 @@ def norm_how(compute: Any, x: Tensor, weight: Any, bias: Any, how: How, key: Key
 
 
 def _between(compute: Any, x: Tensor, how: How) -> Tensor:
-    """Compute a function of x, both rounded if vector operations are."""
+    """Compute a function of x. Its input and output are rounded if vector operations are."""
     return _vector(compute(_vector(x, how, False)), how) if how.bf16 else compute(x)
 
 
 def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:
-    """Return a weight as a lookup reads it, quantized along the features."""
+    """Return an embedding's weight, quantized along the features."""
     if how.bf16:
         weight = _vector(weight, how)
     if how.keeps_weights:
@@ -345,7 +347,7 @@ def weights_how(weight: Tensor, how: How, key: Key) -> Tensor:
 
 
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
-    """Compute a convolution of one group, quantized along the channels that are summed."""
+    """Compute a convolution of one group, with operands quantized along the summed channels."""
     x, weight, bias = _autocast(x, weight, bias)
     if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
@@ -365,7 +367,7 @@ def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool,
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
     """Return gamma or beta rounded for a norm.
 
-    Its gradient is rounded as the gradients of all parameters are.
+    Its gradient is rounded to bfloat16 if vector operations are.
     """
     if parameter is None:
         return None
@@ -380,7 +382,7 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
     """Return x rounded to bfloat16 for vector operations.
 
-    With `backward`, its gradient is rounded too.
+    If `backward`, the gradient of x is rounded too.
     """
     if x.dtype == torch.bfloat16:
         return x
@@ -388,7 +390,7 @@ def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
 
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:
-    """Return the tensors in autocast's type, if autocast is on."""
+    """Return the tensors, converted to autocast's type if autocast is on."""
     _refuse_function_transforms()
     kind = parts[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
@@ -407,20 +409,20 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.lab.mlp"
+    accepted = "one that quantizes (only mxnum.lab.mlp has the other errors and 'released_bump')"
     errors.require(is_known, argument, accepted, str(operand))
 
 
 def _refuse_alone(operand: Operand) -> None:
-    """Raise if an operand outside of products has settings that only products allow."""
+    """Raise ValueError if an operand outside of products has settings that only products allow."""
     _refuse_studies("operand", operand)
     errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
 
 
 def _refuse_function_transforms() -> None:
-    """Raise RuntimeError for unsupported function transforms, with a shorter message than torch's.
+    """Raise RuntimeError inside function transforms of torch that operations here do not support.
 
-    Operations of `torch.library` have gradients for autograd only.
+    Operations of `torch.library` have gradients for autograd only. torch's own message is long.
     """
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return
@@ -447,6 +449,6 @@ def _check(**tensors: Any) -> None:
         dense = x.layout == torch.strided and not x.is_nested
         errors.require(dense, name, "dense (tensor.to_dense())", "nested" if x.is_nested else x.layout)
         errors.require_type(x.dtype in _FLOATS, name, "of float64, float32, bfloat16 or float16", x.dtype)
-        accepted = "on the CPU, a CUDA device or meta"
+        accepted = "on the CPU, a CUDA device or the meta device"
         errors.require(x.device.type in ("cpu", "cuda", "meta"), name, accepted, str(x.device))
         errors.require(x.device == first.device, name, f"on {first.device} like the first", str(x.device))

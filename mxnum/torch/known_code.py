@@ -1,8 +1,9 @@
 """Recognize modules of other libraries by the code of their forward pass.
 
-The functions here are never called. A module is of their kind if its forward pass compiles to the
-same code: over a hundred classes of `transformers` repeat the code of `LlamaRMSNorm`, so that a
-list of classes would never be complete, and names alone do not say what a class computes.
+The functions here are never called. A module whose forward pass compiles to the same bytecode as
+one of them is emulated like it. Over a hundred classes of `transformers` repeat the code of
+`LlamaRMSNorm`, so a list of classes would never be complete. Names of classes do not say what a
+class computes.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ def _wide_rms_norm(self: Any, hidden_states: Any) -> Any:
 
 
 def kind_of_code(forward: Callable[..., Any]) -> str | None:
-    """Return the kind of emulation for a forward pass whose code is known; None for other code."""
+    """Return the kind of emulation for a forward pass whose bytecode is known, otherwise None."""
     is_torch = getattr(forward, "__globals__", {}).get("torch") is torch
     return _KINDS.get(_content(forward)) if is_torch and hasattr(forward, "__code__") else None
 
 
 def _content(function: Any) -> tuple[Any, ...]:
     code = function.__code__
-    return code.co_code, code.co_names, code.co_consts[1:], code.co_argcount  # the first may be a docstring
+    return code.co_code, code.co_names, code.co_consts[1:], code.co_argcount  # the first constant may be a docstring
 
 
 _KINDS = {_content(_conv1d): "transposed_linear", _content(_rms_norm): "norm", _content(_wide_rms_norm): "norm"}

@@ -1,7 +1,8 @@
 """The operations in ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-An operation is opaque to torch. A text says what it rounds (`operands.product_text`). Its random
-bits depend on a seed, a stream and a position, so computing it again gives the same result.
+torch does not look inside these operations. A string argument says what an operation rounds
+(`operands.product_text`). Random bits depend on a seed, a stream and a position, so recomputing an
+operation gives the same result.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _implementation(name: str) -> Any:
 @_implementation("fake_quantize")
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, *key: Any) -> Tensor:
     value = rounded(x, operand_of(operand), axis, Key(*key), slot)
-    return value.clone() if value is x else value  # torch forbids an operation to return its argument
+    return value.clone() if value is x else value  # torch does not let an operation return its argument
 
 
 @_implementation("fake_quantize_backward")
@@ -106,7 +107,7 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
-    """Return the product that a text describes, and its key."""
+    """Return the `Product` that a text describes, and its `Key`."""
     how = product(text)
     return how, Key(*arguments)._replace(of_samples=how.of_samples)
 
@@ -165,9 +166,9 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Matmul(torch.autograd.Function):
-    """The operation `matmul` for autograd alone, which is faster for small products.
+    """The operation `matmul` as a function of autograd, without `torch.library`.
 
-    The overhead of torch's library takes most of a small product's time.
+    The overhead of `torch.library` takes most of a small product's time.
     """
 
     @staticmethod
@@ -182,7 +183,7 @@ class _Matmul(torch.autograd.Function):
 
 
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    """Compute the operation `matmul`, bypassing torch's library if only autograd is active."""
+    """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
     is_plain = type(a) in _TENSORS and type(b) in _TENSORS and a.is_cpu
     if not is_plain or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return torch.ops.mxnum.matmul(a, b, *rest)
@@ -192,9 +193,9 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
-    """Compute the operation `bfloat16`, by torch's casts where they give the same.
+    """Compute the operation `bfloat16`, by torch's casts if the casts give the same result.
 
-    Compilers may remove casts, so compiled code does not use them.
+    torch's compiler may remove casts, so compiled code does not use them.
     """
     by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
     if by_casts and not torch.compiler.is_compiling():
@@ -214,8 +215,8 @@ def _matmul_gradient(ctx: Any, grad: Tensor, backward: Any = torch.ops.mxnum.mat
     return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
 
 
-# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's
-# gradient.
+# Convolutions. Blocks lie along the axis that is summed: the channels, or the batch for the
+# gradient of the weight.
 
 
 @_implementation("convolution")
@@ -256,7 +257,7 @@ def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return *torch.ops.mxnum.convolution_backward(grad, x, weight, *rest), *[None] * 8
 
 
-# Shapes, for the compiler. Results have the same strides as those of the operations.
+# Shapes and strides of the operations' results, for torch's compiler.
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -310,7 +311,7 @@ for _name in _FAKES:
 def _one_by_one(name: str) -> Any:
     """Return a batching rule for `torch.vmap` that computes each item of the batch alone.
 
-    Stochastic rounding raises: all items would get the same random bits.
+    Stochastic rounding raises ValueError, because all items would get the same random bits.
     """
     operation = getattr(torch.ops.mxnum, name)
 

@@ -1,7 +1,7 @@
-"""The forward pass of each emulated module, whose class is exchanged in place.
+"""Exchange the class of an emulated module, and compute its forward pass.
 
-Parameters, hooks, optimizers and `state_dict` are therefore unaffected. `restore` gives the module
-its class back.
+The module stays the same object, so parameters, hooks, optimizers and `state_dict` are unaffected.
+`restore` gives the module its own class back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """The settings of an emulated module: name, recipe, and what random bits depend on."""
+    """The settings of an emulated module: its name, recipe, seed and the training's steps."""
 
     def __init__(self, name: str, how: How, seed: int, steps: Steps):
         self.name, self.how, self.seed, self.steps = name, how, seed, steps
@@ -45,13 +45,13 @@ class Site:
 
     @property
     def key(self) -> Key:
-        """What operations draw random bits from, and the number by which they find who watches."""
+        """The key that the module passes to its operations, for random bits and for `watching`."""
         return Key(self.seed, 0, self.steps.current, self.number)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the state of a copy, with a new number.
 
-        By the number, `watch` distinguishes the copy from the original.
+        `watch` distinguishes the copy from the original by this number.
         """
         self.__dict__.update(state, number=next(_numbers))
 
@@ -59,20 +59,20 @@ class Site:
 class Emulated:
     """Base class that marks an emulated module."""
 
-    #: The class of the module when it is not emulated.
+    #: The module's own class, which `restore` gives back.
     emulates: Any
     _mx: Site
 
     @property
     def _mx_key(self) -> Key:
-        """The key from which the operations of this call draw."""
+        """The key from which the operations of this forward pass draw random bits."""
         site, training = self._mx, self.training  # type: ignore[attr-defined]
         if training and site.how.is_stochastic:
             site.steps.require_counted(site.name)
         return site.key
 
     def extra_repr(self) -> str:
-        """Return the module's own text, and the recipe."""
+        """Return the text of the module's own class, and the recipe."""
         usual: str = self.emulates.extra_repr(self)
         return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
@@ -88,7 +88,7 @@ def sites_of(modules: Mapping[str, Any]) -> dict[str, Site]:
 
 
 def kind_of(module: nn.Module) -> str | None:
-    """Return the kind of emulation for a module; None if there is none."""
+    """Return the kind of emulation for a module, or None if it cannot be emulated."""
     forward = getattr(type(module), "forward", None)  # a ScriptModule has none
     known = [(base, kind) for kind, (base, _) in _KINDS.items() if base is not None]
     for base, kind in [*reversed(_registered.items()), *known]:
@@ -98,17 +98,17 @@ def kind_of(module: nn.Module) -> str | None:
 
 
 def register(cls: Any, kind: str) -> None:
-    """Make `emulate` emulate a class of modules, and subclasses with the same forward pass.
+    """Make `emulate` emulate modules of a class, and of subclasses with the same forward pass.
 
     Parameters
     ----------
     cls
         The class.
     kind
-        "linear": the forward pass computes x W^T + `bias` from a `weight` of (outputs, inputs). The
-        attribute `bias` may be None or missing. "transposed_linear": the same with a `weight` of
-        (inputs, outputs). "norm": the forward pass of the class itself runs with `weight` rounded
-        as gamma, and `bias` as beta.
+        "linear": the forward pass computes x W^T + `bias`, where `weight` is W and has the shape
+        (outputs, inputs). The attribute `bias` may be None or missing. "transposed_linear" is like
+        "linear", but the `weight` has the shape (inputs, outputs). "norm": the class's own forward
+        pass runs, with `weight` rounded as gamma and `bias` as beta.
     """
     is_module = isinstance(cls, type) and issubclass(cls, nn.Module)
     errors.require_type(is_module, "cls", "a class of modules", cls)
@@ -116,13 +116,13 @@ def register(cls: Any, kind: str) -> None:
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
-    """Return why a module with its own parameters is left alone; None if it is emulated."""
+    """Return the reason why a module with own parameters is not emulated; None if it is."""
     if "forward" in module.__dict__:
-        return "has a forward of its own instance"
+        return "has a forward function on the instance"
     if isinstance(module, nn.modules.lazy.LazyModuleMixin):
         return "has no parameters before its first call"
     if kind is None:
-        return "is of no kind that is emulated"
+        return "is of a class that emulate() does not know"
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
     if kind.startswith("conv") and accumulate not in (None, AMX):
@@ -133,14 +133,14 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
 
 
 def enter(module: Any, kind: str, site: Site) -> None:
-    """Replace the class of a module by its emulated class."""
+    """Replace the class of a module by the emulated class."""
     module._mx = site
     usual: Any = type(module)
     module.__class__ = emulated_class(usual, kind)
 
 
 def leave(module: Any) -> None:
-    """Restore the class of a module, and stop watching it."""
+    """Restore a module's own class, and stop watching the module."""
     watching.pop(module._mx.number, None)
     module.__class__ = type(module).emulates
     del module._mx
@@ -148,7 +148,7 @@ def leave(module: Any) -> None:
 
 @cache
 def emulated_class(cls: Any, kind: str) -> Any:
-    """Return the emulated class of a module class."""
+    """Return the class of emulated modules of the class `cls`."""
     content = {"forward": _KINDS[kind][1], "emulates": cls, "_mx_kind": kind, "__doc__": cls.__doc__}
     return type(f"Emulated{cls.__name__}", (Emulated, cls), content)
 
@@ -177,7 +177,7 @@ def _norm(self: Any, input: Tensor) -> Tensor:
 
 
 class _Replaced:
-    """A module whose `weight` and `bias` are other tensors."""
+    """A view of a module that has other tensors as `weight` and `bias`."""
 
     def __init__(self, module: Any, weight: Any, bias: Any):
         self.module, self.weight, self.bias = module, weight, bias
@@ -221,7 +221,7 @@ def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
         y = self.emulates.forward(self, *arguments, **keywords)
     is_known = COMPILED_TOO or not torch.compiler.is_compiling()
     if is_known and not (mode.was_used or any(map(_attends, list(self.modules())[1:]))):
-        accepted = "names of modules that call scaled_dot_product_attention (or hold one that is named too)"
+        accepted = "names of modules that call scaled_dot_product_attention (or contain another named module)"
         errors.require(False, "attention", accepted, site.name)
     return y
 
@@ -230,7 +230,7 @@ def _attends(module: Any) -> bool:
     return isinstance(module, Emulated) and module._mx_kind == "attention"
 
 
-#: The kinds of classes given to `register`.
+#: The kind of each class that was given to `register`.
 _registered: dict[Any, str] = {}
 _KINDS: dict[str, tuple[Any, Any]] = {
     "linear": (nn.Linear, _linear),

@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention` with quantized projections, scores and sums of values."""
+"""`torch.nn.MultiheadAttention` with all products quantized."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mxnum.torch.functions import How, linear_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: Makes the seeds of the projections differ from each other.
+#: Multiples of this number are XORed into the seeds of the projections, so that their bits differ.
 _STEP = 0x1E3779B97F4A7C15 >> 3
-#: The projections after the first one, by the XOR of their seed and the module's. The first is that
-#: of the queries, or of all three.
+#: The names of all projections but the first, which makes the queries, or queries, keys and values
+#: together. The dictionary's key is the projection's seed XOR the module's seed.
 PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
@@ -31,7 +31,7 @@ def forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute the forward pass of the module."""
+    """Compute the forward pass of `torch.nn.MultiheadAttention`."""
     if is_causal and attn_mask is None:
         raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is a hint.")
     how, drawn, heads = self._mx.how, self._mx_key, self.num_heads
@@ -67,7 +67,7 @@ def _another(drawn: Key, index: int) -> Key:
 def _projected(
     self: Any, query: Tensor, key: Tensor, value: Tensor, is_self: bool, how: How, drawn: Key
 ) -> tuple[Tensor, ...]:
-    """Return queries, keys and values, by one product for self-attention, else by three.
+    """Return queries, keys and values, by one product for self-attention, otherwise by three.
 
     torch does the same.
     """
@@ -85,9 +85,9 @@ def _projected(
 
 
 def _merged(attn_mask: Any, padding: Any, q: Tensor, length: int, heads: int) -> Any:
-    """Return both masks as one addend for the scores.
+    """Return the sum of both masks, to be added to the scores.
 
-    In this module, True in a mask means: left out.
+    In `torch.nn.MultiheadAttention`, True in a mask excludes a key.
     """
     added = None
     if attn_mask is not None:

@@ -1,6 +1,6 @@
 """Round one operand of an operation as a recipe says, along an axis, with random bits from a key.
 
-This module does not use autograd. Its functions are the bodies of the operations in `library`.
+The functions here do the work of the operations in `library`. They do not use autograd.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
-#: A value of `accumulate` that is not a member of `mxnum.Accumulate`.
+#: The value of `accumulate` for Intel's AMX units. It is not a member of `mxnum.Accumulate`.
 AMX = "amx"
 
-#: The slots of operands: their Philox streams within one step of one module. Operands that are
-#: rounded along two axes have two slots.
+#: A slot is the number of an operand's Philox stream within one step of one module. An operand that
+#: is rounded along two axes has two slots.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: The slots of parameters, which all workers share. The right operand of a product may also belong
-#: to samples (`Key.of_samples`).
+#: The slots of parameters, which all workers share. RIGHT is no parameter if `Key.of_samples`.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The functions that watch operands: function(slot, operand, axis, x, value, key), by the site's
-#: number.
+#: The functions that watch operands, by the number of the `Site`. Each is called as
+#: ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: About how many views of buffers each thread keeps.
+#: The number of views of buffers that each thread keeps, roughly.
 _MOST_VIEWS = 512
-#: Kernels of users that round in place of ours. The last one is used.
+#: Kernels of users, from `rounding_by`. The last kernel replaces this library's rounding.
 _others: list[Callable[..., Any]] = []
 
 
 class Product(NamedTuple):
-    """The six operands of a product and of its two gradients, and the way it is summed."""
+    """The settings of a product and of the two products of its gradients."""
 
     left: Operand
     right: Operand
     left_backward: Operand
     right_backward: Operand
-    #: The output's gradient, as it is rounded for the gradients of the left and of the right
-    #: operand.
+    #: How the output's gradient is rounded to compute the left operand's gradient. `gradient_right`
+    #: is the same for the right operand.
     gradient_left: Operand
     gradient_right: Operand
-    #: None: torch sums; "amx": like None, but AMX units multiply rounded operands; or a
-    #: `mxnum.Accumulate`, or the name of a matrix unit.
+    #: How the product is summed: None (by torch), "amx" (by AMX units if both operands fit
+    #: bfloat16), a value of `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
-    #: True if gradients are zero where the operand was clamped.
+    #: True if an operand's gradient is zero where the operand was clamped.
     clipped: bool = False
-    #: True if the right operand belongs to samples, like the left one, and is not a parameter.
+    #: True if the right operand is no parameter, but depends on the samples of the batch, like the
+    #: left operand.
     of_samples: bool = False
-    #: The matrix unit of the products of gradients, if it is another one than `accumulate`.
+    #: The matrix unit that sums the two products of gradients; None if it is `accumulate`.
     backward: str | None = None
 
     @property
     def by_floats(self) -> bool:
-        """True if operands are floats that torch multiplies."""
+        """True if torch multiplies the operands as floats."""
         return self.accumulate in (None, AMX)
 
 
 class Key(NamedTuple):
-    """What the random bits of an operation depend on, and who watches it.
+    """The data on which an operation's random bits depend, and the number of its watcher.
 
-    The first four fields are arguments of the operations.
+    The first four fields are arguments of the operations in `library`.
     """
 
     #: The seed of the module.
@@ -83,9 +83,9 @@ class Key(NamedTuple):
     stream: int
     #: The position from `randomness.position_of`.
     position: Tensor | None
-    #: The number of the site, by which `watching` has the function that watches it; 0 for nobody.
+    #: The number of the `Site`, which is its key in `watching`; 0 outside of emulated modules.
     watch: int = 0
-    #: True if the right operand belongs to samples (`Product.of_samples`).
+    #: `Product.of_samples`.
     of_samples: bool = False
 
     @property
@@ -93,7 +93,7 @@ class Key(NamedTuple):
         return 0 if self.position is None else int(self.position[0])
 
     def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
-        """Return `mxnum.quantize`'s keywords for the random bits of `size` elements."""
+        """Return `mxnum.quantize`'s keywords that select the random bits of `size` elements."""
         if not is_stochastic(operand):
             return {}
         step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
@@ -105,24 +105,24 @@ class Key(NamedTuple):
 
 
 def is_stochastic(operand: Operand) -> bool:
-    """Return True if rounding the operand draws random bits."""
+    """Return True if the operand is rounded stochastically."""
     return operand.is_mx and Rounding(operand.rounding).is_stochastic
 
 
 @lru_cache(maxsize=4096)
 def product_text(recipe: Recipe, accumulate: str | None, clipped: bool, of_samples: bool) -> str:
-    """Return the product of a recipe as the text that operations take; `product` reads it."""
+    """Return a text that describes the products of a recipe. Operations take this text."""
     products = recipe.but(gamma=FLOAT32, beta=FLOAT32, vector="float32").to_dict()
     return json.dumps([products, accumulate, clipped, of_samples], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def product(text: str) -> Product:
-    """Return the product of the recipe in a text of `product_text`."""
+    """Return the `Product` that a text of `product_text` describes."""
     table, accumulate, clipped, of_samples = json.loads(text)
     r = Recipe.from_dict(table)
     right, right_backward = r.weights, r.weights_backward
-    if of_samples:  # both operands are activations; the right one meets the gradients, so it has their transform
+    if of_samples:  # both operands are activations; the right one is multiplied by gradients, so it has their transform
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
     for_weights = r.gradients_for_weights or r.gradients
@@ -131,7 +131,7 @@ def product(text: str) -> Product:
 
 @lru_cache(maxsize=4096)
 def operand_text(operand: Operand) -> str:
-    """Return an operand as the text that operations take."""
+    """Return a text that describes an operand. Operations take this text."""
     return json.dumps(plain(operand), separators=(",", ":"))
 
 
@@ -145,8 +145,8 @@ def operand_of(text: str) -> Operand:
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
     """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    Tiles lie over the last two axes. For convolutions, whose axes are counted from the front, they
-    lie over the first two, which are the channels of a weight.
+    Tiles lie over the last two axes. In convolutions, whose axes are counted from the front, tiles
+    lie over the first two axes, which are the channels of a weight.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -155,10 +155,10 @@ def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any
 
 
 def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Tensor:
-    """Return x rounded for a product; x itself if nothing is rounded.
+    """Return x rounded as an operand, or x itself if the operand is not rounded.
 
-    `buffer` names memory that this thread reuses, because fresh memory costs more than rounding.
-    The result is then valid until the next call with the same name.
+    `buffer` names memory that this thread reuses, because fresh memory costs more time than
+    rounding. A result in a buffer is valid until the next call with the same name.
     """
     if operand.transform:
         x = hadamard(x, axis)
@@ -188,11 +188,12 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
 
 @contextmanager
 def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
-    """Round operands in MX formats by a kernel of yours within the context, forward and backward.
+    """Round operands in MX formats by your own kernel within the context, forward and backward.
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
-    of x. For stochastic rounding it also gets the keywords `seed` and `stream`, and sometimes
-    `first`. Products with `accumulate` need codes, and raise.
+    of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
+    sometimes `first`. Products with `accumulate` raise ValueError, because they need codes and not
+    values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -203,9 +204,9 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
-    """Return x as an MX array for defined sums, or as a tensor if its format is not MX.
+    """Return x as an MX array for defined sums, or as a tensor if the operand's format is not MX.
 
-    The result is new memory, whatever `buffer` is.
+    `buffer` is ignored: the result is new memory.
     """
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot)
@@ -237,7 +238,7 @@ def multiply(
     if bias is None:
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
     y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
-    if y.is_cpu:  # as in `mxnum.linear_forward`, so that the bits do not depend on the floating-point environment
+    if y.is_cpu:  # adds like `mxnum.linear_forward`, independently of the floating-point environment
         from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
@@ -247,9 +248,10 @@ def multiply(
 
 
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
-    """Return an operand in the type that a unit takes, or as it is.
+    """Return a tensor in the type that a unit takes, and any other operand unchanged.
 
-    Rounded operands are in the type of the model. Units read the type of an array.
+    A rounded operand has the type of the model, but a unit takes the type of an array as its
+    format.
     """
     if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
         return x
@@ -263,17 +265,17 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
 def _fits_bfloat16(operand: Operand) -> bool:
     """Return True if bfloat16 holds all values of the operand.
 
-    An MX value has at most eight bits, times a power of two if its scale is one.
+    If the scale is a power of two, an MX value has at most eight significant bits.
     """
     return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
 def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
-    """Return x rounded to bfloat16 numbers, in its own type."""
+    """Return x rounded to bfloat16 numbers, in the type of x."""
     if x.dtype == torch.bfloat16:
         return x
     if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
-        # torch's cast writes NaNs with other bits, which nan_to_num_ makes canonical.
+        # torch's cast can give NaNs other bits; nan_to_num_ makes NaNs canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
     return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
@@ -297,10 +299,11 @@ def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
 
 
 def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
-    """Return which elements of x lie beyond their block's largest value after rounding.
+    """Return which elements of x are clamped.
 
-    They are rounded with an unbounded exponent. Stochastic rounding counts as rounding to nearest.
-    A block whose scale is zero clamps all but zeros.
+    An element is clamped if rounding with an unbounded exponent gives more than the largest value
+    of its block. Stochastic rounding counts as rounding to nearest. In a block whose scale is zero,
+    all elements but zeros are clamped.
     """
     e = q.format.element
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -319,25 +322,26 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 
 
 def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: tuple[float, bool]) -> Tensor:
-    """Return for each element whether |x| over the scale is above the threshold of its sign.
+    """Return for each element whether |x| divided by the scale exceeds a threshold.
 
-    A threshold is a pair (value, inclusive); if it is inclusive, an equal magnitude counts too.
+    `positive` is the threshold of positive x, and `negative` of negative x. A threshold is a pair
+    (value, inclusive). An equal magnitude counts as exceeding an inclusive threshold.
     """
     ones = mx.MXArray(torch.ones_like(q.codes), q.scales, q.format, q.blocks, tensor_scale=q.tensor_scale)
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # exact: few digits, far from the limits of float64
+        limit = unit * (threshold / q.format.element.value(1))  # exact: few digits, moderate exponents
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
 def _buffered(name: str, x: Tensor) -> tuple[Tensor, Any]:
-    """Return a tensor like x in memory that this thread keeps under that name, and its array."""
+    """Return a tensor like x in memory that this thread keeps under `name`, and its numpy view."""
     kept: dict[Any, Any] = _memory.__dict__
     like = (name, x.dtype, x.shape, x.stride())
-    found: tuple[Tensor, Any] | None = kept.get(like)  # faster than a new view from torch
+    found: tuple[Tensor, Any] | None = kept.get(like)  # faster than making a new view
     if found is not None:
         return found
     memory = kept.get(like[:2])

@@ -1,7 +1,7 @@
-"""What random bits depend on: seed, operand, step, and index in the batch.
+"""Track the numbers on which random bits depend: seed, operand, step, and index in the batch.
 
-Philox is counter-based, so these numbers determine the bits of an element. The bits are the same
-after a restart, when a checkpointed part is recomputed, and on any number of workers.
+Philox is counter-based, so these numbers determine the random bits of an element. The bits are the
+same after a restart, when a checkpointed part is recomputed, and on any number of workers.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def seed_of(seed: Any) -> int:
 
 
 def module_seed(seed: int, name: str) -> int:
-    """Return the 64-bit seed of a module, which looks unrelated to those of others."""
+    """Return a module's 64-bit seed, a hash of the model's seed and the module's name."""
     digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest()
     return signed(int.from_bytes(digest, "little"))
 
 
 def position_of(step: int, first: int, count: int) -> Any:
-    """Return the position that operations take: a tensor of the step and of the samples held here.
+    """Return the position that operations take: a tensor of `step`, `first` and `count`.
 
-    The process holds `count` samples, starting at number `first`. It is a tensor, so that a
-    compiled model is not compiled again when these numbers change. It is on the CPU and not an
-    inference tensor, because it is kept for the backward pass.
+    This process holds `count` samples of the batch, starting at number `first`. A position is a
+    tensor, so that a compiled model is not compiled again when these numbers change. The tensor is
+    on the CPU and not an inference tensor, because the backward pass keeps it.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")
@@ -67,24 +67,23 @@ def signed(seed: int) -> int:
 
 
 def exporting() -> bool:
-    """Return True if `torch.export` is tracing. It cannot handle a new position.
+    """Return True if `torch.export` is tracing. `torch.export` cannot handle a new position.
 
-    torch before 2.7 does not tell; the answer is then False.
+    With torch before 2.7, the answer is always False.
     """
     return bool(getattr(torch.compiler, "is_exporting", bool)())
 
 
 def recomputing() -> bool:
-    """Return True within a backward pass. A forward computation there is a repetition."""
+    """Return True within a backward pass, where a forward pass can only be a recomputation."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 class Steps:
-    """The step that random bits depend on, and the samples that this process holds."""
+    """The training step and the samples of this process, on which random bits depend."""
 
     def __init__(self, worker: int):
-        #: The step, the number of the first sample held here, and their count. Every change makes a
-        #: new tensor.
+        #: The tensor of `position_of`. It is replaced, never changed in place.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
         #: The position of the forward pass to which the current backward pass belongs.
@@ -94,7 +93,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position from which operations draw; recomputed parts use their own step's."""
+        """The position from which operations draw; in a recomputation, that of the forward pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -102,25 +101,25 @@ class Steps:
         self.position, self._counted = moved(self.position, self._next), True
 
     def count(self, module: Any, _: Any) -> None:
-        """Begin a step, except for exports and recomputed passes (a hook of the model)."""
+        """Begin a step, except in exports and recomputations (a hook of the model)."""
         if module.training and not recomputing() and not exporting():
             self.advance()
 
     def require_counted(self, name: str) -> None:
-        """Raise RuntimeError if no step was counted for the current computation.
+        """Raise RuntimeError if no step was counted for the current forward pass.
 
-        The random bits would otherwise be those of the last step.
+        The pass would otherwise draw the random bits of the last step again.
         """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(
-                f"Module {name!r} draws random bits in training, but the emulated model was not called itself, so that "
-                "no step was counted: call the model, or emulation.advance_step() before each step."
+                f"Module {name!r} draws random bits in training, but no step was counted, because the emulated model "
+                "itself was not called: call the model, or emulation.advance_step() before each step."
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Record the step of the output for its backward pass (a hook of the model).
+        """Record the step of an output for its backward pass (a hook of the model).
 
-        Another step may begin before that pass.
+        Another step may begin before the backward pass.
         """
         if not module.training or recomputing() or exporting():
             return

@@ -1,4 +1,4 @@
-"""`scaled_mm`: torch's scaled matrix product, on the CPU, as a matrix unit adds it."""
+"""Compute torch's `scaled_mm` on the CPU, with the additions of a chosen matrix unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxnum.memory.tensors import host_array
 from mxnum.units import MatrixUnit
 
 Tensor = Any
-#: The scale format, the rows and the columns of the block of each scaling; 0 for all.
+#: For each scaling: the format of the scales, and the rows and columns of a block (0 for all).
 _SCALINGS = {
     "TensorWise": ("float32", 0, 0),
     "RowWise": ("float32", 1, 0),
@@ -25,7 +25,7 @@ _SCALINGS = {
     "BlockWise1x128": ("float32", 1, 128),
     "BlockWise128x128": ("float32", 128, 128),
 }
-#: The length of blocks that have float32 scales.
+#: The length of the blocks that have float32 scales.
 _PROMOTED = 128
 _SWIZZLES = ("NO_SWIZZLE", "SWIZZLE_32_4_4")
 _ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
@@ -47,18 +47,20 @@ def scaled_mm(
     *,
     unit: str | MatrixUnit | None = None,
 ) -> Tensor:
-    """Compute `torch.nn.functional.scaled_mm` on the CPU, bit for bit as a matrix unit adds.
+    """Compute `torch.nn.functional.scaled_mm` on the CPU, with the bits of a matrix unit.
 
-    The arguments are those of torch's function. Scalings and swizzles are torch's enums or their
-    names, so that this works where torch lacks the function. Without `unit`, float32 scales take
-    the unit "hopper_fp8" with `use_fast_accum` and "hopper_fp8_promoted" without; E8M0 scales take
-    "blackwell_mxfp8", and scales of FP4 "blackwell_nvfp4".
+    The arguments are those of torch's function. Scalings and swizzles are torch's enums or the
+    names of the enums' members, so that versions of torch without these enums suffice. The default
+    `unit` depends on the operands. For float32 scales it is "hopper_fp8" with `use_fast_accum`,
+    otherwise "hopper_fp8_promoted". For E8M0 scales it is "blackwell_mxfp8", and for FP4 elements
+    "blackwell_nvfp4".
 
-    Scales in blocks are the unit's. Scales of tensors and rows multiply the sum: their float32
-    product first, then the sum by it. The bias is added in float32 before the result is rounded to
-    `output_dtype` (assumed: no outputs of GPUs show it).
+    The unit applies the scales of blocks. Scales of tensors and rows are multiplied with each other
+    in float32, and the sum is multiplied by their product. The bias is added in float32 before the
+    result is rounded to `output_dtype`. This order is an assumption, which no outputs of GPUs
+    confirm.
     """
-    accepted = "() or the axes of K, (1, 0)"
+    accepted = "() or (1, 0), which are the summed axes"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
     a = _operand("a", mat_a, scale_a, scale_recipe_a, swizzle_a)
     b = _operand("b", mat_b.mT, scale_b, scale_recipe_b, swizzle_b)
@@ -73,7 +75,7 @@ def scaled_mm(
 
 
 def _parts(argument: str, value: Any) -> list[Any]:
-    """Return one value, or the two of a list (of block scales and a tensor scale), as a list."""
+    """Return a list of one value, or of two (for the block scales and for the tensor scale)."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
     return parts
@@ -84,13 +86,13 @@ def _name(argument: str, value: Any, accepted: tuple[str, ...]) -> str:
 
 
 def _operand(side: str, matrix: Tensor, scale: Any, scaling: Any, swizzle: Any) -> mx.MXArray:
-    """Return a matrix of rows that are summed over, with its scales, as an MX array."""
+    """Return a matrix and its scales as an MX array, whose rows lie along the summed axis."""
     name = f"mat_{side}"
     errors.require(matrix.ndim == 2, name, "two-dimensional", tuple(matrix.shape))
     kind = errors.choose(f"{name}.dtype", str(matrix.dtype).removeprefix("torch."), tuple(_ELEMENTS))
     codes = host_array(name, matrix.contiguous().view(torch.uint8))
     element = ELEMENTS[_ELEMENTS[kind]]
-    if element.bits == 4:  # two codes in a byte, the first in the low bits
+    if element.bits == 4:  # a byte holds two codes, the first in the low bits
         codes = np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)
     rows, length = codes.shape
     scales, kinds = _parts(f"scale_{side}", scale), _parts(f"scale_recipe_{side}", scaling)
@@ -109,11 +111,11 @@ def _operand(side: str, matrix: Tensor, scale: Any, scaling: Any, swizzle: Any) 
 def _scales(
     argument: str, scale: Tensor, shape: tuple[int, int], called: str, is_swizzled: bool, is_tile: bool
 ) -> Array:
-    """Return the scales of a matrix, one row for each row of blocks, as an MX array holds them."""
+    """Return the scales of a matrix in the layout of an MX array: a row for each row of blocks."""
     if called == "float32":
         errors.require_type(scale.dtype == torch.float32, argument, "of float32", scale.dtype)
         array = host_array(argument, scale.contiguous())
-        if is_tile:  # K comes first, padded to multiples of 4
+        if is_tile:  # the summed axis comes first, padded to a multiple of 4
             padded = -(-shape[1] // 4) * 4
             accepted = f"of shape {(padded, shape[0])} or {(shape[1], shape[0])}"
             errors.require(array.shape in ((padded, shape[0]), (shape[1], shape[0])), argument, accepted, array.shape)

@@ -12,9 +12,9 @@ Tensor = Any
 
 
 class LayerNorm(torch.autograd.Function):
-    """Layer norm over the last axis: (x, gamma, beta, eps, rounding) -> y.
+    """Layer norm over the last axis, called with (x, gamma, beta, eps, rounding).
 
-    gamma and beta must be rounded already; x is rounded here.
+    gamma and beta must be rounded already. x is rounded here.
     """
 
     @staticmethod
@@ -40,7 +40,7 @@ class LayerNorm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
-        """Return the three gradients, with each step rounded."""
+        """Return the gradients of x, gamma and beta, with each step rounded."""
         gamma, normal, variance = ctx.saved_tensors
 
         def r(value: Tensor) -> Tensor:

@@ -15,10 +15,10 @@ _SIGNS, _SIZE = "transformer_engine", 16
 
 
 def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
-    """Return x with every 16 elements along the axis multiplied by an orthogonal matrix of signs.
+    """Return x with every 16 elements along the axis multiplied by a matrix with entries ±1/4.
 
-    If both operands of a product are transformed along the summed axis, the product does not
-    change.
+    The matrix is orthogonal. If both operands of a product are transformed along the summed axis,
+    the product does not change, except for rounding.
     """
     length = x.shape[axis]
     if length % _SIZE:
@@ -31,10 +31,11 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
 
 
 def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
-    """Return the transform by torch's products in float64 if these are exact; otherwise None.
+    """Return the transform by torch's products in float64 if these are exact, otherwise None.
 
-    They are exact, in any order, if the condition of `engine.rotations.by_floats` holds: each
-    partial sum is then a multiple of the same power of two, and below 2**53 times it.
+    The products are exact, in any order of additions, if the condition of
+    `engine.rotations.by_floats` holds: every partial sum is a multiple of the same power of two,
+    and less than 2**53 times this power.
     """
     rows = x.movedim(axis, -1)
     wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()
@@ -49,7 +50,7 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
 def narrowed(x: Tensor, dtype: torch.dtype, rounding: str = "rne") -> Tensor:
     """Return x in another type, rounded once. torch would round float64 twice, first to float32.
 
-    A magnitude beyond a type of 16 bits becomes infinite, a NaN canonical.
+    A magnitude beyond the range of a 16-bit type becomes infinite. NaNs become canonical.
     """
     if dtype in (torch.float64, torch.float32):
         return x.to(dtype)

@@ -1,7 +1,7 @@
 """Watch an emulated model: record what rounding does to each operand of each layer.
 
-Operations pass their rounded operands to whoever watches their module. So watching computes no
-rounding twice, and a compiled model is watched like any other.
+Operations pass their rounded operands to the `Watch` of the module. So watching rounds no operand a
+second time, and works in compiled models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ NAMES = {
 }  # fmt: skip
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The quantities that are measured for an operand, and for the gradient of a parameter.
+#: The quantities that are measured for an operand. BIASES are those measured for the gradient of a
+#: parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
@@ -43,22 +44,22 @@ SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
 #: What the columns mean.
 LEGEND = {
     "rmse": "root of the sum of squared errors over the sum of squares",
-    "beyond max": "share of elements beyond the largest value of their block, before rounding",
+    "beyond max": "share of elements that lie, before rounding, beyond the largest value of their block",
     "underflow": "share of elements that became zero",
-    "scales": "least and greatest scale code (or scale, if scales are not codes of eight bits)",
-    "scales at ends": "blocks whose scale code is the least or the greatest possible",
-    "flips": "share of codes that changed since the step watched before",
+    "scales": "least and greatest scale code (or scale, if scales have no 8-bit codes)",
+    "scales at ends": "number of blocks whose scale code is the least or the greatest possible",
+    "flips": "share of codes that changed since the last watched step",
     "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
     "cosine": "cosine of the angle between g~ and g",
 }
-#: The number of operands in the table of the worst.
+#: The number of operands in the table, unless `full`.
 WORST = 10
 #: The largest width of the table, in characters.
 WIDTH = 80
 
 
 class Watch:
-    """The observations so far: a row for each operand of each module at each watched step."""
+    """The observations of a model: a row for each operand of each module at each watched step."""
 
     def __init__(self, model: nn.Module, is_step: Callable[[int], bool]):
         self._model, self._is_step = weakref.ref(model), is_step
@@ -69,19 +70,19 @@ class Watch:
         self._written, self._is_quiet = 0, False
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries, which ``pandas.DataFrame`` takes.
+        """Return a list of dictionaries, which ``pandas.DataFrame`` takes.
 
         rmse
             Relative error: the root of the sum of squared errors over the sum of squares.
         beyond_max, underflow
-            Shares of the elements that lie beyond the largest value of their block, before
-            rounding, and of the elements that became zero.
+            `beyond_max` is the share of elements that lie, before rounding, beyond the largest
+            value of their block. `underflow` is the share of elements that became zero.
         scale_least, scale_greatest, scales_at_ends
             The least and the greatest scale code, and the number of blocks whose code is the least
-            or the greatest possible. If scales are not codes of eight bits, the least and the
-            greatest value.
+            or the greatest possible. If scales have no 8-bit codes, `scale_least` and
+            `scale_greatest` are values.
         flips
-            For a parameter: the share of its codes that changed since the step watched before.
+            Of a parameter: the share of its codes that changed since the last watched step.
         zeta, cosine
             From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's
             gradient g~ and float32's g.
@@ -89,12 +90,12 @@ class Watch:
         return [dict(row) for row in self._rows]
 
     def table(self, step: int | None = None, *, full: bool = False) -> str:
-        """Return the ten operands with the largest error at a step as text, and a legend.
+        """Return a table of the ten operands with the largest error at a step, with a legend.
 
-        With `full`, all operands are in the table, in the order of the rows. The step is the last
-        one by default. Operands stand below the name of their module. The column of scales shows
-        the range from `scale_least` to `scale_greatest`. Results of `compare` have a table of their
-        own, with the ten largest `zeta` and that of the whole model.
+        With `full`, the table has all operands, in the order of the rows. By default `step` is the
+        last watched step. Operands stand below the name of their module. The column of scales shows
+        the range from `scale_least` to `scale_greatest`. Results of `compare` have a second table,
+        with the whole model and the ten largest `zeta`.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
@@ -111,7 +112,7 @@ class Watch:
         return "\n\n".join(parts)
 
     def write(self, writer: Any, tag: str = "mxnum") -> None:
-        """Write all new records to a TensorBoard writer, by `add_scalar`, into its one file.
+        """Write all observations since the last call to a TensorBoard writer, by `add_scalar`.
 
         The tags are "mxnum_rmse/0.weights" and so on, so that TensorBoard groups them by quantity.
         """
@@ -129,15 +130,15 @@ class Watch:
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
         chosen = [row for row in self._rows if row["operand"] == operand and quantity in row]
         seen = tuple(dict.fromkeys(row["operand"] for row in self._rows))
-        errors.require(bool(chosen), "operand", f"one that was seen with {quantity!r}, of {list(seen)}", operand)
+        errors.require(bool(chosen), "operand", f"one of {list(seen)} that has {quantity!r}", operand)
         return layers_by_steps(chosen, quantity, operand)
 
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
         """Compare the gradients of the emulated model with those of float32, on one batch.
 
-        `loss` runs the model and returns the loss. It is called twice. The gradients that
-        parameters hold, buffers (as of batch norm), the step and torch's random numbers do not
-        change. The row of the whole model is returned: its operand is "gradient".
+        `loss` runs the model and returns the loss. `compare` calls it twice. The parameters'
+        `grad`, buffers (such as batch norm's), the step and torch's random state do not change. The
+        result is the row of the whole model, whose operand is "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -149,7 +150,7 @@ class Watch:
             with step_kept(emulation):
                 reduced = _gradients(model, loss, named)
             for site in sites:
-                site.how = How(Recipe())  # torch sums: sums by blocks would need operands in a format
+                site.how = How(Recipe())  # summed by torch, because sums by blocks need operands in an MX format
             with step_kept(emulation):
                 exact = _gradients(model, loss, named)
         finally:
@@ -211,11 +212,11 @@ class Watch:
 def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
     """Watch all operands of an emulated model in training, at chosen steps.
 
-    The steps are those divisible by `every`, or `steps`. Watching a step takes about as long as its
-    rounding; other steps take no extra time. Operands of a module that occur several times in a
-    step are numbered: "activations", "activations 2". Attention has "queries", "keys",
-    "probabilities" and "values". The last projection of a MultiheadAttention has "weights of
-    out_proj".
+    The chosen steps are those divisible by `every`, or those in `steps`. Watching a step takes
+    about as long as the rounding in it. Other steps take no extra time. If a module runs several
+    times in a step, its operands are numbered: "activations", "activations 2". The operands of
+    attention are called "queries", "keys", "probabilities" and "values". The weights of the last
+    projection of a MultiheadAttention are called "weights of out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -232,9 +233,9 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
 
 
 def _called(slot: int, key: Key, seed: int) -> str:
-    """Return the name of an operand in the module of a seed.
+    """Return the name of an operand of the module with this seed.
 
-    The key's seed distinguishes the products of the module.
+    The seed in the key says which product of the module the operand belongs to.
     """
     which = key.seed ^ seed
     if not key.of_samples:
@@ -246,9 +247,9 @@ def _called(slot: int, key: Key, seed: int) -> str:
 
 
 def _gradients(model: nn.Module, loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
-    """Return the gradients of the loss, zero if there are none.
+    """Return the gradients of the loss: zero for parameters that it does not depend on.
 
-    torch's random numbers and buffers are restored.
+    torch's random state and the model's buffers are restored.
     """
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
@@ -273,7 +274,7 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
 
 
 def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
-    """Return the whole model's row and the rows with the largest values, NaN first."""
+    """Return the whole model's row, and then the rows with the largest values, NaN first."""
     whole = [row for row in rows if not row["module"] and row["operand"] == "gradient"]
     others = [row for row in rows if row not in whole]
     others.sort(key=lambda row: math.inf if math.isnan(row[quantity]) else row[quantity], reverse=True)
@@ -281,7 +282,7 @@ def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
 
 
 def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
-    """Return a table of these columns, with the rows of a module together, and its legend."""
+    """Return a table of the columns `names`, with the rows of a module together, and a legend."""
     lines: list[list[str]] = []
     for module in dict.fromkeys(row["module"] for row in rows):
         lines.append([module or "(the whole model)"] + [""] * len(names))

@@ -1,4 +1,4 @@
-"""Tests that sawtooth averages agree with quadrature, the kernels, and claims B1 and I2."""
+"""Tests that mean rounding errors over a binade agree with quadrature, kernels, and two claims."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_equals_mpmath_quadrature_of_the_reference(name, rule):
 @pytest.mark.parametrize("density", ["log_uniform", "uniform"])
 @pytest.mark.parametrize(("name", "rule"), PAIRS)
 def test_equals_the_kernel_on_a_fine_grid(name, rule, density):
-    """Check that averages equal sums over a fine grid, up to the error of the midpoint rule."""
+    """Check that averages equal sums over a fine grid, up to the midpoint rule's error."""
     steps = 1 << 16
     u = (np.arange(steps) + 0.5) / steps
     f = np.exp2(u) if density == "log_uniform" else 1 + u

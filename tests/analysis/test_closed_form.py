@@ -1,4 +1,4 @@
-"""Tests that one formula gives the same result on balls, intervals, symbols and floats."""
+"""Tests that a formula agrees in ball and interval arithmetic, in symbols and in floats."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # A cluster over zero, whose blocks of one number have scales down to 2**-70. Regression:
-    # integrals near zero lost digits if the mean was far from zero.
+    # A cluster that contains zero, so that blocks of one number have scales down to 2**-70.
+    # Regression: integrals near zero lost digits if the mean of the cluster was far from zero.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
 ]
@@ -68,7 +68,7 @@ def test_pieces_cover_the_interval_and_hold_the_moments_of_q():
     scale = 127 - 3  # the index of the scale 2**-3
     found = pieces(model, scale, Cut(range(scale, scale + 1), Fraction(1, 10), Fraction(1)))
     assert found[0].lower <= Fraction(1, 10)
-    assert found[-1].upper == 1  # the block's maximum is below 8 * 2**-3 = 1
+    assert found[-1].upper == 1  # the maximum of the block is below 8 * 2**-3 = 1
     x = (found[2].lower + found[2].upper) / 2
     p = found[2]
     assert (p.m0, p.m1) == (0, 1)
@@ -87,7 +87,7 @@ def test_numbers_agree_with_rigorous_enclosures(case, of):
         return
     options = {"block_size": block, "scale_rule": rule, "rounding": rounding}
     if of in ("bias", "variance") and rounding in ("rto", "rtp", "rtn", "sr"):
-        options["distribution"] = "uniform"  # a normal distribution includes zero, where these integrals diverge
+        options["distribution"] = "uniform"  # a normal distribution includes zero, where the integrals of zeta diverge
         sigma = min(sigma, mu / 4)
     found = (gamma_bias if of in ("bias", "ratio_of_means", "variance") else block_error)(name, mu, sigma, **options)
     enclosure = found.enclosure(80, of)
@@ -134,7 +134,7 @@ def test_the_formula_evaluates_to_the_number(of, distribution):
     [("mxint4", 0.5, "sr", "variance"), ("mxint4", 0.5, "rtp", "bias"), ("mxfp4_e2m1", 0.55, "rto", "variance")],
 )
 def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, rounding, of):
-    """Check a uniform cluster near zero, whose integral must stop at the cluster's end."""
+    """Check a uniform cluster near zero: integrals must stop at the end of the cluster."""
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
     ball, interval = found.enclosure(of=of), found.enclosure(24, of, backend="iv")
@@ -146,7 +146,7 @@ def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, roun
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-9])
 def test_the_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
-    """Check the variance of narrow clusters, for which a rounded x - below would be inexact."""
+    """Check the variance of clusters so narrow that a rounded difference x - below is inexact."""
     pytest.importorskip("flint")
     found = gamma_bias("mxfp8_e4m3", 1.125, sigma, rounding="sr", distribution="uniform")
     assert found.variance == pytest.approx(found.enclosure(of="variance").midpoint, rel=1e-13)

@@ -35,13 +35,13 @@ def test_every_combination_once_and_as_measured():
 def test_by_default_everything_is_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(design_space, "_measured", lambda x, *setting, **_: tried.append(setting))
-    # Formats with power-of-two scales are measured with and without offsets, nvfp4 with three
-    # rules.
+    # 8 formats have power-of-two scales: 4 scale rules each, with and without offsets. nvfp4 has 3
+    # scale rules.
     assert explore(X).total == len(tried) == (8 * 4 * 2 + 3) * 7 * 2 * 3
 
 
 def test_the_block_of_a_format_is_tried():
-    """Check that the block size of a format is tried, also if it is neither 16 nor 32."""
+    """Check that a format's own block size is tried, even if it is neither 16 nor 32."""
     wide, few = "e4m3:block=128,scale=float32", {"scale_rules": ["rceil"], "roundings": ["rne"], "asymmetric": [False]}
     found = explore(X, formats=["mxint8", wide], organisations=["row"], **few)
     (other, name) = (formats.get(each).name for each in ("mxint8", wide))
@@ -56,7 +56,7 @@ def test_the_block_of_a_format_is_tried():
 
 
 def test_nvfp4_beside_mxfp4():
-    """Check that a table may have nvfp4 and mxfp4, each with the rules for its scales."""
+    """Check that nvfp4 and mxfp4 fit in one table, each with its own scale rules."""
     x = X.copy()
     x[1, 0] = 3.0
     few = {"roundings": ["rne"], "organisations": ["row"], "block_sizes": [16], "asymmetric": [False, True]}
@@ -83,7 +83,7 @@ def test_nvfp4_beside_mxfp4():
     ):
         explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
     with pytest.raises(
-        ValueError, match="'asymmetric' must be a list with False in it for nvfp4, whose scales are floats"
+        ValueError, match="'asymmetric' must be a list that has False for nvfp4, whose scales are floats"
     ):
         explore(x, formats=["nvfp4"], asymmetric=[True])
 

@@ -16,8 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: Cases (name, rule, rounding, mu, sigma, block): narrow and wide clusters, on both sides of a
-#: power of two, negative numbers, tiny blocks.
+#: Cases (format, scale rule, rounding, mu, sigma, block size): narrow and wide clusters, on both
+#: sides of a power of two, negative numbers, tiny blocks.
 CASES = [
     ("mxfp8_e4m3", "floor", "rne", 0.93, 0.01, 32),
     ("mxfp8_e4m3", "floor", "rne", 0.97, 0.015, 32),
@@ -48,7 +48,7 @@ def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOC
 def z_score(values, expected):
     """Return the distance of the mean of independent blocks from the prediction.
 
-    The distance is measured in standard errors; it is 0 if both agree exactly.
+    The distance is measured in standard errors; it is 0 if mean and prediction are equal.
     """
     means = values.reshape(len(values), -1).mean(axis=1)
     error = means.std(ddof=1) / np.sqrt(len(means))
@@ -72,7 +72,7 @@ def test_monte_carlo_through_the_kernels_within_five_standard_errors(case, unifo
     pairs = (zeta - found.bias).mean(axis=1) ** 2
     expected = found.variance / block + found.covariance * (block - 1) / block
     assert z_score(pairs, expected) < 5
-    # The standard error is small enough to notice a change of half the root mean square error.
+    # The standard error of the mean is below 1 % of the root mean square error.
     means = zeta.mean(axis=1)
     assert means.std() / np.sqrt(BLOCKS) < 0.01 * np.sqrt(found.variance + found.bias**2)
 
@@ -99,8 +99,8 @@ def test_the_monte_carlo_test_rejects_wrong_models():
     zeta = q / x - 1
     right = {"block_size": 32, "scale_rule": "floor", "rounding": "rne"}
     assert z_score(zeta, gamma_bias("mxfp8_e4m3", 0.975, 0.012, **right).bias) < 5
-    # With "block_size": 1 each number has the scale that it would choose alone, which other numbers
-    # of a block cannot raise.
+    # With "block_size": 1 each number sets its own scale; in a longer block, larger numbers raise
+    # the scale.
     for wrong in (
         {"block_size": 1},
         {"block_size": 30},
@@ -200,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Check the values of M4 to two units of the last digit, except those in `DIFFERS`."""
+    """Check the figures of claim M4 to all digits, or to two units of the last if in `DIFFERS`."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)
@@ -208,8 +208,8 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: The values in `DIFFERS` with more digits. Each lies in its rigorous enclosure (see
-#: `test_numbers_agree_with_rigorous_enclosures`).
+#: For figures whose last digit differs in the paper: our values with more digits. Each
+#: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,
     ("mxfp6_e2m3", "even"): 0.0007965,
@@ -293,7 +293,7 @@ def test_what_diverges_is_infinite_and_refused_as_an_enclosure():
     spread = gamma_bias("mxfp4_e2m1", 0.0, 1.0, rounding="sr")
     assert np.isfinite(spread.bias)
     assert spread.variance == np.inf
-    with pytest.raises(ValueError, match="which diverges"):
+    with pytest.raises(ValueError, match="of this cluster diverges"):
         spread.enclosure(of="variance")
     with pytest.raises(ValueError, match="'rounding' must be one of"):
         gamma_bias("mxfp4_e2m1", 0.9, 0.01, rounding="rtp").formula()
@@ -318,7 +318,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
         ({"mu": np.nan}, "Argument 'mu' must be finite"),
         ({"sigma": -1.0}, "Argument 'sigma' must be at least 0, not -1.0."),
         ({"mu": 0.0, "sigma": 0.0}, "Argument 'sigma' must be positive if mu is 0"),
-        # Regression: the predicted gain was NaN.
+        # Regression: for mu = 0 and a tiny sigma, the predicted gain was NaN.
         ({"mu": 0.0, "sigma": 1e-170}, "above 2\\*\\*-400 otherwise, not 1e-170"),
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),

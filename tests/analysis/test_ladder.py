@@ -1,4 +1,4 @@
-"""Tests that errors of blocks with float scales agree with numpy, the kernels and enclosures."""
+"""Tests that expected errors with float scales agree with numpy, the kernels and enclosures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def nearest(v, table):
 
 
 def naive(x, scales, t, headroom=1.0, up=False, random=None):
-    """Quantize blocks of E2M1, which are rows, in float64 by searches in tables."""
+    """Quantize each row as a block of E2M1, in float64, by searches in tables."""
     q = headroom * abs(x).max(axis=1, keepdims=True) / (6 * t)
     s = scales[np.minimum(np.searchsorted(scales, q) if up else nearest(q, scales), len(scales) - 1)]
     with np.errstate(all="ignore"):
@@ -43,14 +43,15 @@ def z_score(per_block, expected):
     return abs(per_block.mean() - expected) * np.sqrt(len(per_block)) / per_block.std()
 
 
-#: Cases: format, its scales, tensor scale, mean, deviation, block, options of the formula.
+#: Cases: format, format of scales, tensor scale, mean, standard deviation, block size, options of
+#: the formula.
 CASES = [
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "headroom": "17/16"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "scale_rule": "rceil"}),
-    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # some numbers are beyond the range of the tensor scale
-    ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 8, {}),  # some scales are subnormal, some zero
+    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # some numbers exceed the largest value under this tensor scale.
+    ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 8, {}),  # some scales are subnormal, and some are zero
     ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 4, {"rounding": "sr", "scale_rule": "rceil"}),
     ("e2m1:scale=ue5m3", UE5M3, 1.0, 0.0, 2.0**-15, 64, {}),
     ("e2m1:scale=ue5m3", UE5M3, 1.0, -0.9, 0.02, 1, {}),
@@ -71,7 +72,7 @@ def test_the_formula_is_what_numpy_finds(case):
     assert z_score((error * x).mean(axis=1), (found.gain - 1) * power) < 5
     squares = (error**2).mean(axis=1)
     assert z_score(squares, found.mse) < 5
-    assert z_score(squares, found.mse * 1.05) > 5  # the sample is large enough to notice a change of 5 %
+    assert z_score(squares, found.mse * 1.05) > 5  # the sample refutes an error of 5 %
     zeros = (error == -x).mean(axis=1)
     assert abs(zeros.mean() - found.zero) < 5 * zeros.std() / np.sqrt(BLOCKS) + 1e-12
 
@@ -98,7 +99,7 @@ def test_the_formula_of_a_narrow_cluster():
 @pytest.mark.parametrize("scale", ["e4m3", "ue5m3"])
 def test_scales_begin_where_the_engine_changes_them(rule, scale):
     ladder = scale_ladder(f"e2m1:scale={scale}", rule)
-    ends = np.array([float(begin) for begin in ladder.begins])  # exact, since ends have few bits
+    ends = np.array([float(begin) for begin in ladder.begins])  # exact, because the ends of scales have few bits
     around = np.unique(np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)]))
     codes = mx.shared_scale(around[:, None], f"e2m1:block=1,scale={scale}", scale_rule=rule).ravel()
     assert codes.tolist() == [ladder.of(Fraction(float(a))) for a in around]
@@ -133,7 +134,7 @@ def test_equal_numbers_are_what_the_kernel_gives(rounding):
 
 
 def test_scales_of_16_bits_are_nearly_exact_ones():
-    """Check that 16-bit scales give nearly the same error, and E4M3 scales a larger one."""
+    """Check that scales of 16 bits are nearly as good as exact scales, and E4M3 scales worse."""
     e4m3, bfloat16, float16 = (
         float(block_error(f"e2m1:block=16,scale={scale}").mse) for scale in ("e4m3", "bfloat16", "float16")
     )

@@ -11,7 +11,7 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
 
 
 def machines():
-    """Return the two interval machines."""
+    """Return the two machines that compute with intervals."""
     pytest.importorskip("flint")
     return ArbMachine(120), IntervalMachine(120)
 
@@ -43,7 +43,7 @@ def test_the_integral_of_density_over_x(mu, sigma, low, high):
     with mpmath.workdps(40):
         m, s = mpmath.mpf(mu.numerator) / mu.denominator, mpmath.mpf(sigma.numerator) / sigma.denominator
         want = mpmath.quad(lambda x: mpmath.npdf(x, m, s) / x, [float(low), float((low + high) / 2), float(high)])
-    for sign in (1, -1):  # the integral of the mirrored function has the other sign
+    for sign in (1, -1):  # mirroring the distribution changes the sign of the integral
         for machine in machines():
             with machine.precision():
                 ends = (low, high) if sign > 0 else (-high, -low)

@@ -1,4 +1,4 @@
-"""The parts of the difference of two stacks' products: they add up, and each has one cause."""
+"""Tests of the difference of two stacks' products: its parts add up and have one cause each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def operands(kind="normal", k=512):
 
 
 def there(found):
-    """Return the names of the parts that are not zero."""
+    """Return the names of the parts of a difference that are not zero."""
     return [part.name for part in found.parts if part.verdict != "equal"]
 
 
@@ -59,7 +59,7 @@ def test_parts_add_up_exactly_to_the_difference_of_the_results(units):
     for stack in units:
         stack = stack if isinstance(stack, ProductStack) else ProductStack(stack)
         results.append(mx.matmul(stack.operand(a, -1), stack.operand(b, -2), accumulate=stack.accumulate))
-    if TORCHAO not in units:  # which multiplies by its tensor scales in turn
+    if TORCHAO not in units:  # torchao multiplies by one tensor scale after the other
         assert np.array_equal(results[1].astype(np.float64) - results[0], found.values["total"])
     swapped = compare_products(*operands(), units=units[::-1])
     assert all(np.array_equal(swapped.values[name], -found.values[name]) for name in found.values)
@@ -103,9 +103,9 @@ def test_a_difference_in_one_property_is_in_one_part(one, other, cause):
     ],
 )  # fmt: skip
 def test_the_model_expects_what_units_do(kind, unit, fmt):
-    """The expected size of a unit's whole error is that of its bits, within a factor of three."""
+    """Check that the expected size of a unit's error is right within a factor of three."""
     found = compare_products(*operands(kind), units=[ProductStack("exact", fmt), ProductStack(unit, fmt)])
-    if fmt == "tf32":  # whose operands lose bits: that is another part
+    if fmt == "tf32":  # rounding the operands to tf32 makes parts of its own
         parts = [part for part in found.parts if part.name not in ("quantizer", "tensor scale")]
     else:
         assert found.total.expected / 3 <= found.total.rms <= 1.5 * found.total.expected
@@ -125,7 +125,7 @@ def test_a_quantizer_with_a_bias_is_larger_than_expected():
 
 
 def test_a_wrong_kernel_is_not_expected():
-    """A quantizer of one's own that loses a column makes a part that the model does not explain."""
+    """Check that a quantizer that shifts columns makes a part larger than the model expects."""
 
     def broken(x, axis):
         q = mx.quantize(x, "mxfp8_e4m3", axis=axis)
@@ -148,7 +148,7 @@ def test_results_that_are_not_finite_are_left_out():
     found = compare_products(a, b, units=[ProductStack("exact", "float16"), ProductStack("hopper_float16", "float16")])
     assert (found.nonfinite, found.size) == (24, 480)
     assert np.isfinite(found.total.rms)
-    assert "24 of 480 results are not finite and left out." in found.text()
+    assert "24 of 480 results are not finite and are left out." in found.text()
 
 
 def test_text_and_dictionary():

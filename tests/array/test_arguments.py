@@ -52,8 +52,8 @@ def test_results_go_to_writable_arrays_of_the_right_kind():
 
 
 def test_results_do_not_lie_on_one_another():
-    # Regression: an output array whose elements share memory was written to. numpy's own broadcast
-    # arrays are read-only, but arrays of torch and `as_strided` are not.
+    # Regression: output arrays whose elements share memory were accepted. numpy's broadcast arrays
+    # are read-only, but arrays of torch and `as_strided` are writable.
     out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, 2), (0, 0))
     with pytest.raises(
         ValueError, match=r"'out' must be an array with memory of its own for each element, not 'one of strides"

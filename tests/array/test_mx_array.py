@@ -187,7 +187,7 @@ def test_files_of_something_else_are_told_in_words(tmp_path):
     np.savez(tmp_path / "few.npz", **(parts | {"scales": parts["scales"][:2]}))
     with pytest.raises(ValueError, match=r"few.npz' must be one .* 'scales' must be of shape \(4, 3\), not \(2, 3\)"):
         mx.MXArray.load(tmp_path / "few.npz")
-    # Regression: an unknown version was read as version 1.
+    # Regression: a file of an unknown version was read as a file of version 1.
     later = json.loads(str(parts["description"])) | {"mxnum": 2}
     np.savez(tmp_path / "later.npz", **(parts | {"description": np.array(json.dumps(later))}))
     with pytest.raises(ValueError, match=r"later.npz' must be one .* 'mxnum' must be version 1 of .*, not 2\."):
@@ -251,11 +251,11 @@ def test_parts_that_are_read_only_are_not_written_to(part):
     assert [array.tobytes() for array in (q.codes, q.scales, q.offsets)] == before
 
 
-# Arrays that hold packed codes
+# Packed codes
 
 
 def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
-    """Return the same array twice: with a byte for each code, and with packed codes."""
+    """Return one MX array twice: with a byte for each code, and with packed codes."""
     q = example(fmt, shape, **options)
     packed = example(fmt, shape, packed=True, **options)
     assert packed.is_packed
@@ -331,7 +331,7 @@ def test_packed_bytes_are_held_as_they_are():
         mx.quantize(np.zeros((4, 64)), q.format, out=packed)
     dirty = example("mxfp4_e2m1", (3, 5), packed=True)
     clean = dirty.unpacked()
-    dirty.pack()[:, -1] |= 0xF0  # set the bits that pad a row
+    dirty.pack()[:, -1] |= 0xF0  # sets the bits that pad a row
     assert dirty.equals(clean)
     assert np.array_equal(dirty.dequantize(), clean.dequantize())
 
@@ -340,7 +340,7 @@ def test_packed_bytes_are_held_as_they_are():
     ("name", "length"), [("mxfp4_e2m1", 5), ("mxfp6_e3m2", 5), ("mxfp6_e3m2", 6), ("mxfp6_e3m2", 7)]
 )
 def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp_path):
-    # Regression: padding bits were those of the caller, so equal arrays had different bytes.
+    # Regression: the caller's padding bits were kept, so equal arrays had different bytes.
     q, clean = held(name, (3, length))
     stream = clean.pack()
     dirty = stream.copy()
@@ -362,13 +362,13 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
 
 @pytest.mark.parametrize("name", ["mxfp4_e2m1", "mxfp6_e3m2"])
 def test_packed_bytes_come_in_c_order(name):
-    # Regression: `pack` returned the bytes of a view in the order of its memory.
+    # Regression: `pack` returned the bytes of a view in the order of the view's memory.
     q, packed = held(name, (4, 6, 64))
     for view in (lambda a: a.transpose(1, 0, 2), lambda a: a[:, ::2, :32], lambda a: a.T, lambda a: a[::-1]):
         bytes_ = view(packed).pack()
         assert bytes_.flags.c_contiguous
         assert np.array_equal(bytes_, view(q).pack())
-    assert packed[2].pack().base is not None  # the part is contiguous, so it is not copied
+    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part
 
 
 @pytest.mark.parametrize("offset", [None, "float16"])

@@ -74,7 +74,7 @@ def saved(folder, name="results.json"):
 
 def test_one_command_asks_prints_saves_and_writes_a_page(asked, tmp_path, capsys):
     assert command.main(["--out", str(tmp_path)]) == 0
-    assert asked.log == ["a", "b"]  # the question cuda runs on request only
+    assert asked.log == ["a", "b"]  # the question "cuda" is asked only on request
     out, err = capsys.readouterr()
     assert "Question a?" in out
     assert "first   1.5 (1–2)" in out

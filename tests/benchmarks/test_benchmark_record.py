@@ -1,4 +1,4 @@
-"""Tests that saved results load unchanged, and suffice to make page, tables and plots."""
+"""Tests that saved results load unchanged, and that page, tables and plots need nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTS = [Measurement(str(x), "quantize", 10 / x, 9 / x, 11 / x, 5, x=float(x)) 
 
 
 def made(**changes):
-    """Return a result with tables and a curve, with some fields changed."""
+    """Return a benchmark result with tables and a curve, with the given fields changed."""
     answer = Answer("speed", "How fast?", "One thread.", finished=True, seconds=61.5)
     for cell in CELLS:
         answer.add(SPEED, cell)

@@ -19,7 +19,7 @@ class FakeClock:
         self.calls = []
 
     def function(self, name, cost):
-        """Return a function that takes `cost` on this clock."""
+        """Return a function that takes the time `cost` on the fake clock."""
 
         def run():
             self.calls.append(name)
@@ -66,7 +66,7 @@ def test_a_machine_that_slows_down_does_not_change_the_median(clock):
     separately = clock.now
     for run in [base] * 20 + [case] * 20:
         run()
-    assert clock.now > separately * 1.5  # the drift made the functions slower
+    assert clock.now > separately * 1.5  # with drift, all functions take longer
 
 
 def test_the_functions_take_turns_and_each_goes_first_half_of_the_time(clock):

@@ -1,4 +1,4 @@
-"""Tests of the queue of what is to be run on a GPU."""
+"""Tests of the queue of benchmark steps that need a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
 
 
 def made(name, text):
-    """Return a step that runs Python's own module `timeit` once."""
+    """Return a queued step that runs Python's own module `timeit` once."""
     return gpu.Step(name, 1, "Nothing.", ("timeit", "-n1", "-r1", text), ("-n1", "-r1", text))
 
 

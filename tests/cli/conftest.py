@@ -1,4 +1,4 @@
-"""Fixtures that run commands in this process."""
+"""Fixtures that run commands in the process of the tests."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: The commands of groups that have examples in their help, and JSON output.
+#: The commands of groups ("lab", "unit") whose help has examples, and which have JSON output.
 WITH_EXAMPLES = [
     *(("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")),
     ("unit", "identify"),
@@ -32,7 +32,7 @@ def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
     for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
-        # These have their own text, write a page, or are groups of commands.
+        # The commands in this tuple write text of their own or a page, or are groups of commands.
         if call[0] not in ("emit", "vectors", "answer", "conformance", "unit", "lab"):
             assert "--json" in run(*call, "--help"), call
 

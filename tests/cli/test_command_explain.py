@@ -69,7 +69,7 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
     )
     for option, mode in (("--scale-rule", "even"), ("--nonfinite", "block")):
         said = run("explain", "1", "--scale", 127, option, mode, status=2)
-        assert f"Option {option} must be left out with --scale, which says what the scale is." in said
+        assert f"Option {option} must be left out with --scale, which sets the scale." in said
 
 
 def test_what_is_beyond_the_source_is_not_inf(run):
@@ -125,7 +125,7 @@ def test_what_reads_the_same_is_written_once(run):
 
 
 def test_neighbours_of_a_negative_number(run):
-    # Regression: the explanation of -384 said "below 384".
+    # Regression: the explanation called the neighbour -384 "below 384".
     printed = run("explain", "-3")
     rows = [line.split()[:2] for line in printed.splitlines() if line.startswith(("  above", "  below"))]
     assert rows == [["above", "-384"], ["below", "-416"]]
@@ -135,7 +135,8 @@ def test_neighbours_of_a_negative_number(run):
 
 
 def test_what_lies_on_the_grid_beyond_the_largest(run):
-    # Regression: a number on the grid was both "representable" and "beyond the largest".
+    # Regression: a multiple of the element's step beyond the largest element was also called
+    # "representable".
     printed = run("explain", "33554432", "--scale", 127)
     assert "rule      is beyond the largest, 448: it saturates" in printed
     assert "representable" not in printed

@@ -52,7 +52,7 @@ def test_files(run, tmp_path, weights):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["all.csv", "all.png", "x.npy"]
     for option, name in (("--csv", "all.csv"), ("--plot", "all.png"), ("--csv", "x.npy")):
         told = run("explore", tmp_path / "x.npy", *FEW, option, tmp_path / name, status=2)
-        assert f"Option {option} must be a new file, or come with --force to overwrite one" in told
+        assert f"Option {option} must be a new file unless --force is given" in told
 
 
 def test_interrupting_prints_what_was_measured(run, tmp_path, weights, monkeypatch):
@@ -93,7 +93,7 @@ def test_blocks_that_have_no_tile(run, tmp_path, weights):
 
 
 def test_an_offset_where_scales_are_floats(run, tmp_path):
-    # Regression: the message named the Python argument, not the option.
+    # Regression: the error message named the Python argument, not the option of the command.
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     told = run("explore", tmp_path / "x.npy", "-f", "nvfp4", "--offset", status=2)
     assert "Option --offset must be" in told

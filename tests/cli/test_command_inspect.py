@@ -44,7 +44,7 @@ def test_scales_that_are_floats(run, tmp_path, monkeypatch):
         "blocks of a subnormal scale": 1, "blocks of the largest scale": 1,
     }  # fmt: skip
     assert {name: facts[name] for name in wanted} == wanted
-    # An array in pieces also has the tensor scale of the whole array.
+    # An array that is read in pieces still gets the tensor scale of the whole array.
     monkeypatch.setattr(summary, "PIECE", 16)
     assert run.json("inspect", tmp_path / "x.npy", "-f", "nvfp4") == facts
     assert "blocks of scale code 0" not in run("inspect", tmp_path / "x.npy", "-f", "nvfp4", "--scale-rule", "rceil")
@@ -69,13 +69,13 @@ def test_empty(run, tmp_path):
 
 
 def test_options_that_would_decide_nothing_are_refused(run, tmp_path):
-    # Regression: these options were ignored, even `--scale-rule nonsense`.
+    # Regression: options without effect were ignored, even `--scale-rule nonsense`.
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     mx.quantize(np.ones((4, 64), np.float32), "mxint8").save(tmp_path / "q.npz")
     of_quantizing = (("--axis", 0), ("--block-size", 4), ("--scale-rule", "rceil"))
     for option in of_quantizing:
         told = run("inspect", tmp_path / "x.npy", *option, status=2)
-        assert f"Option {option[0]} must be left out: it applies only together with --format" in told
+        assert f"Option {option[0]} must be left out: this option needs --format" in told
     for option in (*of_quantizing, ("--as", "bfloat16"), ("--format", "mxint8")):
         told = run("inspect", tmp_path / "q.npz", *option, status=2)
         assert f"Option {option[0]} must be left out: " in told

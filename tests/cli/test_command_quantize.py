@@ -28,7 +28,7 @@ def test_codes_and_scales(run, tmp_path, x, axis, piece, monkeypatch):
 
 
 def test_the_index_of_a_nan_is_that_in_the_whole_array(run, tmp_path, monkeypatch):
-    # Regression: for an array in pieces, the index in the message was that in the piece.
+    # Regression: for an array quantized in pieces, the message gave the index within the piece.
     monkeypatch.setattr(command_quantize, "_PIECE", 100)
     x = np.zeros((40, 70), np.float32)
     x[33, 5] = np.nan
@@ -84,7 +84,7 @@ def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
     (tmp_path / "link.npy").symlink_to(source)
     for same in ("x.npy", "again.npy", "link.npy", f"../{tmp_path.name}/x.npy"):
         told = run("quantize", source, tmp_path / same, "--values", status=2)
-        assert f"OUT must be a new file, or come with --force to overwrite one: '{tmp_path / same}' exists." in told
+        assert f"OUT must be a new file unless --force is given: '{tmp_path / same}' exists." in told
         assert source.read_bytes() == before
     run("quantize", source, target)
     first = target.read_bytes()

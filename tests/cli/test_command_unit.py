@@ -25,8 +25,24 @@ def test_probe_writes_the_first_cases(run, tmp_path):
     assert path.read_text() == text
 
 
+def test_probe_writes_two_operand_formats_and_block_scales(run):
+    text = run("unit", "probe", "--operands", "e4m3,e5m2", "-k", "4", "--scales", "e8m0,2", "--count", "20")
+    problem = Problem("e4m3", "e5m2", 4, "float32", "e8m0", 2)
+    assert text == write_cases(problem, first_cases(problem, 20))
+    assert "# fields: a[4] scales_a[2] b[4] scales_b[2] c\n" in text
+
+
+@pytest.mark.parametrize(
+    ("scales", "message"),
+    [("e8m0", "a format and a block length"), ("e8m0,3", "a divisor of k"), ("float32,4", "must be one of ['e8m0'")],
+)
+def test_probe_rejects_scales_that_the_family_lacks(run, scales, message):
+    options = "--operands", "e4m3", "-k", "4", "--scales", scales
+    assert message in run("unit", "probe", *options, status=2)
+
+
 def test_identify_reads_answers(run, tmp_path):
-    cases = first_cases(_PROBLEM, 40)  # too few to tell all rules apart
+    cases = first_cases(_PROBLEM, 40)  # 40 cases are too few to decide between all rules
     path, further = tmp_path / "answers.txt", tmp_path / "more.txt"
     path.write_text(write_cases(_PROBLEM, cases, evaluate(Rule(4, fraction_bits=23), _PROBLEM, cases)))
     found = json.loads(run("unit", "identify", str(path), "--json", "--further", str(further)))
@@ -43,7 +59,8 @@ def test_identify_ends_with_status_1_if_no_rule_fits(run, tmp_path):
     assert "No rule of the family" in run("unit", "identify", str(path), status=1)
 
 
-#: A program like a compiled probe.cu, for a GPU with one instruction of float16 and one of int8.
+#: A stand-in for a compiled probe.cu, on a GPU with one float16 instruction and one int8
+#: instruction.
 _PROGRAM = """#!{python}
 import sys
 if len(sys.argv) == 1:

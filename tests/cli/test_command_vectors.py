@@ -87,7 +87,7 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
     for operation in OPERATIONS:
         header = make_task(operation, "mxfp8_e4m3", **deciding(operation, rounding="sr")).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # "block" also says which format the codes have
+        for setting in set(DECIDES) - {"block"}:  # other headers may have "block", because it describes the codes
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 
@@ -97,7 +97,7 @@ def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
     text = path.read_bytes()
     told = run("vectors", "encode", "-o", path, status=2)
-    assert "Option --output must be a new file, or come with --force to overwrite one" in told
+    assert "Option --output must be a new file unless --force is given" in told
     assert path.read_bytes() == text
     run("vectors", "encode", "-f", "e2m1", "-o", path, "--force")
     assert path.read_bytes() != text

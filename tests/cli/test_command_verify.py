@@ -1,4 +1,4 @@
-"""Tests of `mxnum verify`, also with a C program of the documentation behind a pipe."""
+"""Tests of `mxnum verify`, also through a pipe to a C program of the documentation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_cases_of_ones_own_beside_answers_alone(run, tmp_path):
 
 
 def test_sign_off_needs_the_number_of_cases(run, tmp_path):
-    # Regression: two answers to four cases passed.
+    # Regression: a file with two answers to four cases passed.
     cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
     cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n40000000\n40400000\n40800000\n")
     run("answer", cases, "-o", golden)
@@ -69,17 +69,17 @@ def test_sign_off_needs_the_number_of_cases(run, tmp_path):
     assert "answers for the 4 cases" in run("verify", answers, "--vectors", golden, "--strict", status=2)
     answers.write_text("".join(line for line in golden.read_text().splitlines(True) if "cases" not in line))
     assert "go unnoticed" in run("verify", answers)
-    assert "--strict needs the cases" in run("verify", answers, "--strict", status=2)
+    assert "--strict needs the file of cases" in run("verify", answers, "--strict", status=2)
 
 
 def programs(language="c", page="check-a-program.md"):
-    """Return the programs in a language that a page of the documentation shows."""
+    """Return the programs in the given language that a page of the documentation shows."""
     return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """Check that the page's first C program has the mistake shown there, and its second none."""
+    """Check that the page's first C program has the mistake shown, and the second no mistake."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:

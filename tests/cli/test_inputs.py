@@ -32,12 +32,12 @@ def test_bfloat16_has_to_be_named(tmp_path):
 
 
 def test_bfloat16_in_the_other_byte_order_and_float16(tmp_path):
-    """Check that big-endian bfloat16 words are read rightly, and float16 not as bfloat16."""
+    """Check that big-endian bfloat16 words are read correctly, and float16 not as bfloat16."""
     x = np.array([1, -2.5], ml_dtypes.bfloat16)
     np.save(tmp_path / "big.npy", x.view(np.uint16).astype(">u2"))
     assert np.array_equal(inputs.read_array(tmp_path / "big.npy", as_dtype="bfloat16"), x)
     np.save(tmp_path / "half.npy", np.ones(2, np.float16))
-    with pytest.raises(ValueError, match="must have elements of 2 bytes, and not float16, to be read as bfloat16"):
+    with pytest.raises(ValueError, match="must have elements of 2 bytes that are not float16, to be read as bfloat16"):
         inputs.read_array(tmp_path / "half.npy", as_dtype="bfloat16")
 
 
@@ -47,7 +47,7 @@ def test_quantized_files(tmp_path):
     assert inputs.read(tmp_path / "q.npz").equals(q)
     with pytest.raises(ValueError, match="already quantized"):
         inputs.read_array(tmp_path / "q.npz")
-    # Regression: any file with a member of that name was taken for an MX array.
+    # Regression: any npz file with a member called "description" was taken for an MX array.
     np.savez(tmp_path / "x.npz", description=np.array("of what is here"), w=np.ones(3))
     assert np.array_equal(inputs.read(tmp_path / "x.npz", "w"), np.ones(3))
 
@@ -149,7 +149,8 @@ def test_a_numpy_file_that_is_cut(tmp_path):
 
 
 def test_what_numpy_advises_its_callers_is_not_told(tmp_path):
-    # Regression: pickles and some damaged archives gave numpy's advice to programmers.
+    # Regression: for pickles and some damaged archives, messages repeated numpy's advice about its
+    # own arguments.
     import pickle
     import zipfile
 

@@ -30,7 +30,7 @@ sys.exit(main(["formats"]))
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_without_the_extra_one_sentence_names_it(package, monkeypatch, capsys):
-    if package == "rich":  # the command imports typer before rich
+    if package == "rich":  # commands import typer before rich
         pytest.importorskip("typer", reason="the extra cli is not installed")
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["formats"]) == 2
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_whoever_reads(call, tmp_path):
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_verdict_is_one_whoever_reads(buffered, tmp_path):
-    # Regression: the exit status was 0 if the report filled the buffer of the pipe.
+    # Regression: if the report filled the buffer of the pipe, the exit status was 0.
     pytest.importorskip("typer", reason="the extra cli is not installed")
     assert main(["vectors", "encode", "-f", "e2m1", "-o", str(tmp_path / "cases.txt")]) == 0
     cases = [line for line in (tmp_path / "cases.txt").read_text().splitlines() if not line.startswith("#")]

@@ -17,7 +17,7 @@ def test_files_that_exist_need_force(tmp_path):
     path.touch()
     (tmp_path / "link").symlink_to(path)
     for each in (path, tmp_path / "link"):
-        with pytest.raises(ValueError, match=r"^OUT must be a new file, or come with --force to overwrite one: "):
+        with pytest.raises(ValueError, match=r"^OUT must be a new file unless --force is given: "):
             check_output("OUT", each, False)
         check_output("OUT", each, True)
 

@@ -1,4 +1,4 @@
-"""NVFP4 quantizers in numpy: with the arithmetic of stacks, and with mistakes."""
+"""NVFP4 quantizers in numpy, some with the arithmetic of stacks and some with mistakes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def modelopt(x):
 
 
 def vllm(x, largest):
-    """Quantize as vLLM does, with the largest magnitude from the caller."""
+    """Quantize as vLLM does; the caller passes the largest magnitude of the tensor."""
     S = F(1) if largest == 0 else (F(1) / largest) * F(2688)
 
     def reciprocal(a):
@@ -70,7 +70,7 @@ def vllm(x, largest):
 STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
 
 
-# The exact definition with mistakes
+# Kernels of the exact definition, with mistakes
 
 
 def exact(x, scales=None, tensor_scale=None):
@@ -86,7 +86,7 @@ def tensor_scale_of(x):
 
 
 def with_scales(x, found):
-    """Return the codes and scales for given float32 scales.
+    """Return the codes and the rounded scales for given float32 scales.
 
     A block with NaN or infinity gets a NaN scale.
     """
@@ -135,7 +135,7 @@ def tensor_scale_without_the_largest_element(x):
 
 
 def nibbles_swapped(x):
-    """Quantize, and pack the second code into the lower half of each byte."""
+    """Quantize, and pack the second code of each pair into the lower half of the byte, wrongly."""
     codes, scales = exact(x)
     return codes[:, 1::2] | codes[:, 0::2] << 4, scales
 
@@ -162,7 +162,7 @@ def element_divided_twice(x):
 
 SWAPPED = "the right codes with the two nibbles of each byte swapped"
 
-#: The mistakes: for each kernel its wrong field and the report's words for the mistake.
+#: For each kernel with a mistake: the field that is wrong, and the report's words for the mistake.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
     divided_by_the_tensor_scale_first: (

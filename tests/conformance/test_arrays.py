@@ -160,7 +160,7 @@ def test_dequantize():
     ],
 )
 def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
-    # The report must name a wrong order of values, too, not only of codes.
+    # The report must also name a wrong order of values, not only a wrong order of codes.
     def values(packed, scales):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
@@ -234,7 +234,7 @@ def nvfp4(x, **options):
 
 
 def of_blocks_of_rows(x):
-    """Quantize with a tensor scale for each row, although the format has one for the tensor."""
+    """Quantize each row with a tensor scale of its own, instead of one for the whole tensor."""
     done = [nvfp4(row[None]) for row in x]
     return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
@@ -304,7 +304,7 @@ def test_what_float_scales_have_not():
 
 
 def test_a_short_block_is_shown_as_long_as_it_is():
-    # Regression: the report on a short block with one element also showed the padding: "x = [1 0
+    # Regression: for a short block with one element, the report also showed the padding: "x = [1 0
     # x31]".
     def kernel(x):
         codes, scales = quantize(x)
@@ -327,7 +327,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
-    """Check that the report explains values at scales that are read in another order."""
+    """Check that the report explains values decoded with scales read in the wrong order."""
 
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()

@@ -92,3 +92,13 @@ def test_a_quantizer_gives_two_things():
     for wrong in (None, (1, 2, 3), {"codes": 1, "scales": 2}, np.zeros((2, 4))):
         with pytest.raises(TypeError, match=r"must return \(codes, scales\), not"):
             both(wrong)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [((0, 0, 0), "tuple"), ([np.zeros(1)], "list"), (np.zeros((2, 4), np.uint8), "ndarray"), (None, "NoneType")],
+    ids=["three", "one", "two rows", "nothing"],
+)
+def test_a_quantizer_must_return_a_pair(result, kind):
+    with pytest.raises(TypeError, match=rf"^Argument 'function' must return \(codes, scales\), not {kind}\.$"):
+        both(result)

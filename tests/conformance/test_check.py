@@ -40,7 +40,7 @@ def test_the_library_itself(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
 def test_dot_products_under_float_scales(fmt):
-    """Check a right kernel, and one that uses the first scale of a row for all blocks."""
+    """Check a right kernel, and a wrong one that uses the first scale of a row for all blocks."""
     blocks = mx.formats.get(fmt)
 
     def dot(a, a_scales, b, b_scales, of=slice(None)):
@@ -95,7 +95,7 @@ def test_ties_away_are_shrunk_to_a_tie():
 
 
 def test_without_hypothesis_the_report_says_that_the_search_needs_it(monkeypatch):
-    # Regression: without hypothesis, the report silently had no line about the smallest input.
+    # Regression: if hypothesis was not installed, the report silently lacked the smallest input.
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(

@@ -21,7 +21,7 @@ def bits(*values, dtype=np.float32):
 @pytest.mark.parametrize("rounding", mx.Rounding)
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
 def test_steps_lead_to_the_code(fmt, rounding):
-    """Check that explained steps lead to the kernel's code; `explain_element` raises otherwise."""
+    """Check explained steps: `explain_element` raises if they do not lead to the right code."""
     bits = {"sr_bits": 6} if rounding.is_stochastic else {}
     task = make_task("encode", fmt, rounding=rounding, overflow="ieee", **bits)
     batch = next(cases(task))
@@ -88,3 +88,17 @@ def test_fractions():
     assert fraction_text(Fraction(3, 16)) == "3/16"
     assert fraction_text(Fraction(1, 2) + Fraction(1, 2**25)) == "1/2 + 2.98e-08"
     assert fraction_text(Fraction(1, 10**40)) == "1e-40"
+
+
+@pytest.mark.parametrize(
+    ("fmt", "tensor", "divided", "divisor"),
+    [
+        ("nvfp4", 0.5, "6 / (6 * 0.5)", "(2 * 0.5)"),
+        ("e2m1:block=16,scale=float32", None, "6 / 6", "1"),
+    ],
+)
+def test_divisions_name_the_tensor_scale_if_there_is_one(fmt, tensor, divided, divisor):
+    bits = np.full(16, 6, np.float32).view(np.uint32)
+    steps = explain_block(make_task("quantize", fmt), bits, tensor=tensor)
+    assert steps.scale.divided == divided
+    assert {element.divisor for element in steps.elements} == {divisor}

@@ -72,7 +72,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            # The case has the largest number of its tensor.
+            # The case also gives the largest number of the tensor that the block belongs to.
             assert whole.tensor_scale == tensors[i]
 
 
@@ -126,7 +126,7 @@ def test_stand_ins_compare_as_exact_quotients_do(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# A kernel in the arithmetic of a stack
+# Kernels in the arithmetic of a stack
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -161,7 +161,7 @@ def test_a_stack_with_a_mistake_is_none():
         check(kernel, format="nvfp4", shrink=False)
     report = caught.value.report
     assert report.stacks == ()
-    # Only the codes are wrong; the scales are those of torchao.
+    # Only the codes are wrong; the scales are right.
     assert [e.field for e in report.explanations] == ["scale"]
     assert "torchao's arithmetic" in report.explanations[0].names
 
@@ -264,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_the_same_where_scales_of_zero_are_divided_by():
-    """Check that a mistake is explained although a few extreme blocks are wrong in another way."""
+    """Check that the report explains a mistake although a few extreme blocks have another one."""
 
     def kernel(x):
         with np.errstate(all="ignore"):
@@ -282,7 +282,7 @@ def test_the_same_where_scales_of_zero_are_divided_by():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Check that each hypothesis differs from the right answers in some case, with their shape."""
+    """Check that each hypothesis gives answers of the right shape, at least one of them wrong."""
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -300,7 +300,7 @@ def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
     }
 
 
-# Reading the answers of kernels
+# Answers of kernels
 
 
 def test_what_may_be_answered():
@@ -332,7 +332,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        # The kernel computes the same tensor scale from x.
+        # The tensor scale passed to the kernel is the one that follows from x.
         assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that the scale of zeros, and blocks of NaN, are choices for float scales, too."""
+    """Check that with float scales, too, the scale of zeros and blocks of NaN count as choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -388,7 +388,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the answers; blocks with infinity but no NaN get those of the other task."""
+    """Return the right answers of `task`; blocks with infinity but no NaN get those of `other`."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
@@ -434,7 +434,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """Check that the steps of `explain_block`, which raises otherwise, agree with the reference."""
+    """Check steps against the reference; `explain_block` raises if they lead to a wrong answer."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)

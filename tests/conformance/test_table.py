@@ -1,4 +1,4 @@
-"""Tests that the published table has the results of the libraries that are installed."""
+"""Tests that the conformance table in the documentation has the results of installed libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """Return a library's version on the page, and the text about the library."""
+    """Return a library's version on the conformance page, and the page's text about the library."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library

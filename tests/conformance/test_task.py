@@ -10,7 +10,7 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Return those modes that decide the answers of an operation, and a unit for instructions."""
+    """Return the modes on which an operation's answers depend; for `mma`, a matrix unit."""
     if operation == "mma":
         return {"accumulate": "blackwell_mxfp8"}
     return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
@@ -61,7 +61,7 @@ def test_mistakes():
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_decides_nothing_is_refused(operation):
-    # Regression: outside the command `mxnum vectors`, a mode without effect was silently accepted.
+    # Regression: only the command `mxnum vectors` raised an error for a mode without effect.
     every = {
         "source": "float16", "rounding": "rtz", "scale_rule": "rceil", "overflow": "ieee", "nonfinite": "element",
         "accumulate": "exact", "dot_blocks": 2, "block": 32, "k": 32,

@@ -73,7 +73,8 @@ def test_answers_may_be_too_large():
 
 
 def test_codes_may_be_one_number():
-    # Operands of dot products can be buses (one number for all codes), too, not only answers.
+    # A bus is one number that holds all codes. Operands of dot products can be buses, not only
+    # answers.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
@@ -109,7 +110,7 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
     ],
 )  # fmt: skip
 def test_what_a_header_states_counts_or_is_refused(lines, message):
-    # Regression: of two headers, one was silently ignored.
+    # Regression: if a header occurred twice, one of the two was silently ignored.
     with pytest.raises(ValueError, match=re.escape(message)):
         list(Reader(io.BytesIO(HEAD + lines)).chunks())
 

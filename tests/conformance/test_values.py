@@ -70,13 +70,13 @@ def test_the_parts_give_the_values_at_another_scale_where_the_right_one_does_not
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.full((2, 32), 1.0, np.float32)
     values = x.copy()
-    # At the right scale of 2^-2 this value is 4.5, which no element has. At other scales it is
-    # 2.25, which no element has, or 9, beyond the largest element.
+    # Divided by the right scale, 2^-2, the value 1.125 gives 4.5, which is not an element of E2M1.
+    # Other scales give 2.25, which is not an element either, or 9, beyond the largest element.
     values[1] = 1.125
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     assert parts["scale"].tolist() == [[125], [125]]
     assert [set(codes) for codes in parts["codes"].tolist()] == [{6}, {NO_CODE}]
-    values[1] = 0.0625  # this value is 0.25 at the scale 2^-2, and 0.5 at 2^-3
+    values[1] = 0.0625  # divided by 2^-2 it is 0.25, by 2^-3 it is 0.5
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     some = {"code": parts["codes"][:, :1].astype(np.uint8), "scale": parts["scale"].astype(np.uint8)}
     assert parts["scale"].tolist() == [[125], [124]]

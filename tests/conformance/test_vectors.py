@@ -61,7 +61,7 @@ def test_truncated_answers_are_no_success():
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(Incomplete, match="at least one case"):
-        verify(io.BytesIO(b""))  # empty input, as from a pipe without a program
+        verify(io.BytesIO(b""))  # empty input, as when the program before the pipe fails
     with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
@@ -69,7 +69,7 @@ def test_truncated_answers_are_no_success():
 
 
 def test_a_mistake_in_the_arguments_writes_nothing():
-    # Regression: the header was written before the error was raised.
+    # Regression: wrong arguments raised the error only after the header was written.
     out = io.BytesIO()
     with pytest.raises(ValueError, match="'count' must be left out at level 1"):
         write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
@@ -77,7 +77,7 @@ def test_a_mistake_in_the_arguments_writes_nothing():
 
 
 def test_answers_to_another_task_are_no_answers():
-    # Regression: the header of answers without vectors was not checked.
+    # Regression: if no vectors were given, the header of the answers was not checked.
     task = make_task("encode", "mxfp4_e2m1")
     alone = b"".join(line.split()[-1] + b"\n" for line in vectors(task).splitlines() if not line.startswith(b"#"))
     head = b"# operation: encode\n# rounding: %s\n"
@@ -94,7 +94,8 @@ def test_answers_to_another_task_are_no_answers():
     ],
 )
 def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
-    # Regression: a tensor scale of 0, infinity or below 0 had "right" answers.
+    # Regression: vectors with a tensor scale of 0, infinity or below 0 were answered without an
+    # error.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
     head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
     for tensor in good:
@@ -119,7 +120,7 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_other_cases_than_those_that_were_given_are_no_success():
-    """Check that right answers to other cases than the given ones are not accepted."""
+    """Check that answers to other cases than the given cases are not accepted, even if right."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
@@ -127,8 +128,8 @@ def test_other_cases_than_those_that_were_given_are_no_success():
         verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
     with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
-    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # the answers may be in any order
-    # The header says that another version of mxnum made these cases.
+    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # answers may be in any order.
+    # The header says that another version of mxnum made the cases.
     other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
 
@@ -148,7 +149,7 @@ def test_cases_of_level_2_are_made_anew_as_well():
 
 
 def test_a_code_that_does_not_fit_is_a_wrong_answer():
-    """Check that a code that does not fit is a wrong answer, from a callable and from a file."""
+    """Check that a code with too many bits is a wrong answer, from a callable and from a file."""
     task = make_task("encode", "mxfp4_e2m1")
     text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
     report = verify(io.BytesIO(text))
@@ -183,7 +184,7 @@ def test_missing_answers_to_cases_of_ones_own_are_no_success():
     assert (report.cases, report.unchecked) == (4, "")
     with pytest.raises(Incomplete, match=r"last line must be '# cases: \.\.\.'"):
         verify(io.BytesIO(b"".join(lines[:-3])))
-    # The first stream lacks two lines; in the second, four lines occur twice.
+    # The first stream lacks two lines, and the second repeats four lines.
     for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):
         with pytest.raises(Incomplete, match="as the line '# cases: 4' says, not for"):
             verify(io.BytesIO(b"".join(some)))
@@ -228,7 +229,8 @@ def test_cases_of_another_version_are_not_known():
 
 
 def test_answers_to_other_cases_are_no_answers():
-    # Regression: the level and the seed in the header of answers without vectors were not checked.
+    # Regression: if no vectors were given, the level and the seed in the header of the answers were
+    # not checked.
     task = make_task("dequantize", "mxfp4_e2m1")
     first, second = (vectors(task, level=2, count=100, seed=seed) for seed in (0, 1))
     head = b"".join(line for line in first.splitlines(keepends=True) if line[:1] == b"#")
@@ -278,7 +280,7 @@ def test_unknown_bits_in_each_operation(operation, source):
     assert report.explanations == []
     assert "unknown bits (X or Z), want " in report.text()
     lines = [line if line[:1] == b"#" else b" ".join([*line.split()[:-outputs], *[b"X"] * outputs]) for line in lines]
-    # In this stream every answer has unknown bits.
+    # Every answer in the stream has unknown bits (X).
     assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40
 
 
@@ -286,7 +288,7 @@ def test_unknown_bits_do_not_hide_what_explains_the_other_answers():
     task = make_task("quantize", "mxfp4_e2m1:block=4")
     lines = vectors(replace(task, rounding=Rounding.RNA), level=2, count=300).replace(b": rna", b": rne").splitlines()
     words = lines[-1].split()
-    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # an answer with all codes as one number
+    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # one number holds all codes of the answer
     report = verify(io.BytesIO(b"\n".join(lines)))
     assert report.unknown == 1
     assert "are, for the scales answered, what rounding rna gives" in report.text()

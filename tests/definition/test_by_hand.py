@@ -1,4 +1,4 @@
-"""Tests that the definition by hand equals the factories."""
+"""Tests that `by_hand`, the definition on single numbers, equals the factories' functions."""
 
 from __future__ import annotations
 

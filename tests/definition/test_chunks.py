@@ -1,4 +1,4 @@
-"""Tests of pieces of arrays, which are whole blocks, of sums of blocks and random words."""
+"""Tests of arrays in pieces of whole blocks, of sums of blocks, and of random words."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Return bit patterns as unsigned numbers; patterns as wide as the word are signed."""
+    """Return bit patterns as unsigned numbers; in `values`, some are signed words."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 
@@ -73,8 +73,7 @@ def test_random_conversions_match_the_oracle(data):
     x = data.draw(word, "x")
     scale = data.draw(st.integers(0, 255), "scale")
     if data.draw(st.booleans(), "near the range of the target"):
-        # Keep sign and mantissa, and choose exponents for which results are neither zero nor
-        # overflow.
+        # Keep sign and mantissa, and choose an exponent in the range of the target.
         wanted = data.draw(st.integers(tgt.emin - tgt.mantissa_bits - 3, tgt.emax + 2), "exponent")
         field = wanted + scale - 127 + src.bias
         field = min(max(field, 0), (1 << src.exponent_bits) - 1)
@@ -109,7 +108,7 @@ def test_every_produced_code_survives_decode_and_encode(name):
     fmt = ELEMENTS[name]
     codes = np.arange(1 << fmt.bits)
     if fmt.integer:
-        codes = codes[codes != 1 << (fmt.bits - 1)]  # this code is decoded, but encoders never produce it
+        codes = codes[codes != 1 << (fmt.bits - 1)]  # encoders never produce the most negative code
     for target in FLOATS.values():
         for rounding in Rounding:
             values = make_decode(fmt, target)(codes, np.int64(127))
@@ -183,7 +182,7 @@ def test_a_scale_of_nan_gives_code_zero_and_nan():
     assert make_decode(ELEMENTS["e5m2"], FLOATS["float32"])(3, 255) == 0x7FC00000
 
 
-# The worked examples in the definition
+# Worked examples
 
 
 @pytest.mark.parametrize(
@@ -232,7 +231,7 @@ def test_nan_keeps_its_sign_in_elements_and_loses_it_in_floats():
 @pytest.mark.parametrize("sr_bits", [1, 2, 5, 8])
 @pytest.mark.parametrize("x", [0.6, 1.1, -1.9, 4.75, 2.0, 0.1, 1e-9])
 def test_stochastic_rounding_counts_match_the_fraction(sr_bits, x):
-    """Check that floor(delta * 2**r) random words round away, for each position in a gap."""
+    """Check that floor(delta * 2**r) random words round up, where delta is x's place in the gap."""
     fmt = ELEMENTS["e2m1"]
     encode = make_encode(FLOATS["float64"], fmt, Rounding.SR, Overflow.SATURATE)
     align = make_align_random(sr_bits)

@@ -1,4 +1,4 @@
-"""Dot products of matrix units by the definition on arrays equal outputs of GPUs and the engine."""
+"""Tests that the definition of matrix units on arrays equals outputs of GPUs and the engine."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def magnitudes(source, element):
     rng = samples.generator("scale", source, element)
     m = src.mantissa_bits
     fields = np.arange(0, (1 << src.exponent_bits) - 1)
-    if fields.size > 300:  # for float64: exponents in the range of E8M0, and a sample of exponents that clamp
+    if fields.size > 300:  # float64: all exponents within E8M0, and some beyond
         fields = np.concatenate([np.arange(1023 - 150, 1023 + 150), rng.choice(fields, 60), [0, 1, fields[-1]]])
     k = ELEMENTS[element].mantissa_bits + 1
     top = ELEMENTS[element].max_code & ((1 << (k - 1)) - 1)
@@ -58,7 +58,7 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
-    """Check the scale just below powers of two, where a float32 log2 is wrong for 7,382 inputs."""
+    """Check scales just below powers of two, where a float32 log2 rounds up (for 7,382 inputs)."""
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)
     for field in range(1, 255):
@@ -95,7 +95,7 @@ IDEMPOTENT = [
 
 
 def quantized_once_and_twice(source, element, rule, rounding, overflow, x, random):
-    """Return the values of blocks along rows, and the values after quantizing them once more.
+    """Return the values of quantized rows, and the values after quantizing these values again.
 
     Both results are bit patterns. The input must not have NaN.
     """
@@ -113,11 +113,11 @@ def quantized_once_and_twice(source, element, rule, rounding, overflow, x, rando
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
 def test_quantizing_twice_is_quantizing_once(source):
-    """Check that quantizing twice is quantizing once for 16-bit types, subnormal numbers included.
+    """Check that a second quantization changes nothing for 16-bit types, subnormals included.
 
     The theorems (idempotent/...) cover float32 and float64.
     """
-    # All roundings are tested, because rounding to nearest has fewer exceptions.
+    # The test takes all roundings, because under rounding to nearest fewer inputs are exceptions.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]
@@ -142,7 +142,7 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
         # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # first rounded to 8 and 1, then the 1 to 0
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # first rounds to (8, 1), then to (8, 0)
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

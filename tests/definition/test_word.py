@@ -12,7 +12,7 @@ import mxnum.definition
 from mxnum.definition.word import dialect, is_dialect, select, word_bits, working_width
 from mxnum.formats import ELEMENTS, FLOATS
 
-#: Modules outside the dialect: the page to read first, and what runs on numpy.
+#: Modules outside the dialect: documentation, helpers, and the modules that run on numpy.
 PLAIN = ("__init__", "word", "by_hand", "by_numpy", "fused_by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}
@@ -70,7 +70,7 @@ def test_functions_keep_to_the_dialect(path):
                 assert isinstance(node.op, (ast.Not, ast.USub)), where
             if isinstance(node, ast.BinOp):
                 allowed = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Add, ast.Sub)
-                if path.stem == "random":  # Philox may multiply, as its docstring says
+                if path.stem == "random":  # only Philox may multiply (see the docstring of `random`)
                     allowed += (ast.Mult,)
                 assert isinstance(node.op, allowed), f"{where}: {ast.dump(node.op)}"
             if isinstance(node, ast.Call):

@@ -50,5 +50,5 @@ def test_a_missing_extra_is_named():
 def test_a_missing_driver_is_said_in_one_sentence():
     found = said(False)
     assert found["type"] == "RuntimeError"
-    assert found["text"].startswith("Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: ")
+    assert found["text"].startswith("Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; reason: ")
     assert "\n" not in found["text"]

@@ -17,7 +17,7 @@ def test_arrays_of_numpy_are_taken_as_they_are():
 
 
 def test_what_is_on_a_gpu_is_not_copied_unasked():
-    # Regression: numpy tried to read the GPU array and raised its own error.
+    # Regression: numpy tried to read the GPU array and raised an error of numpy.
     part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
     q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
@@ -47,7 +47,7 @@ def test_offsets_are_not_dropped_in_silence():
         ("e2m1:bias=2", views.to_views),
         ("e4m3:bias=8", views.to_views),
         ("e4m3:bias=8,scale=float32", fp8.to_fp8),
-        ("e4m3:bias=7", fp8.to_fp8),  # this element has no NaN
+        ("e4m3:bias=7", fp8.to_fp8),  # "e4m3:bias=7" has no NaN
     ],
 )
 def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):

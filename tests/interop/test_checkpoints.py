@@ -25,7 +25,8 @@ def example(fmt, shape=(8, 64), **options):
     return mx.quantize(samples.generator("checkpoint", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
 
 
-#: A weight for each layout that can be written, and the layout's name when it is read.
+#: For each layout that can be written: the name that the reader reports, and a function that makes
+#: a weight.
 WRITTEN = {
     "nvfp4 compressed_tensors": ("compressed_tensors", lambda: example("nvfp4", arithmetic="compressed_tensors")),
     "nvfp4 modelopt": ("modelopt", lambda: example("nvfp4")),
@@ -59,7 +60,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     other = example("nvfp4")
     safetensors.save(tmp_path / "model-1.safetensors", to_tensors("a.weight", q, "deepseek"))
     safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
-    # Regression: the message called a folder a file.
+    # Regression: the error message called a folder a file.
     with pytest.raises(
         ValueError, match=r"Folder '.*' must hold 'a.weight' in the layout fp8: Argument 'scales' must be of"
     ):
@@ -101,8 +102,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ('{"weight_map": []}', "weight_map is a list, not a table"),
         # Regression: files in other folders were read, and file names that are numbers gave other
         # errors.
-        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not a file of its folder"),
-        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not a file of its folder"),
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not in the index's folder"),
+        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not in the index's folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
         (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
     ]:
@@ -113,7 +114,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
         Checkpoint(tmp_path)
     (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
-    # Of several indices, the one with the usual name is read.
+    # Of several indices, the reader takes the index with the usual name.
     with pytest.raises(ValueError, match=r"must hold 'c', as the index"):
         Checkpoint(tmp_path)
     (tmp_path / "model.safetensors.index.json").rename(tmp_path / "other.safetensors.index.json")
@@ -122,7 +123,7 @@ def test_a_folder_with_a_configuration(tmp_path):
 
 
 def test_an_index_leads_to_links_and_folders(tmp_path):
-    """Check that an index may name a link to a file elsewhere, as in a cache, or a subfolder."""
+    """Check that an index may name a link to a file elsewhere, and files in a subfolder."""
     q = example("mxfp4_e2m1")
     (tmp_path / "blobs").mkdir()
     safetensors.save(tmp_path / "blobs/1", to_tensors("w", q, "gpt_oss"))
@@ -134,7 +135,7 @@ def test_an_index_leads_to_links_and_folders(tmp_path):
 
 
 def test_two_weights_of_one_name_are_refused(tmp_path):
-    # Regression: of two weights with one name, the later one was taken silently.
+    # Regression: if two weights had the same name, the later weight silently counted.
     q = example("mxfp4_e2m1")
     packed, blocks = to_tensors("w", q, "compressed_tensors"), to_tensors("w", q, "gpt_oss")
     dots = {name.replace("_", "."): part for name, part in blocks.items()}
@@ -159,7 +160,7 @@ def test_a_zero_point_that_is_not_zero_is_refused(tmp_path, layout):
     assert Checkpoint(path).tensor("w").equals(q)
     safetensors.save(path, {**tensors, "w_zero_point": np.full((8, 1), -2, E4M3)})
     with pytest.raises(
-        ValueError, match=r"'w_zero_point' must be zero, since formats here have no zero point, not 2\.0"
+        ValueError, match=r"'w_zero_point' must be zero, because mxnum's formats have no zero point, not 2\.0"
     ):
         Checkpoint(path).tensor("w")
 
@@ -175,8 +176,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
-    # Regression: `block_shape` was used only for weight_scale_inv. For weight_scale, tiles of 96 x
-    # 96 were read as 128 x 128.
+    # Regression: `block_shape` had an effect only on weight_scale_inv. With weight_scale, tiles of
+    # 96 x 96 were read as tiles of 128 x 128.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -197,7 +198,7 @@ def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
         assert Checkpoint(path).tensor("w").equals(q)
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors"}}))
-    with pytest.raises(ValueError, match=r"'direction' must be given for 'w': its name is that of modelopt"):
+    with pytest.raises(ValueError, match=r"'direction' must be given for 'w', because its name is that of modelopt"):
         Checkpoint(path).tensor("w")
     assert Checkpoint(path, direction="decode").tensor("w").equals(q)
     assert Checkpoint(path, direction="encode").tensor("w").tensor_scale == 2.0**3
@@ -222,7 +223,8 @@ def test_what_looks_alike_is_not_taken_for_it(tmp_path):
     assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
 
 
-#: A program that reads a tile of each weight of a checkpoint, and prints how much memory it used.
+#: A program that reads a tile of each weight of a checkpoint, and prints how much memory the
+#: reading took.
 READ = """
 import resource, sys
 from mxnum.interop.checkpoints import Checkpoint
@@ -267,7 +269,7 @@ def test_a_checkpoint_larger_than_memory(tmp_path):
     elements, more = map(int, done.stdout.split())
     assert elements == count << 31
     assert path.stat().st_size > 2 * memory
-    # The limit covers the scales of each weight, and the rows that contain the tile.
+    # The limit on memory covers the scales of each weight, and the rows that contain the tile.
     assert more < count * ((1 << 19) + 128 * shape[1]) + (32 << 20)
 
 
@@ -292,7 +294,7 @@ def test_mistakes(tmp_path):
 
 
 def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
-    """Check that safetensors and compressed-tensors' converter for ModelOpt read our files."""
+    """Check that safetensors and compressed-tensors' converter for ModelOpt read mxnum's files."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
     with warnings.catch_warnings():
@@ -318,7 +320,7 @@ def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
 
 
 def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
-    """Check that compressed-tensors reads our MXFP4 files, and that we read its files."""
+    """Check that mxnum and compressed-tensors read each other's MXFP4 files."""
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")

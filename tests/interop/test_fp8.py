@@ -19,7 +19,7 @@ E4M3, E5M2, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.flo
 
 
 def module(package, path):
-    """Import a module of an optional package without its warnings; skip the test without it."""
+    """Import an optional package's module and ignore warnings; skip the test if not installed."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
@@ -42,7 +42,7 @@ def stored(shape, blocks, dtype=np.float32):
 
 
 def plainly(weight, scales, tile):
-    """Return element * scale in float32, with each scale repeated over its tile."""
+    """Return element * scale in float32, where the elements of a tile share a scale."""
     for axis, length in enumerate(tile):
         scales = np.repeat(scales, length, axis)
     return weight.astype(np.float32) * scales[: weight.shape[0], : weight.shape[1]].astype(np.float32)

@@ -70,7 +70,7 @@ def groups(kind):
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
     blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
-    # Every block gets an integer -8, since the sign of d is only known for blocks with -8 or zeros.
+    # Every block gets an integer -8, because only blocks with -8 or zeros determine the sign of d.
     if kind == "Q4_0":
         blocks[:, 2] &= 0xF0
     return blocks
@@ -119,13 +119,13 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     q = mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     want = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4)
     assert q.shape == want.shape == (200, 128)
-    assert np.array_equal(q.dequantize(), want)  # zeros are compared without their sign
+    assert np.array_equal(q.dequantize(), want)  # == ignores the sign of zeros
     assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="NVFP4"), blocks)
     x = rng.standard_normal((4, 128)).astype(np.float32)
     made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
-    scales[0, 0, 0] = 0x7F  # gguf reads this NaN scale as zero
+    scales[0, 0, 0] = 0x7F  # gguf reads a NaN scale as zero
     with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
@@ -148,13 +148,13 @@ def test_no_rows(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: d and integers as they are read, and d and integers as they are written, since d and -d
-    # can give the same values.
+    # Cases: d and integers as read, and d and integers as written. The signs of the two may differ,
+    # because d and -d can give the same values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
         (-two, [0, 1], (-two, [0, 1])),
-        (-two, [1, -3], (two, [-1, 3])),  # both signs of d give the same values
+        (-two, [1, -3], (two, [-1, 3])),  # d and -d give the same values
         (np.float16(-0.0), [0, 0], (np.float16(-0.0), [0, 0])),
         (np.float16(0.0), [0, 5], (np.float16(0.0), [0, 5])),
     ]:
@@ -183,7 +183,9 @@ def test_groups_that_have_no_place():
         ValueError, match=r"'q' must be an array whose scales are float16 numbers times 0.015625, not 9.5"
     ):
         mx_gguf.to_gguf_blocks(small, kind="Q8_0")
-    with pytest.raises(ValueError, match="'q' must be an array whose blocks lie in -8\\.\\.7 or in -7\\.\\.8"):
+    with pytest.raises(
+        ValueError, match="'q' must be an array in which all integers of a block lie in -8\\.\\.7 or all in -7\\.\\.8"
+    ):
         mx_gguf.to_gguf_blocks(mx_gguf.from_gguf_blocks(block(1.0, 9), kind="Q8_0"), kind="Q4_0")
     for wrong in ("mxint8", "e4m3:block=32,scale=float16", "int8:block=32,scale=float32"):
         with pytest.raises(ValueError, match="'q' must be of integers and float16 scales, not"):
@@ -209,8 +211,8 @@ def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, elem
 
 @pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("MXFP4", "e2m1")])
 def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
-    # Regression: in big-endian files, d was read as little-endian, since the gguf reader does not
-    # swap its bytes.
+    # Regression: in big-endian files, d was read as little-endian, because the gguf reader does not
+    # swap the bytes of d.
     scale = "" if kind == "MXFP4" else ",scale=float16"
     q = mx.quantize(samples.generator("big").standard_normal((2, 6, 64)), f"{fmt}:block=32{scale}")
     blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
@@ -227,7 +229,7 @@ def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
 
 
 def finished(writer):
-    """Write a file with all its tensors."""
+    """Write all tensors and close the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -268,7 +270,7 @@ def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
 
 @pytest.fixture
 def path(gguf, tmp_path):
-    """Write a small GGUF file, and return its path."""
+    """Write a small GGUF file, and return the path of the file."""
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
     writer.add_array("tokens", ["a", "bb"])
     q = mx.quantize(np.ones((2, 64)), "mxfp4_e2m1")
@@ -280,8 +282,8 @@ def path(gguf, tmp_path):
     return tmp_path / "m.gguf"
 
 
-#: A program that reads files in a process of its own, since a reader that hangs must not block
-#: the tests.
+#: A program that reads files in another process, so that a reader that hangs does not block the
+#: tests.
 READ = """
 import sys
 from mxnum.interop import gguf
@@ -299,7 +301,7 @@ for path in sys.argv[2:]:
 def test_damaged_files_say_so(path, tmp_path):
     # Beyond the end of a damaged file, gguf's reader would read empty arrays.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # The position of the length of an array of texts, which follows two types.
+    # `start` is the position of the length of an array of texts; two types precede the length.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
@@ -318,11 +320,11 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # A random change may be harmless, so the file may be readable.
+        # A random change may be harmless, so "read" files may be readable.
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
-    other = "Argument 'name' must be one of "  # the change may be in the tensor's name
+    other = "Argument 'name' must be one of "  # a random change may hit the tensor's name
     arguments = [sys.executable, "-c", READ, other, *(str(tmp_path / name) for name in damaged)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -335,14 +337,14 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0; it has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of type MXFP4, NVFP4, Q8_0 or Q4_0, but has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match="17 bytes a block"):
+    with pytest.raises(ValueError, match="of whole blocks of 17 bytes along the last axis"):
         mx_gguf.from_gguf_blocks(np.zeros((2, 16), np.uint8))
     with pytest.raises(ValueError, match="'shape' must be of 2 blocks of 32"):
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))
@@ -351,7 +353,7 @@ def test_mistakes():
 
 
 def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
-    """Check every scale of Q8_0: d, a 64th of it, is written exactly or raises an error."""
+    """Check every scale of Q8_0: d, which is scale / 64, is written exactly or raises an error."""
     patterns = np.arange(1, 0x7C00, dtype=np.uint16)
     scales = patterns.view(np.float16)
     d = (scales.astype(np.float64) / 64).astype(np.float16)

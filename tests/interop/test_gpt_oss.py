@@ -62,19 +62,21 @@ def test_a_checkpoint_file(tmp_path, joint):
 
 
 def test_checkpoints_that_lack_something(tmp_path):
-    # Each of these checkpoints lacks a part or the name, or has a wrong part.
+    # Each checkpoint in this test lacks the named weight or one of its parts, or has a wrong part.
     path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}
     )
-    with pytest.raises(ValueError, match=r"must hold 'w\.scales' beside 'w\.blocks'; it does not\.$"):
+    with pytest.raises(ValueError, match=r"must hold 'w\.scales' as well as 'w\.blocks'\.$"):
         gpt_oss.load_tensor(path, "w")
-    with pytest.raises(ValueError, match=r"File '.*' must hold 'v' as in gpt-oss: Argument 'scales' must be of shape"):
+    with pytest.raises(
+        ValueError, match=r"File '.*' must hold 'v' in the form of gpt-oss: Argument 'scales' must be of shape"
+    ):
         gpt_oss.load_tensor(path, "v")
     with pytest.raises(ValueError, match=r"'name' must be one of \['w', 'v', 'u'\], not 'x'"):
         gpt_oss.load_tensor(path, "x")
     safetensors.save(path, {"w": blocks})
-    with pytest.raises(ValueError, match=r"File '.*' must hold tensors named as in gpt-oss"):
+    with pytest.raises(ValueError, match=r"File '.*' must hold tensors with gpt-oss names"):
         gpt_oss.load_tensor(path, "w")
 
 

@@ -15,13 +15,13 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Global scales: one whose product with any E4M3 scale is exact, and one with which both packages
-#: round twice.
+#: Two global scales. Products of EXACT with E4M3 scales are exact; with ANY, both packages round
+#: twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 
 def module(package, path):
-    """Import a module of an optional package without its warnings; skip the test without it."""
+    """Import an optional package's module and ignore warnings; skip the test if not installed."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
@@ -30,7 +30,7 @@ def module(package, path):
 
 
 def stored(shape=(6, 64)):
-    """Return bytes and scales of all kinds, as a file would have them."""
+    """Return random packed codes and random scales, in the layout of files."""
     rng = samples.generator("nvfp4", shape)
     packed = rng.integers(0, 256, (*shape[:-1], shape[-1] // 2), np.uint8)
     scales = rng.integers(0, 0x7F, (*shape[:-1], shape[-1] // 16), np.uint8)
@@ -135,7 +135,8 @@ def test_modelopt_has_no_tensor_scales_of_rows():
         made = tensor(torch.Size((rows, 64)), torch.float32, bytes_[:rows])
         return made.dequantize(torch.float32, scale=scale[:rows], double_scale=number[:rows], block_sizes={-1: 16})
 
-    # The array has as many rows as a row has blocks, so that wrong shapes would broadcast.
+    # With 4 rows, as many as a row has blocks, ModelOpt broadcasts along the wrong axis without an
+    # error.
     assert not np.array_equal(read(4).numpy(), q.dequantize())
     with pytest.raises(RuntimeError, match="size of tensor"):
         read(3)

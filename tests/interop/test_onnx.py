@@ -73,7 +73,7 @@ def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(
         elements, scales = mx_onnx.to_onnx(q, "x")
         with np.errstate(all="ignore"):
             got = evaluated(onnx, "QuantizeLinear", x, scales, elements.data_type, block_size=32).view(np.uint8)
-        # Codes of a NaN block have no meaning: they are 0 in mxnum, and NaN in ONNX.
+        # The codes of blocks with NaN scales have no meaning: mxnum gives 0, and ONNX NaN.
         usual = q.scales[:, 0] != 0xFF
         assert np.array_equal(got[usual], q.codes[usual])
         told += int(usual.sum())
@@ -94,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_int8_is_six_powers_of_two_apart(onnx):
-    """Check that ONNX gives the integers of MXINT8 with the scales of `to_onnx`, and also -128."""
+    """Check that with the scales of `to_onnx`, ONNX gives MXINT8's integers, or -128 for -127."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")
@@ -103,11 +103,11 @@ def test_int8_is_six_powers_of_two_apart(onnx):
 
 
 def test_what_would_be_read_as_something_else_is_refused(onnx):
-    # Each of these would be read back as other values.
+    # Each array in this test would be read back with other values.
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
-    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # these elements have the name e4m3 but other values
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # elements named e4m3 with other values
         with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
             mx_onnx.from_onnx(elements, scales, format=fmt)
         with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):
@@ -147,7 +147,7 @@ def test_scales_that_onnx_has_no_place_for(onnx):
         np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), "int8:block=32,scale=float16"
     )
     with pytest.raises(
-        ValueError, match=r"'q' must be an array whose scales are float16 numbers times 2\*\*-6 too, not 9.5"
+        ValueError, match=r"'q' must be an array whose scales times 2\*\*-6 are float16 numbers, not 9.5"
     ):
         mx_onnx.to_onnx(small, "w")
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "w")
@@ -161,7 +161,7 @@ def test_mistakes(onnx, monkeypatch):
     with pytest.raises(ValueError, match="whose scale codes are at least 6"):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxint8"), "x")
     monkeypatch.setitem(mx_onnx.TYPES, "e2m3", "FLOAT6NEWER")
-    with pytest.raises(ValueError, match="Elements of e2m3 need an onnx with FLOAT6NEWER, not "):
+    with pytest.raises(ValueError, match="Elements of e2m3 need a version of onnx that has FLOAT6NEWER, not "):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxfp6_e2m3"), "x")
 
 

@@ -108,7 +108,7 @@ def test_damaged_files_say_so(tmp_path):
     cases = {
         b"": "header is cut off",
         whole[:20]: "header is cut off",
-        whole[:-1]: "ends before the data of 'b'",
+        whole[:-1]: "ends before the end of the data of 'b'",
         (5).to_bytes(8, "little") + b"hello": "header is not JSON",
         (2).to_bytes(8, "little") + b"[]": "not a JSON object",
         (12).to_bytes(8, "little") + b'{"x":{"a":1}': "not JSON",
@@ -124,7 +124,7 @@ def test_damaged_files_say_so(tmp_path):
 
 
 def file_of(header, data=b""):
-    """Return the bytes of a file with this header."""
+    """Return the bytes of a file with the given header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
@@ -134,7 +134,7 @@ def entry(dtype, shape, begin, end):
 
 
 F32 = {"x": entry("F32", [2], 0, 8)}
-#: Damaged files and the error of each; other tests only truncate files.
+#: Damaged files, each with the error that it must raise. Other tests cover truncated files.
 CRAFTED = [
     (file_of(b"[" * 100_000), "its header is nested too deeply"),
     # Python 3.14 can read deeper nesting.
@@ -152,13 +152,13 @@ CRAFTED = [
     (file_of({"x": entry(["F32"], [2], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "data_offsets": [0, 4, 8]}}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": entry("U8", [1 << 32, 1 << 32], 0, 0)}), "shape of 'x' does not fit"),
-    (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot have an array of the shape of 'x'"),
-    (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot have an array of the shape of 'x'"),
+    (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "numpy cannot make an array with the shape of 'x'"),
+    (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "numpy cannot make an array with the shape of 'x'"),
     (file_of({"x": entry("F4", [4], 0, 3)}, bytes(3)), "shape of 'x' does not fit"),
     (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not at 8, where"),
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
-    (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
+    (file_of(F32, bytes(11)), "3 bytes at the end of the file belong to no tensor"),
     # The safetensors library raises an error for these files, and so must ours.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
@@ -166,7 +166,7 @@ CRAFTED = [
     (file_of(json.dumps(F32).replace("[0,", "[-0,").encode(), bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"\ud800": F32["x"]}, bytes(8)), "its header is not JSON"),
     (file_of({"__metadata__": {"k": "\udc00"}, **F32}, bytes(8)), "its header is not JSON"),
-    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of a tensor and"),
+    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of both a tensor"),
 ]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_crafted_files_say_so(tmp_path, content, message):
 
 
 def test_no_header_gives_another_error(tmp_path):
-    """Check that damaged headers raise no other error: changed bytes, and values of other types."""
+    """Check that damaged headers (changed bytes, wrong types) raise only mxnum's errors."""
     path, rng = tmp_path / "x.safetensors", np.random.default_rng(19)
     safetensors.save(path, {"w": example("mxfp4_e2m1"), "v": example("mxfp8_e4m3"), "b": np.zeros(3)}, {"k": "v"})
     whole = path.read_bytes()
@@ -205,7 +205,7 @@ def test_no_header_gives_another_error(tmp_path):
         return [*value[:key], replaced(value[key]), *value[key + 1 :]]
 
     def noted():
-        """Return the header with a damaged description of an MX array."""
+        """Return a header whose description of an MX array is damaged."""
         notes = header["__metadata__"]
         note = replaced(json.loads(notes["mxnum.w"]))
         return {**header, "__metadata__": {**notes, "mxnum.w": json.dumps(note)}}
@@ -229,7 +229,7 @@ def test_no_header_gives_another_error(tmp_path):
 
 
 def test_byte_orders_are_the_one_of_the_format(tmp_path):
-    # Regression: big-endian arrays were stored as big-endian.
+    # Regression: the bytes of big-endian arrays were stored without swapping.
     official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
     strided = {
@@ -277,7 +277,7 @@ def test_tensors_of_torch_are_loaded(tmp_path):
 
 
 def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
-    # Each of these calls would write a file that lacks a tensor or cannot be read.
+    # Each call in this test would write a file that lacks a tensor or cannot be read.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
     wrong = [
         ({"w": q, "w.scales": x}, None, "not have a tensor named 'w.scales', the name of a part of an MX array"),
@@ -285,8 +285,8 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
         ({"w": q, "w.offsets": x}, None, "not have a tensor named 'w.offsets', the name of a part"),
         ({"w.tensor_scale": x, "w": q}, None, "not have a tensor named 'w.tensor_scale', the name of a part"),
         ({"__metadata__": x}, None, "not have a tensor named '__metadata__', the name of the file's metadata"),
-        ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w', which describes an MX array"),
-        ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w'"),
+        ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w', which describes an MX array"),
+        ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w'"),
         ({"x": x}, {"k": "\ud800"}, "'metadata' must be of text that is Unicode"),
         ({"\ud800": x}, None, "'tensors' must be of text that is Unicode"),
     ]
@@ -302,7 +302,7 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
     assert list(tmp_path.iterdir()) == []
     safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
     file = safetensors.File(tmp_path / "x")
-    # Metadata that describe an MX array of the file itself may be passed again.
+    # `save` accepts metadata that describe an MX array of the saved file.
     safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)
     assert safetensors.File(tmp_path / "x").metadata == file.metadata
 

@@ -32,7 +32,7 @@ def test_torchao_has_the_same_order(shape):
 
 
 def test_scales_in_the_types_that_others_have_for_them():
-    # Regression: scales in the types that our converters return raised an error.
+    # Regression: scales of the types that mxnum's converters return raised an error.
     scales = np.arange(20, dtype=np.uint8).reshape(4, 5)
     expected = swizzle_scales(scales)
     ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -44,7 +44,7 @@ def test_scales_in_the_types_that_others_have_for_them():
 
 
 def test_mistakes():
-    with pytest.raises(TypeError, match=r"must be the scales of the array, q.scales, not 'MXArray'"):
+    with pytest.raises(TypeError, match=r"must be the scales of the MXArray, q.scales, not 'MXArray'"):
         swizzle_scales(mx.quantize(np.ones((4, 32), np.float32), "mxfp4"))
     with pytest.raises(ValueError, match="two-dimensional"):
         swizzle_scales(np.zeros(4, np.uint8))
@@ -52,7 +52,7 @@ def test_mistakes():
         swizzle_scales(np.zeros((4, 4)))
     with pytest.raises(ValueError, match="of 512 bytes"):
         unswizzle_scales(np.zeros(100, np.uint8), (4, 4))
-    # Regression: negative lengths in the shape returned an array without rows.
+    # Regression: for negative lengths in the shape, the function returned an array without rows.
     with pytest.raises(ValueError, match="'shape' must be between 0 and"):
         unswizzle_scales(np.zeros(0, np.uint8), (-5, 4))
     with pytest.raises(TypeError, match=r"'shape' must be an integer, not 2.0"):

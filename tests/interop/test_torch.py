@@ -80,7 +80,8 @@ INTEGERS = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uin
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_stochastic_words_are_integers_by_value(torch, name):
-    # Regression: integers of other than 32 bits were reinterpreted, not converted by value.
+    # Regression: random words in integer types of other widths than 32 bits were reinterpreted, not
+    # converted by value.
     x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     dtype = getattr(torch, name)
     most = min(torch.iinfo(dtype).max, (1 << 32) - 1)
@@ -133,7 +134,7 @@ def test_a_generator_is_a_seed_that_advances(torch):
 
 
 def test_a_gradient_is_not_cut_off(torch):
-    # The gradient of such a tensor would be lost silently.
+    # Accepting a tensor that requires a gradient would silently lose the gradient.
     weight = torch.nn.Linear(32, 4).weight
     for call in (mx_torch.quantize, mx_torch.fake_quantize):
         with pytest.raises(TypeError, match=r"'tensor' must not require a gradient.*tensor\.detach\(\)"):
@@ -143,7 +144,7 @@ def test_a_gradient_is_not_cut_off(torch):
 
 
 def test_what_would_be_read_as_something_else_is_refused(torch):
-    # Regression: tensors of other 8-bit types were read as codes and scales.
+    # Regression: tensors of 8-bit types other than the format's were read as codes and scales.
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp8_e4m3")
     tensors = mx_torch.to_torch(q)
     for elements in (torch.ones(2, 16), tensors.elements.view(torch.float8_e5m2), torch.ones(2, 64, dtype=torch.int8)):
@@ -161,7 +162,8 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
         mx_torch.to_torch(torch.ones(3))
     with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
         mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
-    # Regression: elements of a known name with another bias became tensors of the named type.
+    # Regression: elements with a known name but another bias became tensors of the type of that
+    # name.
     for fmt in ("e2m1:bias=2", "e4m3:bias=8"):
         q = mx.quantize(np.ones((2, 64), np.float32), fmt)
         own = mx_torch.to_torch(q)
@@ -173,7 +175,9 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
 
 def test_arrays_that_tensors_cannot_share(torch):
     for array in (np.arange(4.0)[::-1], np.broadcast_to(np.ones(1), 3)):
-        with pytest.raises(ValueError, match=r"'array' must be writable and of no negative strides \(array.copy\(\)\)"):
+        with pytest.raises(
+            ValueError, match=r"'array' must be writable and without negative strides \(array.copy\(\)\)"
+        ):
             mx_torch.as_tensor(array)
     with pytest.raises(ValueError, match="'array' must be in native byte order, not '>f4'"):
         mx_torch.as_tensor(np.ones(3, ">f4"))
@@ -198,7 +202,7 @@ def test_mistakes(torch):
     with pytest.raises(ValueError, match="'length' must be given"):
         mx_torch.from_torch(torch.zeros(24, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8), format="mxfp6_e3m2")
     codes = torch.zeros(32, dtype=torch.uint8)
-    with pytest.raises(ValueError, match="'length' must be 32, the codes of a row, or left out, not 5"):
+    with pytest.raises(ValueError, match="'length' must be 32, the number of codes in a row, or left out, not 5"):
         mx_torch.from_torch(codes, torch.zeros(1, dtype=torch.uint8), format="mxfp8_e4m3", length=5)
     with pytest.raises(ValueError, match="of even length"):
         mx_torch.to_torch(mx.quantize(np.ones(5), "mxfp4_e2m1"))

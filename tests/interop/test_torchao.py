@@ -65,7 +65,7 @@ def test_mistakes(theirs):
     tensor.is_swizzled_scales = True
     for call, message in [
         (lambda: mx_torchao.from_torchao(torch.ones(3)), "'tensor' must be an NVFP4Tensor, not 'Tensor'"),
-        (lambda: mx_torchao.from_torchao(tensor), "'tensor' must be one whose scales are not swizzled"),
+        (lambda: mx_torchao.from_torchao(tensor), "'tensor' must be an NVFP4Tensor without swizzled scales"),
         (lambda: mx_torchao.to_torchao(mx.quantize(np.ones(32), "nvfp4")), "'q' must be of two or three axes"),
         (lambda: mx_torchao.to_torchao(mx.quantize(np.ones((2, 32)), "mxfp4_e2m1")), "'q' must be of E4M3 scales"),
         (

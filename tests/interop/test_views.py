@@ -50,7 +50,8 @@ def test_axis_and_format():
 
 
 def test_tensors_of_torch_stay_tensors():
-    # Regression: tensors of these types raised numpy's error, because numpy cannot read them.
+    # Regression: tensors of torch's 8-bit float types raised numpy's error, because numpy cannot
+    # read them.
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     q = mx.quantize(torch.linspace(-3, 3, 64), "mxfp8_e4m3")
     elements, scales = q.codes.view(torch.float8_e4m3fn), q.scales.view(torch.float8_e8m0fnu)

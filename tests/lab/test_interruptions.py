@@ -1,4 +1,4 @@
-"""Tests of signals between steps."""
+"""Tests of signals that arrive during a training step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Restore the handler of Ctrl-C, which processes in a shell's background ignore."""
+    """Set Python's handler of Ctrl-C, because a shell's background processes ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -83,7 +83,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    # The first step after a checkpoint also knows the losses before it.
+    # The first step after a checkpoint also compares with the losses before the checkpoint.
     assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 

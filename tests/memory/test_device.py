@@ -13,7 +13,7 @@ from mxnum.memory.device import DeviceArray, contiguous_strides, described, on_d
 
 
 def away(x: np.ndarray, **changes: object) -> types.SimpleNamespace:
-    """Return an object that has only a CUDA array interface."""
+    """Return an object whose only attribute is a CUDA array interface."""
     return types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3, **changes})
 
 
@@ -75,12 +75,16 @@ def test_arrays_of_one_call_live_together():
     assert not together((("x", X), ("scales", None)))
     x = described("x", away(X))
     assert together((("x", x), ("scales", described("s", away(X)))))
-    with pytest.raises(ValueError, match="'scales' must live where argument 'x' does, on a GPU, not in host memory"):
+    with pytest.raises(
+        ValueError, match="'scales' must be on the same device as argument 'x', on a GPU, not in host memory"
+    ):
         together((("x", x), ("scales", X)))
-    with pytest.raises(ValueError, match="'out' must live where argument 'x' does, in host memory, not on a GPU"):
+    with pytest.raises(
+        ValueError, match="'out' must be on the same device as argument 'x', in host memory, not on a GPU"
+    ):
         together((("x", X), ("out", x)))
     first, second = (DeviceArray(None, "torch", X.dtype, (1,), (1,), 16, gpu=gpu) for gpu in (0, 1))
-    with pytest.raises(ValueError, match="'b' must live where argument 'a' does, on GPU 0, not on GPU 1"):
+    with pytest.raises(ValueError, match="'b' must be on the same device as argument 'a', on GPU 0, not on GPU 1"):
         together((("a", first), ("b", second)))
 
 

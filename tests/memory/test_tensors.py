@@ -37,7 +37,7 @@ def same_mx(made, usual):
     same(made.dequantize("bfloat16"), usual.dequantize("bfloat16"))
 
 
-# Not only the functions of `interop.torch`, but those of `mxnum`, too, take and return tensors.
+# The functions of `mxnum` take and return tensors, like the functions of `interop.torch`.
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_tensors_give_tensors_of_the_same_bits(dtype):
     tensor, array = both("bits", dtype=dtype)
@@ -84,7 +84,7 @@ def test_other_arguments_may_be_tensors():
     scales = mx.shared_scale(array, "mxint8", scale_rule="ceil")
     same_mx(mx.quantize(tensor, "mxint8", scales=torch.from_numpy(scales)), mx.quantize(array, "mxint8", scales=scales))
     given = mx.quantize(array, "mxint8", scales=torch.from_numpy(scales))
-    assert isinstance(given.codes, np.ndarray)  # the input was a numpy array
+    assert isinstance(given.codes, np.ndarray)  # x is a numpy array, so the codes are one too
     offset = {"format": "mxint4", "offset": "float16", "rounding": "sr", "seed": 5}
     made, usual = mx.quantize(tensor, **offset), mx.quantize(array, **offset)
     same_mx(made, usual)
@@ -198,7 +198,7 @@ def test_a_layer():
 
 
 def test_a_gradient_is_never_cut_off_in_silence():
-    # The gradient of such a tensor would be lost silently.
+    # Accepting a tensor that requires a gradient would silently lose the gradient.
     weight = torch.nn.Parameter(torch.ones(4, 32))
     calls = (
         lambda: mx.fake_quantize(weight, "mxfp8_e4m3"), lambda: mx.quantize(weight, "mxfp8_e4m3"),
@@ -269,8 +269,8 @@ def test_subclasses_that_are_ordinary_memory():
 
 
 def test_memory_that_was_read_may_still_be_resized():
-    # Regression: torch could no longer resize the memory, as sharded training does to free
-    # parameters between layers.
+    # Regression: after mxnum had read a tensor, torch could not resize its memory. Sharded training
+    # does so to free parameters between layers.
     tensor = torch.ones(4, 32)
     mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)
     tensor.untyped_storage().resize_(0)

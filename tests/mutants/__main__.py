@@ -5,8 +5,9 @@ with a hash of the mistake, of the file in which it is planted, and of the tests
 it. ``--stale`` selects the mistakes that have no record for the current code.
 
 With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. For
-each mistake the tests run that call the changed function, the most specific tests first. Which test
-calls which function is recorded by a run of all tests; ``--calls FOLDER`` keeps that record.
+each mistake the tests run that call the changed function, the quickest first. Which test calls
+which function is recorded by a run of all tests; ``--calls FOLDER`` keeps that record. ``--out
+FILE`` stores each outcome at once, and a second run goes on with the mistakes that have none.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -32,7 +33,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tests.mutants import calls, drawn
+from tests.mutants import drawn, forked, survivors
 from tests.mutants.planted import MUTANTS, Mutant
 from tests.tiers import code_of
 
@@ -171,33 +172,18 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
     return [test for test in named if test in files or test.split("::")[0] not in files]
 
 
-def plant_drawn(count: int, seed: int, kept: Path | None) -> int:
+def plant_drawn(options: argparse.Namespace) -> int:
     """Plant mistakes drawn at random, print the outcome of each, and return the exit status."""
-    survived, started = [], time.monotonic()
+    forked.import_packages()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = copy_of_repository(Path(temporary))
-        records = kept or Path(temporary) / "calls"
-        if not records.exists():
-            recording = "-p", "tests.mutants.calls", "--calls", str(records.resolve()), "-n", "auto"
-            run_tests(folder, drawn.RECORDED, recording, None)
-            print(f"Recorded which test calls what in {time.monotonic() - started:.0f} s.", flush=True)
-        known = calls.read(records)
-        for number, mistake in enumerate(drawn.draw(folder, count, seed), 1):
-            path, tests = folder / mistake.file, mistake.tests(known)
-            text, since, failed = path.read_text(), time.monotonic(), ""
-            path.write_text(mistake.changed(text))
-            for some in (tests[: drawn.FEW], tests[drawn.FEW : drawn.MANY]):
-                passes, said = run_tests(folder, some) if some else (True, "")
-                if not passes:
-                    failed = said
-                    break
-            path.write_text(text)
-            verdict = f"killed by {failed}" if failed else f"SURVIVED {len(tests[: drawn.MANY])} of {len(tests)} tests"
-            seconds = time.monotonic() - since
-            print(f"[{number}/{count}] {mistake.shown(text)}: {verdict} ({seconds:.0f} s)", flush=True)
-            survived += [] if failed else [mistake.shown(text)]
-    print(f"{count - len(survived)} of {count} mistakes were noticed.", *survived, sep="\nSURVIVED ")
-    return 1 if survived else 0
+        folder = copy_of_repository(Path(temporary) / "copy")
+        copy = survivors.Copy(folder)
+        records = options.calls or Path(temporary) / "calls"
+        if not options.recorded:
+            copy.record(records)
+        copy.read(records)
+        mistakes = drawn.draw(folder, options.random, options.seed)
+        return survivors.plant(copy, mistakes, options.out or Path(temporary) / "outcomes.json", options.again)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,9 +199,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--random", metavar="N", type=int, help="draw N mistakes instead")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of what is drawn")
     parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of which test calls what")
+    parser.add_argument("--recorded", action="store_true", help="record nothing more: other test files run as a whole")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="store outcomes, and go on where an earlier run ended")
+    parser.add_argument("--again", action="store_true", help="plant those again that survived or ran out of time")
     options = parser.parse_args(arguments)
     if options.random is not None:
-        return plant_drawn(options.random, options.seed, options.calls)
+        return plant_drawn(options)
     mutants = chosen(options.only)
     if not mutants:
         print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)

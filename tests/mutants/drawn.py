@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +28,6 @@ RECORDED = (
     ),
     "tests/lab/studies/test_statistics.py",
 )
-#: The tests that a mistake meets first, those that call the fewest functions, and then the rest.
-FEW, MANY = 40, 400
-
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -47,42 +46,49 @@ class Drawn:
     end: int
     new: str
     kind: str
-    #: The first lines of the functions around the change, the innermost first.
-    functions: tuple[int, ...]
+    #: The qualified names of the functions around the change, the innermost first.
+    functions: tuple[str, ...]
+    #: Identifies the mistake as long as its function does not change.
+    label: str
 
     def changed(self, text: str) -> str:
         """Return the text of the file with the mistake planted."""
         return text[: self.start] + self.new + text[self.end :]
 
-    def shown(self, text: str) -> str:
-        """Return a description of the mistake in one line."""
-        old = " ".join(text[self.start : self.end].split())
-        return f"{self.file}:{self.line} [{self.kind}] {old} -> {self.new}"
-
     def tests(self, calls: Calls) -> list[str]:
-        """Return the tests that call the changed function, the most specific first.
+        """Return the tests that call the changed function, the quickest first.
 
-        Calls of compiled functions are not recorded. For these, return the tests that call any
-        function of the same file.
+        Calls of compiled functions are not recorded, nor second calls of functions whose results
+        are cached. So the tests of the module itself, in the folder that mirrors the module's, come
+        first, whatever they call. Next come the tests that call the innermost recorded function
+        around the change, then those that call any function of the file. Files without a record are
+        named as a whole, if they are in that folder.
         """
         name = self.file.removeprefix("mxnum")
-        for wanted in ([f"{name}:{line}" for line in self.functions], None):
-            for key in wanted or [f"{name}:"]:
-                found = [
-                    test
-                    for test, called in calls.items()
-                    if (key in called if wanted else any(each.startswith(key) for each in called))
-                ]
-                if found:
-                    return sorted(found, key=lambda test: (len(calls[test]), test))
-        return []
+        own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
+        keys = [f"{name}:{function}" for function in self.functions]
+        innermost = next((key for key in keys if any(key in test.called for test in calls.values())), None)
+
+        def rank(test: str) -> int:
+            called = calls[test].called
+            is_own, calls_it = test.startswith(f"{own}::"), innermost in called
+            if is_own or calls_it:
+                return 0 if is_own and calls_it else 1
+            if "::" not in test:
+                return 1 if test == own else 2 if test.rpartition("/")[0] == own.rpartition("/")[0] else 3
+            return 2 if any(each.startswith(f"{name}:") for each in called) else 3
+
+        ranks = {test: rank(test) for test in calls}
+        return sorted((test for test in calls if ranks[test] < 3), key=lambda test: (ranks[test], calls[test].seconds))
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
     """Return `count` random mistakes: each draws a kind, and then a mistake of that kind.
 
     Kinds are drawn first because constants and arguments are many times as frequent as other kinds.
-    Kernels for GPUs are left out, since their tests need a GPU or a simulator.
+    Mistakes of a kind are ordered by hashes of their labels, so a change of the library changes few
+    of those that are drawn. Kernels for GPUs are left out, since their tests need a GPU or a
+    simulator.
     """
     files = sorted(
         path
@@ -94,12 +100,12 @@ def draw(root: Path, count: int, seed: int) -> list[Drawn]:
     for path in files:
         for one in possible_in(path.read_text(), str(path.relative_to(root))):
             by_kind.setdefault(one.kind, []).append(one)
-    chance = random.Random(seed)
     for of_kind in by_kind.values():
-        chance.shuffle(of_kind)
+        of_kind.sort(key=lambda one: hashlib.sha256(f"{seed} {one.label}".encode()).digest())
+    chance = random.Random(seed)
     found: list[Drawn] = []
     while len(found) < count and (kinds := sorted(kind for kind, rest in by_kind.items() if rest)):
-        found.append(by_kind[chance.choice(kinds)].pop())
+        found.append(by_kind[chance.choice(kinds)].pop(0))
     return found
 
 
@@ -114,38 +120,47 @@ def possible_in(text: str, file: str) -> list[Drawn]:
         """Return the index in the text of a position whose column counts bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    found = []
-    for node, functions, kind, new in _changes(ast.parse(text), ()):
+    found, alike = [], Counter[str]()
+    for node, functions, kind, new in _changes(ast.parse(text), (), ""):
         begin, end = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-        found.append(Drawn(file, node.lineno, begin, end, new, kind, functions))
+        old, line = " ".join(text[begin:end].split()), lines[node.lineno - 1].strip()
+        label = f"{file}:{functions[0]} [{kind}] {old} -> {new}" + ("" if old == line else f" in: {line}")
+        alike[label] += 1
+        label += f" ({alike[label]})" if alike[label] > 1 else ""
+        found.append(Drawn(file, node.lineno, begin, end, new, kind, functions, label))
     return found
 
 
-_Change = tuple[ast.expr | ast.stmt, tuple[int, ...], str, str]
+_Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 
 
-def _changes(node: ast.AST, functions: tuple[int, ...]) -> Iterator[_Change]:
-    """Yield each node that can be changed, the functions around it, the kind and the new text."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, _SKIPPED) or _is_type_checking(child):
-            continue
-        around = functions
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            around = (min([child.lineno, *(each.lineno for each in child.decorator_list)]), *functions)
-            for statement in child.body:  # decorators and annotations are not changed
-                yield from _of(statement, around)
-                yield from _changes(statement, around)
-            continue
-        if functions:
-            yield from _of(child, around)
-        yield from _changes(child, around)
+def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
+    """Yield what can be changed in a node: the node, the functions around it, kind and new text.
+
+    `prefix` precedes the qualified names of functions that are defined here. Decorators, defaults
+    and annotations are not changed.
+    """
+    if isinstance(node, _SKIPPED) or _is_type_checking(node):
+        return
+    below: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        functions, below = (prefix + node.name, *functions), node.body
+        prefix = f"{functions[0]}.<locals>."
+    elif isinstance(node, ast.ClassDef):
+        below, prefix = node.body, f"{prefix}{node.name}."
+    elif isinstance(node, ast.AnnAssign):
+        below = [node.value] if node.value else []
+    if functions:
+        yield from _of(node, functions)
+    for child in below:
+        yield from _changes(child, functions, prefix)
 
 
 def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def _of(node: ast.AST, functions: tuple[int, ...]) -> Iterator[_Change]:
+def _of(node: ast.AST, functions: tuple[str, ...]) -> Iterator[_Change]:
     """Yield the changes that are possible at one node."""
     match node:
         case ast.Compare(ops=[operator]):
@@ -162,14 +177,14 @@ def _of(node: ast.AST, functions: tuple[int, ...]) -> Iterator[_Change]:
             if not any(isinstance(each, ast.Starred) for each in (first, second)):
                 yield _edited(node, functions, "arguments", lambda new: new.args.__setitem__(slice(2), [second, first]))
         case ast.keyword(arg="axis", value=ast.Constant(value=int(value))):
-            yield node.value, functions, "axis", str(1 - value)
+            yield node.value, functions, "axis", str(1 if value == 0 else value - 1)
         case ast.Expr(value=ast.Call()) | ast.AugAssign():
             yield node, functions, "dropped", "pass"
         case _:
             return
 
 
-def _edited(node: ast.expr, functions: tuple[int, ...], kind: str, edit: Callable[[ast.expr], object]) -> _Change:
+def _edited(node: ast.expr, functions: tuple[str, ...], kind: str, edit: Callable[[ast.expr], object]) -> _Change:
     new = copy.deepcopy(node)
     edit(new)
     return node, functions, kind, f"({ast.unparse(new)})"

@@ -57,8 +57,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_two_writers_do_not_mix(tmp_path):
-    # Regression: two writers at the same time used one partial file, and the second one deleted the
-    # content of the first.
+    # Regression: two simultaneous writers used the same partial file, and the second deleted what
+    # the first had written.
     path = tmp_path / "x.bin"
     with written_whole(path) as first:
         first.write_bytes(b"first")
@@ -113,7 +113,7 @@ def test_a_link_is_followed_to_its_target(tmp_path):
     (tmp_path / "data").mkdir()
     target, link = tmp_path / "data/x.bin", tmp_path / "link"
     link.symlink_to("data/x.bin")
-    for content in (b"first", b"second"):  # the first write creates the target, the second one replaces it
+    for content in (b"first", b"second"):  # the first write creates the target, and the second replaces the target
         write(link, content)
         assert link.is_symlink()
         assert target.read_bytes() == content
@@ -199,7 +199,8 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
 
 
 def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
-    # Regression: only two of the errors that damaged files cause were caught.
+    # Regression: readers turned only two of the errors that damaged files cause into messages about
+    # the file.
     path, told = tmp_path / "x.npz", {}
     for problem in (
         MemoryError("8 EiB"),

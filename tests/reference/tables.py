@@ -1,6 +1,6 @@
 """Literal tables of the semantics, and helpers that tests of the oracle share.
 
-Nothing here is computed from the descriptions in `mxnum.formats`.
+Nothing in this module is computed from the descriptions in `mxnum.formats`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
 MODES = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 
-# For each name: mantissa bits, emax, emin, max and its code, smallest normal and its code, smallest
-# positive.
+# For each element: mantissa bits, emax, emin, largest value and its code, smallest normal number
+# and its code, smallest positive number.
 TABLE: dict[str, tuple[int, int, int, float, int, float, int, float]] = {
     "e4m3": (3, 8, -6, 448.0, 0x7E, 2.0**-6, 0x08, 2.0**-9),
     "e5m2": (2, 15, -14, 57344.0, 0x7B, 2.0**-14, 0x04, 2.0**-16),
@@ -64,7 +64,7 @@ def value(code: int, element: Any, scale: int = 127) -> float:
 
 
 def rounded(x: Any, element: Any, rounding: str = "rne", **options: Any) -> float:
-    """Return the value to which a number is rounded."""
+    """Return a number after rounding to an element."""
     return value(encode(x, element, rounding=rounding, **options), element)
 
 

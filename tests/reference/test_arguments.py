@@ -60,6 +60,6 @@ def test_errors() -> None:
     for argument, call in calls:
         with pytest.raises(ValueError, match=f"'{argument}'"):
             call()
-    # Regression: a number in place of a tuple raised an unrelated error.
+    # Regression: a number for `blocks`, instead of a tuple, raised an unrelated error.
     with pytest.raises(TypeError, match="'blocks' must be a tuple of block lengths, not 16"):
         quantize(x, "mxint8", blocks=16)  # type: ignore[arg-type]

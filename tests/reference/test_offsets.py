@@ -15,21 +15,22 @@ def test_offset_by_hand() -> None:
     assert q.offsets is not None
     assert q.offsets.dtype == np.float16
     assert q.offsets.tolist() == [2.0]
-    assert q.scales.tolist() == [125]  # A is 1, so the scale is 2**(0 - 2)
-    assert q.codes.tolist() == [0xE, 0x6, 0x2]  # the differences are -4, 4 and 1 quarters
+    assert q.scales.tolist() == [125]  # the largest difference is 1, so the scale is 2**(0 - 2).
+    assert q.codes.tolist() == [0xE, 0x6, 0x2]  # differences -4/4, 4/4 and 1/4
     assert dequantize(q.codes, q.scales, "mxfp4_e2m1", offsets=q.offsets).tolist() == [1, 3, 2.25]
     assert fake_quantize(f32([1, 3, 2.25]), "mxfp4_e2m1", offset="float16").tolist() == [1, 3, 2.25]
 
 
 def test_offset_is_rounded_and_its_error_held_by_the_exact_range() -> None:
-    x = f32([4097, 4099])  # the mid-range 4098 is a tie of float16, which rounds to the even 4096
+    x = f32([4097, 4099])  # the mid-range, 4098, is a float16 tie and rounds to 4096
     exact = quantize(x, "mxfp4_e2m1", offset="float16")
     half = quantize(x, "mxfp4_e2m1", offset="float16", offset_range="half")
     assert exact.offsets is not None
     assert exact.offsets.tolist() == [4096.0]
-    # A is 3: the differences are 2 and 6 halves.
+    # With scale 1/2, the differences 1 and 3 are 2 and 6 halves.
     assert (exact.scales.tolist(), exact.codes.tolist()) == ([126], [4, 7])
-    # A is 1: the first difference is 4 quarters; the second one, 12 quarters, saturates.
+    # With scale 1/4, the first difference is 4 quarters; the second difference, 12 quarters,
+    # saturates.
     assert (half.scales.tolist(), half.codes.tolist()) == ([125], [6, 7])
     wide = quantize(f32([1e6, 1e6]), "mxfp8_e4m3", offset="float16")
     assert wide.offsets is not None

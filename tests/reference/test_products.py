@@ -37,7 +37,7 @@ def test_exact_dot_rounds_once() -> None:
 def test_sequential_is_a_fused_multiply_add() -> None:
     u = 1 + 2.0**-12
     assert dot(vector(-(1 + 2.0**-11), u), vector(1, u), accumulate="sequential") == 2.0**-24
-    # An exact zero of a fused multiply-add from +0 is +0; an underflow keeps its sign.
+    # A sum that is exactly zero is +0; a result that underflows keeps its sign.
     for accumulate in ("exact", "sequential"):
         assert bits_of(dot(vector(-0.0, 0.0), vector(1, -1), accumulate=accumulate)) == [0]
         assert bits_of(dot(vector(-1e-30), vector(1e-30), accumulate=accumulate)) == [0x80000000]
@@ -74,13 +74,14 @@ def test_dot_of_blocked_operands() -> None:
     a = blocked("mxfp8_e5m2", [4096, 1, 1], [127], 3)
     results = {how: float(dot(a, a, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24 + 2, "sequential": 2**24}
-    # With one element in a block, each term is rounded, and then added in float32, in order.
+    # If blocks have one element, the mode `block` rounds each term and adds the terms in float32,
+    # in order.
     a = blocked("mxfp4_e2m1", [1, 1, 1], [151, 127, 127], 1)
     b = blocked("mxint8", [1, 1, 1], [127] * 3, 1)
     results = {how: float(dot(a, b, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24, "sequential": 2**24}
-    # A term is rounded before it is added: 2**24 + 1 rounds to 2**24, so the sum with -2**24 is 0,
-    # not 1.
+    # The mode `block` rounds a block's sum before adding it: 2**24 + 1 rounds to 2**24, so the sum
+    # with -2**24 is 0, not 1.
     a = blocked("mxfp8_e5m2", [-4096, 0, 4096, 1], [127, 127], 2)
     b = blocked("mxfp8_e5m2", [4096, 0, 4096, 1], [127, 127], 2)
     assert dot(a, b, accumulate="block") == 0
@@ -108,12 +109,12 @@ def test_special_values_of_block_accumulation() -> None:
     assert run(blocked("mxfp8_e5m2", [INF, 0], [127], 2), blocked("mxfp8_e5m2", [0, 1], [127], 2)) == 0x7FC00000
     assert run(blocked("mxfp8_e5m2", [], [], 4), blocked("mxfp8_e5m2", [], [], 4)) == 0
     assert run(blocked("mxfp8_e5m2", [-0.0, -0.0], [127, 127], 1), ones) == 0
-    # Each term overflows or underflows by itself.
+    # The mode `block` lets each term overflow or underflow separately.
     huge = blocked("mxfp8_e5m2", [1, 1], [254, 254], 1)
     assert run(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1)) == 0x7FC00000
     assert bits_of(dot(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1))) == [0]
     tiny = blocked("mxfp8_e5m2", [1, 1], [0, 0], 1)
-    # Each term is 2**-150, a tie, which rounds to zero.
+    # Each term, 2**-150, is a tie and rounds to zero.
     assert run(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1)) == 0
     assert bits_of(dot(tiny, blocked("mxfp8_e5m2", [1, 1], [127 - 23, 127 - 23], 1))) == [1]
 

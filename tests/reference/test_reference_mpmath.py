@@ -12,7 +12,7 @@ from mxnum.formats import FLOATS
 from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
-#: For each name: mantissa bits, emin and max, copied again from the standard's tables.
+#: For each element: mantissa bits, emin and max, copied again from the standard's tables.
 FORMATS = {
     "e4m3": (3, -6, 448), "e5m2": (2, -14, 57344), "e3m2": (2, -2, 28), "e2m3": (3, 0, 7.5), "e2m1": (1, 0, 6),
     "int8": (6, 0, 127 / 64), "int4": (2, 0, 7 / 4),

@@ -28,7 +28,8 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
     """Round with a list of magnitudes that continues four binades beyond the largest.
 
-    Find the two neighbours in the list, choose one, and then compare it with the largest value.
+    The function chooses one of the two neighbours in the list, and then compares the choice with
+    the largest value.
     """
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
@@ -177,10 +178,10 @@ def test_stochastic_rounding_by_its_definition() -> None:
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # One random bit cannot represent a quarter: floor(1/4 * 2) + 1 < 2.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=1) for r in range(2)] == [2, 2]
-    # Only the low bits of the word are used.
+    # The encoder uses only the low bits of the random word.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFF, sr_bits=2) == 3
-    # By default thirty bits are used.
+    # By default the encoder uses thirty random bits.
     just_up = Fraction(2) + Fraction(1, 2**30)
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 1) == 3
     assert rounded(just_up, "e2m1", "sr", random_bits=2**30 - 2) == 2
@@ -208,13 +209,13 @@ def test_scale_is_part_of_the_one_rounding() -> None:
     assert encode(2.0**127, "e4m3", scale=numpy_scale) == 0x38
     assert value(0x38, "e4m3", numpy_scale) == 2.0**127
     assert value(encode(1e308, "e4m3", scale=254), "e4m3") == 448
-    # Rounding first to float32 would make this number a tie, which gives 4 instead of 6.
+    # 5 + 2**-40, if first rounded to float32, would become the tie 5 and round to 4 instead of 6.
     assert rounded(5 + 2.0**-40, "e2m1") == 6
     assert [encode(x, "e4m3", scale=255, overflow="ieee") for x in (1.0, INF, NAN)] == [0, 0, 0]
 
 
 def test_decode_rounds_the_product_once() -> None:
-    assert decode(0x38, "e4m3", dtype="float32", scale=0) == 1 << 22  # the result 2**-127 is subnormal in float32
+    assert decode(0x38, "e4m3", dtype="float32", scale=0) == 1 << 22  # 2**-127, which is subnormal in float32
     assert decode(0x38, "e4m3", dtype="float32", scale=254) == 254 << 23
     assert decode(0x40, "e4m3", dtype="float32", scale=254) == 0x7F800000
     assert decode(0xFE, "e4m3", dtype="bfloat16", scale=254) == 0xFF80

@@ -17,7 +17,7 @@ from mxnum.torch import amx  # noqa: E402
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Count the products that go to the units, or would go there if there were any."""
+    """Record the products that would go to AMX units, and compute them without the units."""
     seen = []
 
     def multiply(left, right, out=None):
@@ -30,7 +30,7 @@ def counted(monkeypatch):
 
 
 def layer(recipe, accumulate="amx", dtype=torch.float32, shape=(3, 8, 64)):
-    """Return the result and the gradients of a linear layer."""
+    """Return the result of a linear layer and its gradients."""
     random = torch.Generator().manual_seed(1)
     x, w = (torch.randn(s, generator=random).to(dtype).requires_grad_() for s in (shape, (32, 64)))
     y = mxt.linear(x, w, None, recipe, accumulate=accumulate)
@@ -70,15 +70,15 @@ def test_a_model(counted):
     mxt.emulate(model, "mxfp8_e4m3", accumulate="amx")
     assert "Emulated" in type(model[1]).__name__ or hasattr(model[1], "_mx")
     model(torch.randn(4, 64)).sum().backward()
-    assert len(counted) == 2  # x needs no gradient, and convolutions are torch's
+    assert len(counted) == 2  # x needs no gradient; torch computes convolutions
 
 
 def test_where_there_are_none(monkeypatch):
     def check():
-        raise ValueError("Products by AMX need a processor that has it.")
+        raise ValueError("Products by AMX need a processor with AMX units.")
 
     monkeypatch.setattr(amx, "check", check)
-    with pytest.raises(ValueError, match="need a processor that has it"):
+    with pytest.raises(ValueError, match="need a processor with AMX units"):
         mxt.emulate(torch.nn.Linear(32, 32), "mxfp8_e4m3", accumulate="amx")
     with pytest.raises(ValueError, match=r"'accumulate' must be one of .*'amx'.*did you mean 'amx'"):
         mxt.linear(torch.ones(2, 32), torch.ones(2, 32), accumulate="amz")
@@ -99,7 +99,7 @@ def test_units_that_are_not_there_are_told(monkeypatch):
     check = amx.check.__wrapped__
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
     monkeypatch.setattr(torch.backends.mkldnn, "matmul", SimpleNamespace(), raising=False)
-    with pytest.raises(ValueError, match="need a processor that has it"):
+    with pytest.raises(ValueError, match="need a processor with AMX units"):
         check()
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
     with pytest.raises(ValueError, match=r"need torch 2\.9 or newer, not"):

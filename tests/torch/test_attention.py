@@ -48,7 +48,7 @@ def test_groups_of_heads_and_rows_without_keys():
 
 
 def test_a_mask_of_a_wider_type():
-    # A mask may have a wider type than the scores.
+    # The mask may have a wider type than the scores to which it is added.
     q, mask = numbers(2, 8, 32).bfloat16(), numbers(8, 8, seed=1)
     y, want = mxt.attention(q, q, q, mask, recipe="float32"), plain(q, q, q, mask)
     assert y.dtype == want.dtype
@@ -75,7 +75,7 @@ def test_multihead_attention(need_weights):
     assert torch.allclose(y, want, atol=1e-5)
     assert not need_weights or torch.allclose(made, weights, atol=1e-5)
     mxt.restore(module)
-    # torch's sums depend on the memory layout.
+    # The test uses exact sums, because torch's own sums depend on the memory layout.
     mxt.emulate(module, "mxfp4_e2m1", accumulate="exact")
     how = {"recipe": "mxfp4_e2m1", "accumulate": "exact"}
     y, _ = module(x, x, x, **options)
@@ -85,7 +85,7 @@ def test_multihead_attention(need_weights):
     want = mxt.linear(inside, module.out_proj.weight, module.out_proj.bias, **how)
     assert torch.equal(y, want)
     module.eval()
-    with torch.no_grad():  # torch's fast path would bypass the emulation
+    with torch.no_grad():  # without gradients, torch's fast path would bypass the emulation
         assert torch.equal(module(x, x, x, **options)[0], y)
 
 

@@ -18,7 +18,7 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(3)
         self.embedding, self.head = nn.Embedding(rows, 16), nn.Linear(16, rows, bias=bias)
-        self.alias = self.head  # the same module under two names is not tied
+        self.alias = self.head  # a module under two names does not count as tied weights
         if tied:
             self.head.weight = self.embedding.weight
         self.double()
@@ -66,7 +66,7 @@ def test_padding_does_not_count_in_the_mean_and_moves_with_it():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_weights_are_summed_in_float32(dtype):
-    """The sum of these rows is 80,000, beyond float16; the mean is exact in all three types."""
+    """Check a weight whose sum of rows, 80,000, is beyond float16, but whose mean is exact."""
     model = nn.Sequential(nn.Linear(4, 40, bias=False).to(dtype))
     with torch.no_grad():
         model[0].weight[:20], model[0].weight[20:] = 1024.0, 3072.0
@@ -116,7 +116,7 @@ def with_weight(weight):
 
 
 class Transposed(nn.Module):
-    """A layer like Conv1D of transformers: its weight has a column for each symbol."""
+    """A layer whose weight has a column for each symbol, as Conv1D of transformers has."""
 
     def __init__(self):
         super().__init__()
@@ -131,7 +131,7 @@ class Transposed(nn.Module):
         (lambda: nn.ModuleDict({"head": Transposed()}), "head", {}, "not 'head, a Transposed'"),
         (Model, "head", {"vocabulary": 41}, "'vocabulary' must be between 1 and 40, not 41"),
         (Model, "head", {"vocabulary": 0}, "'vocabulary' must be between 1 and 40, not 0"),
-        (parametrized, "head", {}, "must have its weight as a parameter, not computed from others"),
+        (parametrized, "head", {}, "must have its weight as a parameter, not computed from other"),
         (
             lambda: with_weight(torch.zeros(640)),
             "head",

@@ -1,4 +1,4 @@
-"""Tests of the report on which products of a model are emulated."""
+"""Tests of the report that says which products of a model are emulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numbers(*shape, seed=0):
 
 
 def flops(emulation, *inputs):
-    """Return the operations of each module, and assert that the shares add up to one."""
+    """Return the FLOPs of each module, and assert that the shares add up to one."""
     rows, found = emulation.coverage(*inputs).rows(), {}
     assert sum(row["share"] for row in rows) == pytest.approx(1, abs=1e-12)
     for row in rows:
@@ -30,7 +30,7 @@ def flops(emulation, *inputs):
 
 
 class Everything(nn.Module):
-    """A model with products of modules and of functions."""
+    """A model with products in modules of all kinds, and in functions."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ def test_every_product_is_counted():
 
 
 class Changing(nn.Module):
-    """A model that changes as it runs."""
+    """A model whose forward pass changes its state."""
 
     def __init__(self):
         super().__init__()
@@ -139,7 +139,7 @@ def test_scripts_hooks_and_lazy_modules():
         model = nn.Sequential(torch.jit.script(nn.Linear(32, 32)), nn.LazyLinear(8))
     with pytest.warns(UserWarning, match="1 .LazyLinear. has no parameters before its first call"):
         emulation = mxt.emulate(model)
-    with pytest.raises(ValueError, match="'model' must be called once, which makes its lazy modules usual ones"):
+    with pytest.raises(ValueError, match="'model' must be called once, which initializes its lazy modules"):
         emulation.coverage(numbers(4, 32))
     model(numbers(4, 32))
     assert flops(emulation, numbers(4, 32)) == {("", False): 2 * 4 * 32 * 32, ("1", False): 2048}
@@ -193,21 +193,21 @@ def test_one_warning_names_what_multiplies_by_weights():
     with pytest.warns(UserWarning, match="emulate") as seen:
         emulation = mxt.emulate(model)
     assert [str(each.message) for each in seen] == [
-        "emulate() leaves alone what may multiply by its weights: layers.*.gru (GRU) is of no kind that is emulated; "
-        "layers.*.experts (Experts) is of no kind that is emulated; bilinear (Bilinear) is of no kind that is "
-        "emulated. Leave them out by filter= or the recipe None if that is meant; emulation.coverage(inputs) shows "
-        "their share of the FLOPs."
+        "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
+        "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
+        "(Bilinear) is of a class that emulate() does not know. If you mean this, leave them out by filter= or the "
+        "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__
     assert set(emulation.modules) == {"weighted"}
     assert {*still} < set(emulation.left_alone)
     mxt.restore(model)
-    # There is no warning, which would be an error here.
+    # The call must not warn; the test settings turn warnings into errors.
     mxt.emulate(model, {"layers.*": None, "bilinear": None, "*": "mxint8"})
 
 
 class Inner(nn.Module):
-    """Attention by torch's function, or written out."""
+    """Attention by torch's function, or by separate products."""
 
     def __init__(self, written_out=False):
         super().__init__()
@@ -218,7 +218,7 @@ class Inner(nn.Module):
 
 
 def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
-    # Regression: the module was emulated, but listed as left alone.
+    # Regression: the attention in `outer` was emulated, but listed as left alone.
     model = nn.Sequential()
     model.outer, model.other = nn.Sequential(Inner()), Inner()
     model.outer.__class__ = type("Outer", (nn.Sequential,), {})
@@ -230,7 +230,7 @@ def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
 
 @pytest.mark.skipif(torch.__version__ < (2, 13), reason="compilers of older versions are not tried")
 def test_compiled_attention_that_is_written_out_raises():
-    # Regression: it raised only where it was not compiled.
+    # Regression: attention by separate products raised an error, but not in compiled models.
     model = nn.Sequential(Inner(written_out=True))
     mxt.emulate(model, attention="0")
     with pytest.raises(ValueError, match="names of modules that call scaled_dot_product_attention"):
@@ -238,7 +238,8 @@ def test_compiled_attention_that_is_written_out_raises():
 
 
 def test_parts_of_attention_of_your_own_class_are_not_called_emulated():
-    # The forward pass of a MultiheadAttention reads the weight of out_proj, and does not call it.
+    # The forward pass of a MultiheadAttention reads the weight of its module out_proj without
+    # calling the module.
     class Own(nn.MultiheadAttention):
         def forward(self, x):
             return super().forward(x, x, x)[0]
@@ -252,5 +253,5 @@ def test_quantized_modules_are_listed():
     model[0].__dict__["_packed_params"] = object()
     del model[0].weight, model[0].bias
     model[0].__class__ = type("Quantized", (nn.Module,), {"forward": lambda self, x: x})
-    with pytest.warns(UserWarning, match="0 .Quantized. is of no kind that is emulated"):
+    with pytest.warns(UserWarning, match="0 .Quantized. is of a class that emulate.. does not know"):
         mxt.emulate(model)

@@ -1,6 +1,6 @@
-"""Tests that an emulated model in two processes equals the model of one, bit for bit.
+"""Tests that an emulated model in two processes equals one in a single process, bit for bit.
 
-This holds where sums are exact.
+The results can only be equal because all sums are exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
 
 
 def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
-    """Two processes hold 17 and 16 of 33 rows, of which 32 count."""
+    """Check two processes, which hold 17 and 16 of 33 rows; only the first 32 rows count."""
     (one, state), (two, other) = in_two_processes("center", tmp_path)
     assert len(one) == 17
     assert len(two) == 16
@@ -47,7 +47,7 @@ def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
 
 
 def in_two_processes(how, tmp_path):
-    """Return what both processes stored."""
+    """Run two processes of worker.py, and return what each has stored."""
     if how != "ddp" and torch.__version__ < (2, 6):
         pytest.skip("torch.distributed.fsdp has no fully_shard")
     command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]

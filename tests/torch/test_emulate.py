@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
 
 
 class Own(nn.Linear):
-    """A user's layer, which computes as Linear does."""
+    """A user's class of layers, which computes as Linear does."""
 
 
 class Other(nn.Linear):
@@ -61,7 +61,7 @@ IDS = torch.arange(24).reshape(3, 8)
 
 
 def trained(model, steps=3, rate=0.1):
-    """Return the losses of some steps of training."""
+    """Train a model for some steps, and return the losses."""
     losses = []
     optimizer = torch.optim.SGD(model.parameters(), rate)
     for _ in range(steps):
@@ -84,11 +84,12 @@ def test_what_is_emulated_and_what_is_left_alone():
     }  # fmt: skip
     assert str(emulation).endswith(
         ". Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
-        "names the module; other (Other) is of no kind that is emulated."
+        "names the module; other (Other) is of a class that emulate() does not know."
     )
     two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
     assert (
-        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of no kind that is emulated."
+        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of a class that emulate() "
+        "does not know."
     )
     assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]
     assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
@@ -109,7 +110,7 @@ def test_restoring_leaves_nothing():
         assert type(module) is type(twin.get_submodule(name))
         assert set(module.__dict__) == set(before[name])
     mxt.emulate(model, "mxint8")  # and once more
-    with pytest.raises(ValueError, match="must be one that is not emulated yet"):
+    with pytest.raises(ValueError, match="must not be emulated yet"):
         mxt.emulate(model, "mxint8")
 
 
@@ -188,7 +189,8 @@ def test_another_recipe_in_mid_training():
 
 
 def test_no_recipe_is_float32_where_sums_are_by_blocks_too():
-    # Regression: the error came in the next forward pass, since blocks need operands in a format.
+    # Regression: `set_recipe(None)` led to an error in the next forward pass, because the mode
+    # `block` needs operands in a format.
     x, changed = torch.randn(4, 64), nn.Sequential(nn.Linear(64, 8))
     plain = copy.deepcopy(changed)
     mxt.emulate(changed, "mxint8", accumulate="block", gradient="clipped")
@@ -262,7 +264,7 @@ def test_attention_is_where_its_name_says():
     torch.manual_seed(0)
     wide, narrow = (nn.Sequential(Attending(), nn.MultiheadAttention(32, 2)) for _ in range(2))
     narrow.load_state_dict(wide.state_dict())
-    # Modules that are already emulated keep their settings.
+    # Modules that are already emulated keep their settings in a second call.
     emulation = mxt.emulate(wide, "mxfp4_e2m1", attention="*")
     assert set(emulation.modules) == {"", "0", "0.qkv", "1"}
     mxt.emulate(narrow, "mxfp4_e2m1", attention="0")
@@ -275,7 +277,7 @@ def test_a_lookup_has_the_bits_of_the_whole_table():
     for options in ("nvfp4", "mxfp4_e2m1", {"uniform": {"format": "mxint4", "block_shape": [4, 8]}}):
         table = nn.Embedding(40, 32)
         with torch.no_grad():
-            table.weight[3] *= 1000  # the tensor scale of nvfp4 depends on this row
+            table.weight[3] *= 1000  # row 3 decides the tensor scale of nvfp4
         recipe = Recipe.of(options)
         mxt.emulate(table, recipe)
         want = mx.fake_quantize(table.weight.detach(), recipe.weights.mx_format, **recipe.weights.keywords(-1))
@@ -351,8 +353,8 @@ def test_layers_that_are_left_alone_say_why():
     assert emulation.left_alone == {
         "grouped": "(Conv1d) convolves in groups",
         "bounded": "(Embedding) renormalizes its weights",
-        "rnn": "(GRU) is of no kind that is emulated",
-        "patched": "(Linear) has a forward of its own instance",
+        "rnn": "(GRU) is of a class that emulate() does not know",
+        "patched": "(Linear) has a forward function on the instance",
         "lazy": "(LazyLinear) has no parameters before its first call",
     }
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
@@ -361,7 +363,7 @@ def test_layers_that_are_left_alone_say_why():
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
 def test_parts_of_attention_that_is_left_out_say_so(options):
-    """Regression: these modules were not listed if a filter left their attention out."""
+    """Check that the out_proj of an attention that a filter leaves out is listed as left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
     assert {"0.linear1", "0.linear2"} <= set(emulation.modules)
@@ -399,7 +401,7 @@ class Gain(nn.Module):
 
 
 class Column(nn.Module):
-    """A linear layer without a bias, whose weight has a column for each output."""
+    """A linear layer without a bias; its weight has a column for each output."""
 
     def __init__(self):
         super().__init__()
@@ -434,6 +436,37 @@ def test_registered_classes_are_emulated(registered):
     assert torch.equal(twin(x), net(x))
     mxt.restore(net)
     assert [type(each) for each in net] == [Gain, Column]
+
+
+class Row(nn.Module):
+    """A linear layer of its own class, whose weight has a row for each output."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 32))
+        if bias is not None:
+            self.bias = bias
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, getattr(self, "bias", None))
+
+
+@pytest.mark.parametrize("bias", [None, nn.Parameter(torch.arange(16.0))], ids=["no bias", "bias"])
+def test_a_registered_linear_layer_is_one(registered, bias):
+    torch.manual_seed(0)
+    mxt.register(Row, "linear")
+    own, plain = Row(bias), nn.Linear(32, 16, bias=bias is not None)
+    plain.load_state_dict(own.state_dict())
+    nets = nn.Sequential(own), nn.Sequential(plain)
+    x, results = torch.randn(4, 32), []
+    for net in nets:
+        assert mxt.emulate(net, mx.Recipe.uniform("mxfp4_e2m1")).left_alone == {}
+        y = net(x)
+        y.square().sum().backward()
+        results.append([y, *(parameter.grad for parameter in net.parameters())])
+    assert len(results[0]) == 2 + (bias is not None)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert not torch.equal(results[0][0], x @ own.weight.T + (0 if bias is None else bias))
 
 
 def test_a_subclass_with_a_forward_of_its_own_is_not_registered(registered):

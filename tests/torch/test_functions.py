@@ -22,7 +22,7 @@ def numbers(*shape, seed=0, dtype=torch.float32):
 
 
 def gradients(y, *inputs, seed=9):
-    """Return a random gradient of y, and the gradients of the inputs."""
+    """Return a random gradient of y, and the gradients of the inputs that follow from it."""
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return grad, torch.autograd.grad(y, inputs, grad)
 
@@ -59,8 +59,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # Regression: the bias was added to a product that had already been narrowed, which only narrow
-    # types show.
+    # Regression: the bias was added after the product had been rounded to the type of x. Only
+    # narrow types show the difference.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan
@@ -119,7 +119,7 @@ def test_six_operands_are_six():
 
 def test_fake_quantize():
     x = numbers(6, 70)
-    other = {"axis": np.int64(1)}  # Regression: this raised "must be an integer, not np.int64(1)"
+    other = {"axis": np.int64(1)}  # Regression: np.int64 raised "must be an integer, not np.int64(1)"
     for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}, other):
         y = mxt.fake_quantize(x, "mxfp4_e2m1", **options)
         assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", **options))
@@ -132,7 +132,7 @@ def test_fake_quantize():
 
 
 def clamped(x, format, rounding="rne"):
-    """Return True for numbers that one more bit of exponent rounds beyond the largest value."""
+    """Return True for numbers that, with one more exponent bit, round beyond the largest value."""
     q, e = mx.quantize(x, format), mx.formats.get(format).element
     unit = mx.MXArray.from_parts(torch.ones_like(q.codes), q.scales, format, tensor_scale=q.tensor_scale)
     scales = unit.dequantize("float64") / e.value(1)
@@ -147,7 +147,8 @@ def clamped(x, format, rounding="rne"):
 @pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4"])
 def test_gradients_of_clamped_numbers_are_cut(format):
     x, w = numbers(8, 64), numbers(16, 64, seed=1)
-    # The floor rule clamps numbers just below a power of two; some lie on thresholds.
+    # Under the floor rule, numbers just below a power of two are clamped. Some numbers of x lie on
+    # thresholds.
     with torch.no_grad():
         x[:, ::32], w[:, ::32] = 255.9, -127.99
         x[:4, 1:17] = torch.arange(480, 496).ldexp(torch.tensor(-1)) * torch.tensor([[1], [-1], [0.5], [-0.5]])
@@ -168,8 +169,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Regression: a rounded scale put the largest number one ulp above six times its scale, and its
-    # gradient was dropped.
+    # Regression: because scales are rounded, the largest number of a block can be one ulp above six
+    # times its scale. The gradient of such a number was set to zero.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
@@ -182,8 +183,7 @@ def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
 
 
 def test_gradients_under_a_scale_of_zero_are_cut():
-    # Regression: numbers under a scale of zero were not counted as clamped, because their code is
-    # that of zero.
+    # Regression: numbers under a scale of zero did not count as clamped, because their codes are 0.
     x = torch.cat([torch.full((16,), 1e-6), torch.full((16,), 1e4), torch.zeros(1)]).requires_grad_()
     y = mxt.fake_quantize(x, "nvfp4", gradient="clipped")
     (dx,) = torch.autograd.grad(y.sum(), x)
@@ -193,7 +193,8 @@ def test_gradients_under_a_scale_of_zero_are_cut():
 
 
 def test_an_infinite_gradient_is_cut_too():
-    # Regression: a gradient was multiplied by 0, so that an infinite one became NaN.
+    # Regression: the gradient of a clamped number was multiplied by 0, so that an infinite gradient
+    # became NaN.
     x = torch.tensor([500.0, 1.0], requires_grad=True)
     y = mxt.fake_quantize(x, "mxfp8_e4m3", gradient="clipped")
     (dx,) = torch.autograd.grad(y, x, torch.tensor([torch.inf, torch.inf]))
@@ -202,7 +203,8 @@ def test_an_infinite_gradient_is_cut_too():
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
 def test_nan_in_bfloat16_is_canonical(rounding):
-    # Regression: NaN had the bits of torch's cast; `torch.equal` does not see that.
+    # Regression: NaN had the bits of torch's cast. `torch.equal` on floats cannot compare the bits
+    # of NaN.
     bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
     y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
     want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
@@ -219,7 +221,7 @@ def test_quantize_and_dequantize():
     drawn = mxt.quantize(x, "mxint8", rounding="sr", seed=4)
     assert drawn.equals(mx.quantize(x.detach(), "mxint8", rounding="sr", seed=4))
     assert isinstance(mxt.dequantize(mx.quantize(x.detach().numpy(), "mxint8")), torch.Tensor)
-    # Regression: with a stream, other random words were drawn than in fake_quantize.
+    # Regression: with a stream, `quantize` drew other random words than `fake_quantize`.
     drawn = {"rounding": "sr", "seed": 4, "stream": 3}
     assert torch.equal(mxt.quantize(x, "mxint8", **drawn).dequantize(), mxt.fake_quantize(x, "mxint8", **drawn))
 
@@ -238,7 +240,7 @@ def test_norms():
     assert torch.equal(narrow, rounded)
     _, (dx, dgamma) = gradients(narrow, x, gamma)
     assert torch.equal(dgamma, dgamma.bfloat16().float())
-    assert not torch.equal(dx, dx.bfloat16().float())  # the residual stream stays as it is
+    assert not torch.equal(dx, dx.bfloat16().float())  # the gradient of the residual stream is not rounded
 
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
@@ -287,7 +289,7 @@ def test_a_recipe_as_for_nvfp4():
 
 
 def test_float64_is_rounded_to_bfloat16_once():
-    x = torch.tensor([[1 + 2**-8 + 2**-40]], dtype=torch.float64)  # float32 rounds it to a tie
+    x = torch.tensor([[1 + 2**-8 + 2**-40]], dtype=torch.float64)  # rounding to float32 gives a tie
     one = torch.ones(1, 1, dtype=torch.float64)
     for recipe in (Recipe(vector="bfloat16"), Recipe(activations="bfloat16")):
         assert mxt.linear(x, one, recipe=recipe).item() == 1 + 2**-7
@@ -297,7 +299,8 @@ def test_no_second_derivative():
     x, w = numbers(4, 64), numbers(8, 64, seed=1)
     layer = torch.nn.Conv1d(4, 4, 3)
     mxt.emulate(layer, "mxint8")
-    # Regression: the gradient of a norm with rounded steps lacked the terms of the statistics.
+    # Regression: in the second derivative of a norm with rounded steps, the terms from mean and
+    # variance were missing; now it raises.
     norm = mxt.layer_norm(x, 64, w[0], w[1], Recipe(vector="bfloat16", vector_steps=True))
     for y in (mxt.linear(x, w), mxt.fake_quantize(x, "mxint8", gradient="clipped"), layer(x), norm):
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
@@ -384,11 +387,11 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
-    "steps": (  # Regression: one number for 32 was spread over them
+    "steps": (  # Regression: one weight was used for all 32 features
         lambda: mxt.layer_norm(empty(), 1, empty(1), empty(1), Recipe(vector="bfloat16", vector_steps=True)),
         r"'normalized_shape' must be the last axis alone, .* not \(1,\)",
     ),
-    "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes: the"),
+    "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes"),
     "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
     "no number": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=True), "'axis' must be an integer, not True"),
     "no axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=3, block_shape=(2, 2)), "between -2 and 1, not 3"),
@@ -478,7 +481,7 @@ def test_a_kernel_of_yours_in_its_place():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """One large row: along the other axis it would decide the scales of all other rows."""
+    """Check an operand with a large row; in blocks along the other axis it decides all scales."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

@@ -1,4 +1,4 @@
-"""Tests of the operations under torch's compiler, its checks, batches and export."""
+"""Tests of mxnum's torch operations under torch.compile, opcheck, vmap and export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def calls():
-    """Return calls of every operation, by name."""
+    """Return a call of every torch operation, by name."""
     from mxnum.torch.functions import How
 
     ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
@@ -58,7 +58,7 @@ class Model(nn.Module):
 
 
 def step(model, function, x):
-    """Return the loss and the gradients of one step."""
+    """Return the loss and the gradients of one training step."""
     model.zero_grad()
     loss = function(x).square().mean()
     loss.backward()
@@ -87,14 +87,17 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
     compiled = torch.compile(model, fullgraph=True, backend=counted)
     for _ in range(4):
         compiled(x)
-    assert len(graphs) <= 2  # the step is a tensor; no step compiles anew
+    assert len(graphs) <= 2  # the step number is a tensor, so no step compiles again
     mxt.set_recipe(model, "mxint8")
     assert torch.equal(compiled(x), model(x))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
 def test_the_compiler_of_torch_leaves_no_rounding_out():
-    """Casts to bfloat16 and back are an operation here, because torch's compiler removes them."""
+    """Check that compiled models round to bfloat16.
+
+    Without an operation of mxnum, torch's compiler would remove a cast to bfloat16 and back.
+    """
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
     try:
         cpp_builder.get_cpp_compiler()

@@ -1,6 +1,7 @@
-"""Tests beside microxcaling, if a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
+"""Tests against microxcaling, if a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
 
-Lengths are whole blocks, because its padding of other lengths fails with torch from 2.9 on.
+All lengths are whole blocks, because microxcaling's padding of other lengths fails with torch from
+2.9 on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def specs(theirs, format, mode, bfloat):
 
 
 def recipe(format, mode, bfloat):
-    """Return the recipe that equals these settings."""
+    """Return the recipe that equals the given settings of microxcaling."""
     rounding = MODES[mode]
     if not bfloat:
         return Recipe.uniform(format, layer_norm=FLOAT32, rounding=rounding)
@@ -54,7 +55,7 @@ def recipe(format, mode, bfloat):
 
 
 def both(function, theirs, *shapes):
-    """Return results and gradients of two functions, in pairs."""
+    """Return pairs of results and gradients of mxnum's function and microxcaling's function."""
     generator = torch.Generator().manual_seed(1)
     x = [torch.randn(shape, generator=generator) for shape in shapes]
     x = [part * (1 + 3 * torch.rand(part.shape[-1], generator=generator)) for part in x]
@@ -67,7 +68,7 @@ def both(function, theirs, *shapes):
 
 
 def close(pairs, bits):
-    """Assert that pairs are equal, or close where sums differ."""
+    """Assert that the results of a pair are equal, or close where sums are in another order."""
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)

@@ -1,7 +1,7 @@
-"""Tests of a model in torch beside the residual MLP of this library: equal losses at each step.
+"""Tests that a model in torch has the losses of mxnum's residual MLP at each step.
 
-Products are summed by numpy's BLAS in both (``accumulate="blas"``) and vector operations are the
-same loops. Autograd is torch's. The tests therefore check which operand is rounded where.
+In both models, numpy's BLAS sums products (``accumulate="blas"``) and the same loops compute vector
+operations; only autograd is torch's. So the tests check which operands are rounded at which point.
 """
 
 from __future__ import annotations

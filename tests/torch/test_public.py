@@ -45,7 +45,7 @@ def test_the_lines_of_the_readme_run(capsys):
     exec(block, {})
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "2 modules are emulated: 2 Linear."
-    rows = said[7 : said.index("", 7)]  # the legend follows after an empty line
+    rows = said[7 : said.index("", 7)]  # an empty line separates the table from the legend
     assert {line.split()[0] for line in rows if line.startswith("  ")} == {
         "activations", "weights", "gradients", "weights_backward", "activations_backward", "gradients_for_weights"
     }  # fmt: skip

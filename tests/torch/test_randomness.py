@@ -38,7 +38,7 @@ def x():
 
 
 def gradients(model, steps=1):
-    """Return the last loss and gradients of some steps."""
+    """Return the loss and the gradients of the last of some steps."""
     for _ in range(steps):
         model.zero_grad()
         loss = model(x()).square().mean()
@@ -65,7 +65,7 @@ def test_steps_seeds_and_modules_draw_different_bits():
     assert emulation.step == 2
     assert not torch.equal(first, again)
     model.eval()
-    assert torch.equal(model(x()), again)  # the step is the same
+    assert torch.equal(model(x()), again)  # evaluation does not advance the step
     other = Model()
     mxt.emulate(other, STOCHASTIC, seed=2)
     assert not torch.equal(other(x()), first)
@@ -88,7 +88,7 @@ def test_a_restart_goes_on():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # Regression: the model had taken the seed
+    assert second.seed == 9  # Regression: the seed was loaded before the error
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -192,7 +192,7 @@ class Mixed(nn.Module):
 
 
 def draws(ids, worker=0, samples=None):
-    """Return where each operand takes its bits: seed, stream, index of the first element, size."""
+    """Return for each operand the origin of its bits: seed, stream, first index, size."""
     found = []
 
     def kernel(x, operand, axis, *, seed, stream, first=0):
@@ -219,12 +219,12 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
         for (seed, stream, first, size), *these in zip(whole, *parts, strict=True):
             assert first == 0
             assert all(part[:2] == (seed, stream) for part in these)
-            # Parameters draw the same bits in all parts.
+            # Parameters get the same bits in all parts of a batch.
             if all(part[3] == size for part in these):
                 assert all(part[2] == 0 for part in these)
                 shared += 1
                 continue
-            for _, _, begin, count in these:  # each part follows the one before
+            for _, _, begin, count in these:  # each part begins where the part before it ends
                 assert begin == first
                 first += count
             assert first == size
@@ -245,7 +245,7 @@ def test_samples_that_an_operand_does_not_have():
 def test_gradient_accumulation_may_hold_two_graphs():
     model = Model()
     mxt.emulate(model, STOCHASTIC, seed=2)
-    # The second call must not overwrite the step of the first.
+    # The backward pass of the first call must still use the step of the first call.
     (model(x()).sum() + model(x()).sum()).backward()
     together = [p.grad.clone() for p in model.parameters()]
     other = Model()
@@ -257,7 +257,7 @@ def test_gradient_accumulation_may_hold_two_graphs():
 
 
 class Trained(nn.Module):
-    """A model that is trained by a method of its own, as in PyTorch Lightning."""
+    """A model with a method for training steps, as in PyTorch Lightning."""
 
     def __init__(self):
         super().__init__()
@@ -268,14 +268,14 @@ class Trained(nn.Module):
 
 
 def test_a_step_that_nobody_counts_is_refused():
-    # Regression: the model's own forward pass advanced the counter, so that all steps drew the bits
-    # of the first.
+    # Regression: only the forward pass of the whole model advances the step, and this model does
+    # not call it. So all steps drew the bits of the first step.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):
         model.training_step(x())
     model.eval()
-    model.training_step(x())  # Outside training, the bits are always those of the same step.
+    model.training_step(x())  # in evaluation mode, the step does not advance
     model.train()
     seen = []
     for _ in range(2):

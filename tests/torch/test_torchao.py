@@ -1,4 +1,4 @@
-"""Tests beside torchao's emulated training in MXFP8."""
+"""Tests against torchao's emulated training in MXFP8."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_three_products(theirs, rule, dtype):
         y.backward(grad)
         pairs.append((y.detach(), a.grad, b.grad))
     for mine, other in zip(*pairs, strict=True):
-        # torchao sums in another order, and rounds to bfloat16.
+        # torchao adds in another order, and rounds to bfloat16.
         limit = 1e-6 if dtype == torch.float32 else 2**-8
         assert mine.dtype == other.dtype
         assert (mine - other).abs().max() <= limit * other.abs().max()

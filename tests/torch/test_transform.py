@@ -1,4 +1,4 @@
-"""Tests of the Hadamard transform of operands: the bits of `mxnum.hadamard`, where it applies."""
+"""Tests of the Hadamard transform of operands: its bits are those of `mxnum.hadamard`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_where_there_is_no_product_it_is_refused():
     for call in (mxt.fake_quantize, mxt.quantize):
         with pytest.raises(ValueError, match="'transform' must be None where there is no product, not 'hadamard'"):
             call(x, operand)
-    with pytest.raises(ValueError, match=r"'beta.transform' must be None, because it is in no product"):
+    with pytest.raises(ValueError, match=r"'beta.transform' must be None, because beta is in no product"):
         Recipe(beta=operand)
     table = torch.nn.Embedding(8, 32)
     mxt.emulate(table, Recipe(weights=operand, activations=operand))

@@ -1,4 +1,4 @@
-"""Tests of small random models of `transformers`: emulated, trained, compiled."""
+"""Tests of emulating, training and compiling small random models of `transformers`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gpt2():
 
 
 def losses(model, steps=2):
-    """Return the losses of some steps."""
+    """Train a model for some steps, and return the losses."""
     optimizer, found = torch.optim.AdamW(model.parameters(), 1e-3), []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -70,7 +70,8 @@ def test_compiled():
 
 
 def test_attention_of_another_kind_is_not_passed_over():
-    # Regression: it raised when the model ran, but not when it was compiled.
+    # Regression: the attention "eager" raised an error when the model ran, but not when it was
+    # compiled.
     model = llama()
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match=r"must not name 'model.layers.0.self_attn', which .* by 'eager'"):
@@ -81,7 +82,7 @@ def test_attention_of_another_kind_is_not_passed_over():
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("make", "attention"), CASES)
 def test_attention_is_listed_where_it_is_not_emulated(make, attention, implementation):
-    # Regression: it was looked up by a name that the code of these models does not have.
+    # Regression: the search for attention used a name that the code of these models lacks.
     model = make()
     model.set_attn_implementation(implementation)
     emulation = mxt.emulate(model, "mxfp8_e4m3")
@@ -143,7 +144,7 @@ def test_other_code_is_not_taken_for_a_known_class():
             return self.weight * hidden_states + 1
 
     emulation = mxt.emulate(torch.nn.Sequential(Shifted(8)), "mxfp8_e4m3")
-    assert emulation.left_alone == {"0": "(Shifted) is of no kind that is emulated"}
+    assert emulation.left_alone == {"0": "(Shifted) is of a class that emulate() does not know"}
 
 
 def test_a_tied_weight_is_rounded_in_one_way():

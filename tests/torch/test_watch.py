@@ -1,4 +1,4 @@
-"""Tests of observing an emulated model."""
+"""Tests of `watch`, which measures the operands of an emulated model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(net, steps=1, rate=0.05):
 
 
 def of(watch, **wanted):
-    """Return the rows of a watch with these values."""
+    """Return the rows of a watch that have the wanted values."""
     return [row for row in watch.rows() if all(row[name] == value for name, value in wanted.items())]
 
 
@@ -88,7 +88,7 @@ def test_steps_and_flips():
     assert 0 < second["flips"] < 1
     assert len(of(watch, operand="gamma")) == 2
     with torch.no_grad():
-        net.eval()(x())  # at step 5, and not in training
+        net.eval()(x())  # step 5, in evaluation mode, gives no rows
     net.train()
     watch.stop()
     run(net, 2)
@@ -120,7 +120,7 @@ def test_gradients_beside_float32():
 
 
 def test_gradients_beside_float32_where_sums_are_defined():
-    # Regression: float32 operands raised, because they have no blocks to sum by.
+    # Regression: float32 operands raised an error, because the mode `block` needs blocks.
     net = nn.Linear(64, 32)
     mxt.emulate(net, "mxfp4_e2m1", accumulate="block")
     found = mxt.watch(net).compare(net, lambda: net(torch.randn(4, 64)).square().mean())
@@ -128,7 +128,7 @@ def test_gradients_beside_float32_where_sums_are_defined():
 
 
 def test_gradients_beside_float32_leave_the_model_as_it_was():
-    # Regression: buffers that a forward pass changes were changed by watching.
+    # Regression: `compare` changed buffers that a forward pass changes.
     net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))
     mxt.emulate(net, "mxfp4_e2m1")
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -160,7 +160,7 @@ def test_what_is_computed_again_and_shared_modules():
 
 
 def test_operands_of_attention_have_their_own_names():
-    """Regression: keys and values were called weights, queries and probabilities activations."""
+    """Check that queries, keys, values and probabilities of attention have names of their own."""
     torch.manual_seed(0)
     net = nn.MultiheadAttention(64, 2, batch_first=True)
     mxt.emulate(net, "mxfp4_e2m1")
@@ -283,7 +283,7 @@ def test_the_table_shows_the_worst_ten_operands():
 
 
 def test_tables_fit_a_terminal():
-    """Regression: tables were 110 columns wide, so that a terminal broke each line in two."""
+    """Check that tables fit in a terminal; tables of 110 columns broke each line."""
     net = nn.ModuleDict({"transformer": nn.ModuleDict({"encoder_layers": nn.ModuleList([model()])})})
     net.forward = net["transformer"]["encoder_layers"][0].forward
     mxt.emulate(net, "e4m3:block=32,scale=float32")
@@ -310,7 +310,7 @@ def test_figures():
     assert values[1, 2] == of(watch, module="3", operand="activations", step=3)[0]["beyond_max"]
     with pytest.raises(ValueError, match="'quantity' must be one of"):
         watch.figure("error")
-    with pytest.raises(ValueError, match="'operand' must be one that was seen with 'rmse'"):
+    with pytest.raises(ValueError, match=r"'operand' must be one of .* that has 'rmse'"):
         watch.figure("rmse", "gamma")
 
 
@@ -328,7 +328,7 @@ def test_what_is_wrong_is_said_in_a_sentence():
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
-    # Regression: this argument was ignored.
+    # Regression: beside `steps`, the argument `every` was ignored.
     with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):
         mxt.watch(net, 2, steps=[3])
     net.requires_grad_(False)

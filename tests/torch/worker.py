@@ -1,4 +1,4 @@
-"""One of several processes that train the same emulated model; `test_distributed` starts them.
+"""Train an emulated model as one of several processes, which `test_distributed` starts.
 
 python worker.py how folder rank count
 """
@@ -14,9 +14,9 @@ from torch import nn
 import mxnum.torch as mxt
 from mxnum.recipe import Recipe
 
-#: Every operand is rounded with random bits. Products of E2M1 are small multiples of powers of two,
-#: of which float32 adds this many without rounding. So the order of sums does not matter, and any
-#: number of processes must give the same result.
+#: The recipe rounds every operand stochastically. Products of E2M1 numbers are small multiples of
+#: powers of two, and their float32 sums in this model are exact. So the order of sums does not
+#: matter, and any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
 
 
@@ -29,7 +29,7 @@ def model():
 def head():
     """Return a last layer of 33 rows, which two processes cannot share evenly.
 
-    Its sums are exact in any order.
+    Sums of the layer's rows are exact in any order.
     """
     net = nn.Sequential(nn.Linear(16, 33))
     with torch.no_grad():
@@ -39,7 +39,7 @@ def head():
 
 
 def train(net, part, count, steps=4):
-    """Train with a part of each batch of 64 samples; the outputs of the last step."""
+    """Train with one part of each batch of 64 samples, and return the outputs of the last step."""
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     for step in range(steps):
         x = torch.randn(64, 32, generator=torch.Generator().manual_seed(step))
@@ -52,7 +52,7 @@ def train(net, part, count, steps=4):
 
 
 def main(how, folder, rank, count):
-    """Train as `how` says, and store the outputs and parameters."""
+    """Run the test case `how`, and store the outputs and parameters."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
     net = head() if how == "center" else model()

@@ -1,1 +1,1 @@
-"""The commands of ``mxnum lab``, and `command_reproduce` (``mxnum reproduce``)."""
+"""The commands of ``mxnum lab``, and the command ``mxnum reproduce``."""

@@ -18,32 +18,42 @@ def fit(
         Path,
         typer.Argument(
             metavar="LOSSES.csv",
-            help="A CSV file with a line of headings and one line for each run (docs/lab/fit-scaling-laws.md).",
+            help="A CSV file with a line of headings and a line for each run (docs/lab/fit-scaling-laws.md).",
         ),
     ],
     parameters: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Parameters N (default: parameters, params, n_params or N).")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column with the parameters N (default: parameters, params, n_params or N)."
+        ),
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Tokens D (default: tokens, n_tokens or D).")
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column with the tokens D (default: tokens, n_tokens or D)."),
     ] = None,
     loss: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Losses (default: loss, val_loss, validation_loss or L).")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column with the losses (default: loss, val_loss, validation_loss or L)."
+        ),
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Use only the lines with this value; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE", help="Use only the lines that have this value in this column; repeatable."
+        ),
     ] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=VALUE", help="Compare with the law fitted to the lines with this value; repeatable."
+            metavar="COLUMN=VALUE", help="Compare with a law fitted to the lines that have this value; repeatable."
         ),
     ] = None,
     at: Annotated[
         list[str] | None,
         typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Relative residuals beyond this count linearly, not squared.")] = 1e-3,
+    delta: Annotated[float, typer.Option(help="Relative residuals above this count linearly, not squared.")] = 1e-3,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
@@ -55,9 +65,9 @@ def fit(
 ) -> None:
     """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
 
-    The fit minimises the mean Huber loss of log L from a grid of starts. The bootstrap resamples
-    the runs. The profile holds one parameter fixed and fits the others. The fit leaves out lines
-    without a loss; the output shows how many.
+    The fit minimises the mean Huber loss of log L, from a grid of starting points. Lines without a
+    loss are left out. The output shows how many. Two kinds of intervals are given: the bootstrap
+    resamples the runs, and the profile holds one parameter fixed and fits the others.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
@@ -111,7 +121,7 @@ def fit(
 
 
 def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
-    """Return a dictionary of the columns and values in COLUMN=VALUE texts."""
+    """Return a dictionary of the columns and values of COLUMN=VALUE texts."""
     conditions: dict[str, str] = {}
     for text in given or ():
         column, sign, value = text.partition("=")
@@ -126,7 +136,7 @@ def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def _model(text: str) -> tuple[float, float]:
-    """Return the two numbers of a text N,D."""
+    """Return the two numbers of a text of the form N,D."""
     try:
         n, d = (float(part) for part in text.split(","))
     except ValueError:
@@ -163,18 +173,20 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 
     table, level = found.table, facts["level"]
     columns = ", ".join(f"{what} from {name!r}" for what, name in facts["columns"].items())
-    left_out = f", {table.left_out} without a loss left out" if table.left_out else ""
+    left_out = f" ({table.left_out} without a loss left out)" if table.left_out else ""
     title = f"L = A/N^alpha + B/D^beta + E over {len(table)} runs{left_out}; {columns}"
     rows = [
         (name, f"{value:.6g}", _interval(facts["bootstrap"][name]), _interval(facts["profile"][name]))
         for name, value in facts["law"].items()
     ]
     exponent = facts["compute_exponent"]
-    rows.append(("N grows as compute to the", f"{exponent:.4g}", _interval(facts["bootstrap"]["compute_exponent"]), ""))
+    rows.append(
+        ("N grows as compute to the power", f"{exponent:.4g}", _interval(facts["bootstrap"]["compute_exponent"]), "")
+    )
     print_table(title, ("", "value", f"bootstrap, {level:.0%}", f"profile, {level:.0%}"), rows)
     print(
-        f"Huber loss {found.loss:.4g}, median miss {found.typical_miss:.2%}; {found.agreeing} of {found.starts} starts "
-        "led here."
+        f"Huber loss {found.loss:.4g}, median miss {found.typical_miss:.2%}; {found.agreeing} of {found.starts} "
+        "starting points led to this fit."
     )
     if not found.law.falls:
         print("This is not a scaling law: the loss does not fall with both parameters and tokens.")
@@ -190,10 +202,10 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 def _print_comparison(found: LawComparison) -> None:
     from mxnum.cli.console import print_table
 
-    answer = "differ" if found.told_apart else "cannot be told apart by these runs"
+    answer = "differ" if found.told_apart else "do not differ significantly in these runs"
     print(
-        f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach (p {found.p:.2g}), and at "
-        f"most {found.at_most:.2%}. {found.shared_cells} sizes are in both."
+        f"\nThe laws {answer}: they lie {found.distance:.2%} apart at sizes that both tables cover "
+        f"(p {found.p:.2g}), and at most {found.at_most:.2%}. {found.shared_cells} sizes are in both tables."
     )
     rows = [
         (name.replace("_", " "), f"{value:+.4g}", _interval(interval))

@@ -25,11 +25,11 @@ def ledger(
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check claims about MX training against stored results, and write their page.
+    """Check claims about MX training against stored results, and write the page of claims.
 
-    This command needs a checkout of mxnum. `mxnum reproduce` does not: it trains the runs that it
-    needs and writes its report to any folder. Exit status 0: all checks ran, whatever the verdicts;
-    2: a check raised an error.
+    This command needs a checkout of mxnum. `mxnum reproduce` needs none, because it trains runs
+    itself and writes a report to any folder. The exit status is 0 if all checks ran, whatever the
+    verdicts, and 2 if a check raised an error.
 
     Examples: `mxnum lab ledger`; `mxnum lab ledger --only I1,M4`; `mxnum lab ledger --out page.md`.
     """
@@ -49,7 +49,7 @@ def ledger(
     writes = ids is None or out is not None
     if writes and not page.parent.is_dir():
         raise ValueError(
-            f"Folder {str(page.parent)!r} does not exist; run this command in a checkout, or give another "
+            f"Folder {str(page.parent)!r} does not exist; run this command in a checkout of mxnum, or give another "
             f"file with --out."
         )
     report = reproduce(ids, results=results or "docs/lab/results", progress=_show)

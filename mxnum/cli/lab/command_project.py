@@ -11,7 +11,7 @@ from mxnum.cli import options
 if TYPE_CHECKING:
     from mxnum.lab.theory import Recipe, TransformerShape
 
-#: The recipes whose speed-up is computed by default.
+#: The recipes for which the command computes the speed-up by default.
 USUAL = ("fp8", "fp6", "fp4", "fp8/bf16", "fp6/fp4")
 
 
@@ -20,12 +20,12 @@ def project(
         list[str] | None,
         typer.Argument(
             metavar="[FORWARD[/BACKWARD]]...",
-            help="Precision of the forward products, and of the products of the backward pass: bf16, fp8, fp6 or fp4 "
-            "(default: several recipes).",
+            help="Precision of the products in the forward pass, and of those in the backward pass: bf16, fp8, fp6 or "
+            "fp4 (default: several recipes).",
         ),
     ] = None,
     shape: Annotated[
-        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b; the next options replace parts of this shape.")
+        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b. The next options change parts of this shape.")
     ] = "llama-3-405b",
     layers: Annotated[int | None, typer.Option(help="Number of layers.")] = None,
     width: Annotated[int | None, typer.Option(help="Width of the residual stream.")] = None,
@@ -33,30 +33,41 @@ def project(
     heads: Annotated[int | None, typer.Option(help="Number of attention heads.")] = None,
     kv_heads: Annotated[int | None, typer.Option(help="Number of heads of keys and values.")] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Number of tokens in the vocabulary.")] = None,
-    context: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
+    context: Annotated[int | None, typer.Option(help="Number of tokens in a sequence.")] = None,
     gated: Annotated[
-        bool | None, typer.Option("--gated/--not-gated", help="The MLP has three matrices (gated) or two.")
+        bool | None, typer.Option("--gated/--not-gated", help="Three matrices in the MLP (gated), or two.")
     ] = None,
     attention: Annotated[
         str | None,
-        typer.Option(help="Precision of attention's linear layers, if it differs: bf16 quantizes only the MLPs."),
+        typer.Option(
+            help="Precision of attention's linear layers, if different from the MLPs': bf16, fp8, fp6 or fp4."
+        ),
     ] = None,
-    fp8: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp8 products relative to bf16, or LOW:HIGH.")] = "2",
-    fp6: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp6 products.")] = "2",
-    fp4: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp4 products.")] = "4",
+    fp8: Annotated[
+        str, typer.Option(metavar="RATE", help="Rate of fp8 products as a multiple of bf16's, or LOW:HIGH.")
+    ] = "2",
+    fp6: Annotated[
+        str, typer.Option(metavar="RATE", help="Rate of fp6 products as a multiple of bf16's, or LOW:HIGH.")
+    ] = "2",
+    fp4: Annotated[
+        str, typer.Option(metavar="RATE", help="Rate of fp4 products as a multiple of bf16's, or LOW:HIGH.")
+    ] = "4",
     other: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the step in bf16 that is not matrix products.")
+        str, typer.Option(metavar="SHARE", help="Share of a bf16 step's time that is not spent on matrix products.")
     ] = "0.1",
     conversion: Annotated[
-        str, typer.Option(metavar="SHARE", help="Time to quantize operands, as a share of their product in bf16.")
+        str,
+        typer.Option(
+            metavar="SHARE", help="Time to quantize a product's operands, as a share of the product's time in bf16."
+        ),
     ] = "0",
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute how much faster a training step becomes with linear layers in fewer bits.
+    """Compute the speed-up of a training step if linear layers use fewer bits.
 
-    The model adds the times of a transformer's matrix products: three for each linear layer, each
-    with its FLOPs at the rate of its precision. If a parameter is given as LOW:HIGH, every result
-    is an interval.
+    The model adds the times of a transformer's matrix products, three for each linear layer. The
+    time of a product is its FLOPs over the rate of its precision. If a parameter is given as
+    LOW:HIGH, every result is an interval.
 
     Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
     fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192
@@ -80,8 +91,10 @@ def project(
         projections = [{"recipe": text, "low": low, "high": high} for text, (low, high) in found]
         print_json({"shape": vars(chosen), "shares": shares, "parameters": ranges, "projections": projections})
         return
-    title = f"Speed-ups of a training step over bf16; linear layers have {chosen.linear_share:.1%} of the FLOPs, the "
-    title += f"MLPs {chosen.mlp_share:.1%} of those"
+    title = (
+        f"Speed-ups of a training step over bf16. Linear layers have {chosen.linear_share:.1%} of the FLOPs, and the "
+    )
+    title += f"MLPs have {chosen.mlp_share:.1%} of the linear layers' FLOPs."
     rows = [(text, f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}") for text, (low, high) in found]
     print_table(title, ("forward/backward", "speed-up"), rows)
 
@@ -109,11 +122,11 @@ def _recipe(text: str, attention: str | None) -> Recipe:
 
 
 def _range(name: str, text: str) -> tuple[float, float]:
-    """Return the ends of an interval that is written as a number or as LOW:HIGH."""
+    """Return the ends of an interval that is written as LOW:HIGH or as one number."""
     try:
         ends = [float(part) for part in text.split(":")]
     except ValueError:
         ends = []
     if len(ends) not in (1, 2) or ends[0] > ends[-1]:
-        raise ValueError(f"Option --{name} must be a number, or two written LOW:HIGH, not {text!r}.")
+        raise ValueError(f"Option --{name} must be a number, or two numbers written LOW:HIGH, not {text!r}.")
     return ends[0], ends[-1]

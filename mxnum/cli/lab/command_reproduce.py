@@ -15,29 +15,31 @@ if TYPE_CHECKING:
 
 def reproduce(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Check the claims that minutes can decide (the default).")
+        bool, typer.Option("--quick", help="Check the claims that training for minutes can decide (default).")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="Check all claims that can be decided, in many hours.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Check all claims that can be decided, which takes many hours.")
+    ] = False,
     only: Annotated[str | None, typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the report and the data.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report and the data.")] = Path(
         "reproduce"
     ),
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Draw new seeds for the training runs (in a folder of their own).")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Train with new random seeds, in a separate folder.")] = False,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Training processes (default: one for each core).")
+        int | None, typer.Option(min=1, help="Number of training processes (default: one for each core).")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check what papers claim about training in MX formats, on this machine, and write a report.
 
-    The command computes what follows without training, trains the runs that take minutes, and
+    The command checks claims that need no training, and trains runs of minutes for others. It
     writes `report.html` (one file, with figures), `claims.md` and the data. The table also lists
     the claims that cannot be decided at this scale, with the reason. After Ctrl-C or a kill, the
-    same command continues and writes the report again. The folder must be empty or one that this
-    command made. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed;
-    130: interrupted, with a report of what is done.
+    same command continues and writes the report again. The folder must be empty, or made by this
+    command.
+
+    The exit status is 0 if the command finishes, whatever the verdicts. It is 1 if a check or a
+    training run failed, and 130 after an interruption, with a report of the results so far.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
     reproduce --full --only B2`.
@@ -76,7 +78,7 @@ def _print(found: Reproduction) -> None:
     for entry in found.broken:
         print(f"The check of {entry.claim.id} raised an error: {entry.remark}")
     state = "Interrupted; results so far" if report.interrupted else f"Done after {duration(found.seconds)}"
-    print(f"{state}: {found.folder / 'report.html'}, with claims.md and data/ in the same folder.")
+    print(f"{state}: {found.folder / 'report.html'}, claims.md and data/ are in the same folder.")
 
 
 def _as_dict(found: Reproduction) -> dict[str, Any]:

@@ -17,10 +17,10 @@ Results = Annotated[Path | None, typer.Option(help="Folder of the tables (defaul
 def list_studies(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this study.")] = None,
 ) -> None:
-    """Show the built-in studies, each with its question, or the arms of one study.
+    """List the built-in studies, each with its question, or the arms of one study.
 
-    Studies of the MLP run with `run`, `report` and `sweep`; studies of language models run with
-    `language-model`.
+    The commands `run`, `report` and `sweep` work with studies of the MLP. The command
+    `language-model` runs studies of language models.
     """
     from mxnum import errors
     from mxnum.lab.studies.studies import SHIPPED, outline
@@ -42,27 +42,27 @@ def run(
     runs: Runs = Path("runs"),
     results: Results = None,
     arms: options.Arms = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
     first_seed: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Continue the runs in the folder RUNS/seeds-N, which --fresh made."),
     ] = None,
     processes: options.Processes = None,
-    stack: Annotated[int, typer.Option(min=1, help="How many seeds one process trains together.")] = 6,
+    stack: Annotated[int, typer.Option(min=1, help="Number of seeds that one process trains together.")] = 6,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
     machine: options.Machine = "cpu",
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, such as steps=200."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of every arm, for example steps=200."),
     ] = None,
 ) -> None:
-    """Run or continue a study: `run quick` trains 3 arms of 16 seeds within minutes.
+    """Run or continue a study. `run quick` trains 3 arms with 16 seeds each within minutes.
 
     Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. To
-    continue after --fresh, which draws new seeds, use --first-seed instead. Exit status 0: all runs
-    are complete; 1: some failed; 130: interrupted.
+    continue runs of --fresh, use --first-seed instead, because --fresh draws new seeds. The exit
+    status is 0 if all runs are complete, 1 if some failed, and 130 after an interruption.
     """
     import secrets
 
@@ -101,18 +101,20 @@ def report(
     runs: Runs = Path("runs"),
     results: Results = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Include unfinished runs, up to their last checkpoints.")
+        bool, typer.Option("--unfinished", help="Include unfinished runs, each up to its last checkpoint.")
     ] = False,
     add: Annotated[
         bool,
-        typer.Option("--add", help="Keep the other runs of the stored table, for example those of another machine."),
+        typer.Option(
+            "--add", help="Keep runs of the stored table that are not in RUNS, for example those of another machine."
+        ),
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Use this many seeds of each arm, lowest first (default: as many as the study has)."),
+        typer.Option(min=1, help="Use this many seeds of each arm, the lowest first (default: the study's number)."),
     ] = None,
 ) -> None:
-    """Write the tables of the runs that exist."""
+    """Write the tables of the stored runs."""
     from dataclasses import replace
 
     from mxnum.lab.studies import report as reports
@@ -124,23 +126,23 @@ def report(
 
 
 def interventions(
-    study: Annotated[str, typer.Option(help="The study that has the base arm.")] = "confirm",
+    study: Annotated[str, typer.Option(help="The study to which the base arm belongs.")] = "confirm",
     base: Annotated[str, typer.Option(help="The arm whose runs are changed.")] = "E2M1",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 8,
-    lead: Annotated[int, typer.Option(min=1, help="Apply an action this many steps before the divergence.")] = 300,
-    watch: Annotated[int, typer.Option(min=1, help="Train this many steps after the action.")] = 1500,
-    perturbed: Annotated[int, typer.Option(min=1, help="Number of perturbed controls for each seed.")] = 4,
-    first_seed: Annotated[int | None, typer.Option(help="The first of the seeds (default: the study's).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 8,
+    lead: Annotated[int, typer.Option(min=1, help="Intervene this many steps before the divergence.")] = 300,
+    watch: Annotated[int, typer.Option(min=1, help="Train this many steps after the intervention.")] = 1500,
+    perturbed: Annotated[int, typer.Option(min=1, help="Number of randomly perturbed controls for each seed.")] = 4,
+    first_seed: Annotated[int | None, typer.Option(help="The first seed (default: the study's first seed).")] = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,
     machine: options.Machine = "cpu",
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Apply interventions before the divergence of each run, and compare the outcomes.
+    """Compare the outcomes of runs changed shortly before they diverge (interventions).
 
-    The command uses the runs of `run STUDY` in the same folder, and first trains the runs that are
-    missing. After Ctrl-C or a failure, the same command continues.
+    The command starts from the runs of `run STUDY` in the same folder, and trains missing runs
+    first. After Ctrl-C or a failure, the same command continues.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import continuable
@@ -155,8 +157,8 @@ def interventions(
     there = storage.read_json(stored) if stored.exists() else None
     if there is not None and (there["study"], there["base"]) != (study, base):
         raise ValueError(
-            f"{str(stored)!r} has results of {there['base']} in the study {there['study']}; give another folder "
-            f"(--results)."
+            f"{str(stored)!r} has results of the arm {there['base']} in the study {there['study']}; give another "
+            "folder (--results)."
         )
     with continuable():
         table = gather(
@@ -170,7 +172,7 @@ def interventions(
 
 
 def sgd_limits(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 4,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
     """Measure the critical learning rates of SGD under synthetic gradient errors (claim B2)."""
@@ -181,11 +183,11 @@ def sgd_limits(
 
 
 def sharpness(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 4,
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 67771976,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
-    """Measure the preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
+    """Measure the preconditioned sharpness of runs of width 32 every 100 steps, by Lanczos."""
     from mxnum.lab import storage
     from mxnum.lab.mlp.sharpness import follow, followed
 
@@ -193,7 +195,7 @@ def sharpness(
 
 
 def _changes(texts: list[str]) -> dict[str, Any]:
-    """Return the changes of the options ``--set``; raise ValueError if a field gets two values."""
+    """Return the settings of ``--set``; raise ValueError if a setting gets two values."""
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -203,7 +205,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return a text as an int or a float, or unchanged if it is not a number."""
+    """Return a text as an int or a float if it is a number, or unchanged."""
     for kind in (int, float):
         try:
             return kind(text)

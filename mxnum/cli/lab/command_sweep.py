@@ -19,14 +19,14 @@ Config = Annotated[
     str,
     typer.Argument(
         metavar="CONFIG",
-        help="A TOML file (docs/lab/run-experiments.md, docs/lab/run-language-models.md), or the name of a study that "
-        "`list` shows.",
+        help="A TOML file (docs/lab/run-experiments.md, docs/lab/run-language-models.md), or the name of a built-in "
+        "study (see `list`).",
     ),
 ]  # fmt: skip
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: the name of the study).")
 ]
-Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of the number in the file.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds, instead of the number in the file.")]
 
 
 def sweep(
@@ -35,7 +35,7 @@ def sweep(
     seeds: Seeds = None,
     arms: options.Arms = None,
     processes: options.Processes = None,
-    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
+    stack: Annotated[int, typer.Option(min=1, help="Number of seeds that one process trains together.")] = 3,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
     machine: options.Machine = "cpu",
@@ -43,10 +43,10 @@ def sweep(
 ) -> None:
     """Train every arm of a study on the same seeds, and compare the losses.
 
-    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure, or adds
-    seeds; it writes the tables again. The folder must be empty or one that this command made. A run
-    that fails does not stop the others. Exit status 0: all runs are complete; 1: some failed; 130:
-    interrupted.
+    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. With more
+    --seeds, it adds runs. Each call writes the tables again. The folder must be empty, or made by
+    this command. A run that fails does not stop other runs. The exit status is 0 if all runs are
+    complete, 1 if some failed, and 130 after an interruption.
 
     Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`; `mxnum lab sweep
     mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
@@ -72,19 +72,19 @@ def language_model(
     processes: options.Processes = None,
     nice: options.Nice = 0,
     scheduler: options.Scheduler = None,
-    machine: Annotated[str, typer.Option(help="cpu, or cuda: trained on a GPU.")] = "cpu",
+    machine: Annotated[str, typer.Option(help="cpu, or cuda to train on a GPU.")] = "cpu",
     operands: Annotated[
-        bool, typer.Option("--operands", help="Store the operands of the linear layers at the end of each run.")
+        bool, typer.Option("--operands", help="Store the operands of all linear layers at the end of each run.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train small language models in every precision of a file, and compare their losses.
 
-    The sources have known entropies, so the excess loss is exact. The command also measures the
-    gradients of the logits and compares them with the analysis. Stored runs are not repeated, so
-    the same command continues, or adds runs if you ask for more seeds. The folder must be empty or
-    one that this command made. Exit status 0: all runs are complete; 1: some failed; 130:
-    interrupted. Needs the extras `torch` and `experiments`.
+    The entropies of the training data are known, so the excess loss is exact. The command also
+    measures the gradients of the logits and compares them with theory. Stored runs are not
+    repeated, so the same command continues, and adds runs if --seeds is larger. The folder must be
+    empty, or made by this command. The exit status is 0 if all runs are complete, 1 if some failed,
+    and 130 after an interruption. The command needs the extras `torch` and `experiments`.
 
     Example: `mxnum lab language-model logits --seeds 1`.
     """

@@ -12,10 +12,10 @@ from typing import Any
 
 from mxnum.cli.main import INTERRUPTED
 
-#: Seconds between two lines of progress if standard error is not a terminal.
+#: The seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The share of the work after which progress shows the time left. Earlier estimates would be
-#: wrong, because compiling comes first.
+#: The share of the work after which the remaining time is shown. Earlier estimates would be wrong,
+#: because compiling comes first.
 TELLING = 0.05
 
 
@@ -88,7 +88,7 @@ def watching() -> Iterator[Lines | Bars]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM act as Ctrl-C does: worker processes end, and finished results are kept."""
+    """Make SIGTERM act like Ctrl-C, which ends worker processes and keeps finished results."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -72,13 +72,13 @@ def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
     """Return True for each case with a number or code that is `what` (NaN or infinite)."""
 
     def are(field: Field, codes: Array) -> Array:
-        if field.kind in ("float", "addend"):
+        if field.kind in ("float", "code", "addend"):
             return np.asarray(what(as_magnitudes(codes, task.source)))
         if task.element.bits > 8:
             return np.asarray(what(as_magnitudes(codes, task.element)))
         return np.asarray(what(np.array(task.element.values()))[codes])
 
-    kinds = "float", "element", "operand", "addend"
+    kinds = "float", "code", "element", "operand", "addend"
     fields = [field for field in task.inputs if field.kind in kinds and field.name in inputs]
     return np.asarray(np.any([are(field, inputs[field.name]).any(axis=1) for field in fields], axis=0))
 

@@ -13,7 +13,7 @@ from mxnum.conformance.cases.grid import PLACES, as_magnitudes, neighbours, plac
 from mxnum.conformance.hypotheses.arrangements import orders
 from mxnum.conformance.judging.right import right, scaled, tensor_scales
 from mxnum.conformance.task import Answer, Columns, Task
-from mxnum.formats import E8M0, FLOATS
+from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding
 
@@ -30,8 +30,8 @@ def _codes(task: Task, inputs: Columns) -> Array:
     return right(task, inputs, task.outputs[-1].name)
 
 
-def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in converting elements."""
+def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in the direction of rounding or in overflow."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -50,20 +50,58 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
                     yield f"ties between subnormals {where}", partial(_where_subnormal, answer)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table
+    else:
+        yield from _random_bits(task)
+
+
+def elements(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in converting elements."""
+    yield from roundings(task)
+    if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
             yield f"a table of thresholds that are one ulp too {where}", moved(_codes, step)
         if not task.has_scales or task.format.scale.power_of_two:
             for bits in (1, 2, 3):
                 kept = f"{bits} bit{'s' * (bits > 1)} below the last place"
                 yield f"a rounder with {kept} and no sticky bit", partial(_without_sticky, bits)
-    else:
-        yield from _random_bits(task)
     yield from inputs_read_otherwise(task, _codes)
-    if not task.element.integer:
-        yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
-    sign = 1 << (task.element.bits - 1)
+    yield from codes_written_otherwise(task)
     yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)
     yield "the opposite signs", read_as(lambda t, x: magnitude_bits(x, t.source) | sign_bits(~x, t.source), _codes)
+
+
+def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in converting codes of another element."""
+    source = task.source
+    yield from roundings(task)
+    yield "the codes unchanged", lambda t, i: i["x"]
+    for other in ELEMENTS.values():
+        if other.bits == source.bits and other != source:
+            yield f"reading codes as {other.name}", _with(source=other)
+    if source.integer:
+        yield "sign and magnitude in place of two's complement in what is read", read_as(_of_signs, _codes)
+    else:
+        yield "reading subnormal codes as zero", read_as(_without_subnormals, _codes)
+        yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)
+    yield from codes_written_otherwise(task)
+
+
+def _of_signs(task: Task, x: Array) -> Array:
+    """Return the codes in two's complement of what the codes mean as sign and magnitude."""
+    sign = 1 << (task.source.bits - 1)
+    return np.where(x >= sign, (0 - (x & (sign - 1))) & (2 * sign - 1), x)
+
+
+def _without_subnormals(task: Task, x: Array) -> Array:
+    small = magnitude_bits(x, task.source) < (1 << task.source.mantissa_bits)
+    return np.where(small, sign_bits(x, task.source), x)
+
+
+def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Yield `(name, answer)` for each mistake in writing codes."""
+    sign = 1 << (task.element.bits - 1)
+    if not task.element.integer:
+        yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
     if task.element.integer:
         yield "sign and magnitude in place of two's complement", lambda t, i: _in_signs(_codes(t, i), sign)
     if task.element.bits < 8:

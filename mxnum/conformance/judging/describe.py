@@ -11,8 +11,8 @@ from mxnum.conformance.explain import explain_element, explain_scale, number
 from mxnum.conformance.judging.judge import nan_codes
 from mxnum.conformance.judging.right import is_nan_scale, tensor_scales
 from mxnum.conformance.task import Columns, Task
-from mxnum.formats import ElementFormat
-from mxnum.memory.dtypes import Array
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.memory.dtypes import Array, code_dtype
 
 #: A placeholder for the code of a value that no code has.
 NO_CODE = -(1 << 40)
@@ -27,10 +27,10 @@ def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -
 
 def number_text(task: Task, x: int, random: int) -> str:
     """Return a number's bits and value in words, and its random word if rounding is stochastic."""
-    value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
-    return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
-        f", random 0x{random:08X}" if task.is_stochastic else ""
-    )
+    value = plain(float(as_floats(np.array([x], code_dtype(task.source.bits)), task.source)[0]))
+    code = hexadecimal(x, task.source.bits)
+    named = f"bits:{code[2:]}" if task.source.name in FLOATS else f"{task.source.name} code {code}"
+    return f"x = {named} ({value})" + (f", random 0x{random:08X}" if task.is_stochastic else "")
 
 
 def element(

@@ -9,10 +9,10 @@ from typing import Any
 from mxnum import errors, formats, products, units
 from mxnum.conformance.operations.dot import Dot
 from mxnum.conformance.operations.mma import unit_products
-from mxnum.conformance.operations.rounding import Encode, Quantize, Scale
+from mxnum.conformance.operations.rounding import Convert, Encode, Quantize, Scale
 from mxnum.conformance.operations.values import Decode, Dequantize
 from mxnum.conformance.task import ArrayFormat, Operation, Task
-from mxnum.formats import FLOATS, MXFormat
+from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, scale_rule_of
 from mxnum.units import MatrixUnit
 
@@ -20,6 +20,9 @@ OPERATIONS: dict[str, Operation] = {
     each.name: each
     for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
+
+#: `encode` where the source is an element.
+_CONVERT = Convert()
 
 #: The keys that a header of vectors may have; lines with another key are comments.
 HEADER = (
@@ -46,7 +49,8 @@ def make_task(
     """Make a task from strings and numbers as users write them.
 
     `format` may also be the name of an element, or of the operands of the matrix unit that
-    `accumulate` names. Missing settings have the defaults of `Task`, except that `scale_rule` has
+    `accumulate` names. `source` may be an element for ``"encode"``, which then converts its codes.
+    Missing settings have the defaults of `Task`, except that `scale_rule` has
     the default of `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting
     that has no effect on the answers raises ValueError.
     """
@@ -63,12 +67,16 @@ def make_task(
             raise ValueError(f"Argument {name!r} must be left out for {asked.name!r}; it is for {accepted}.")
     if isinstance(unit, MatrixUnit):
         return _unit_task(asked.name, format, unit, k, block)
+    sources = tuple(FLOATS)
+    if asked.name == "encode":
+        sources = *FLOATS, *ELEMENTS
+        asked = _CONVERT if given.get("source") in ELEMENTS else asked
     fmt = in_blocks(format, block)
     rule = scale_rule_of(fmt, given.get("scale_rule"))
     mode = unit or (Accumulate.BLOCK if fmt.scale.power_of_two else Accumulate.EXACT)
     errors.choose_member("accumulate", mode, (Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL))
     checks: dict[str, Callable[[Any], Any]] = {
-        "source": lambda value: FLOATS[errors.choose("source", value, tuple(FLOATS))],
+        "source": lambda value: (FLOATS | ELEMENTS)[errors.choose("source", value, sources)],
         "rounding": lambda value: errors.choose_member("rounding", value, Rounding),
         "overflow": lambda value: errors.choose_member("overflow", value, Overflow),
         "nonfinite": lambda value: errors.choose_member("nonfinite", value, (Nonfinite.BLOCK, Nonfinite.ELEMENT)),

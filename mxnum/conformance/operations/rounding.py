@@ -7,11 +7,11 @@ from itertools import chain
 
 import numpy as np
 
-from mxnum.conformance.bits import Generator
+from mxnum.conformance.bits import Generator, as_floats
 from mxnum.conformance.cases import blocks, float_scales
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.hypotheses import float_scales as float_scale_hypotheses
-from mxnum.conformance.hypotheses.elements import at_other_scales, elements, in_other_orders
+from mxnum.conformance.hypotheses.elements import at_other_scales, conversions, elements, in_other_orders
 from mxnum.conformance.hypotheses.scales import scales, scales_of_others
 from mxnum.conformance.judging import describe, judge
 from mxnum.conformance.judging.judge import Judgement, Tallies, direction, or_none, place_of_largest, wrong_codes
@@ -78,6 +78,32 @@ class Encode(Operation):
     def describe(self, task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         x, random = int(inputs["x"][0, 0]), describe.random_word(inputs, 0)
         return describe.element(task, x, None, random, int(got["code"][0, 0]), int(want["code"][0, 0]))
+
+
+class Convert(Encode):
+    """Convert codes of one element to codes of another. Its name is that of `Encode`."""
+
+    def inputs(self, task: Task) -> list[Field]:
+        return [Field("x", task.source.bits, 1, "code")]
+
+    def title(self, task: Task) -> str:
+        return f"{super().title(task)} from {task.source.name}"
+
+    def boundaries(self, task: Task, rng: Generator) -> Columns:
+        x = np.arange(1 << task.source.bits, dtype=np.uint8).reshape(-1, 1)
+        return blocks.with_random(task, rng, {"x": x}, every_kind=True)
+
+    def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
+        codes = np.arange(1 << task.source.bits, dtype=np.uint8)
+        codes = codes[task.takes_nan | ~np.isnan(as_floats(codes, task.source))]
+        x = codes[np.arange(start, start + size) % len(codes)].reshape(-1, 1)
+        return blocks.with_random(task, rng, {"x": x})
+
+    def possible(self, task: Task) -> tuple[str, int | None]:
+        return f"{task.source.name} codes", task.source.bits
+
+    def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
+        return of_field("code", conversions(task))
 
 
 class Scale(Operation):

@@ -13,7 +13,7 @@ from mxnum.conformance.judging.report import ConformanceError, Profile, Stochast
 from mxnum.conformance.operations import known, make_task
 from mxnum.conformance.stochastic.trial import Trial
 from mxnum.definition.by_numpy import looks_at_elements
-from mxnum.formats import MXFormat
+from mxnum.formats import FLOATS, MXFormat
 
 
 def check_stochastic(
@@ -87,6 +87,7 @@ def check_stochastic(
     rounding = modes.pop("rounding", "sr")
     errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
     task = make_task(operation, format, **known(modes))
+    errors.choose("source", task.source.name, tuple(FLOATS))
     by_elements = task.has_scales and looks_at_elements(task.scale_rule)
     errors.require(not by_elements, "scale_rule", "'nearest' or 'rceil' for check_stochastic", str(task.scale_rule))
     errors.require(not task.has_scales or task.block > 1, "block", "at least 2 for quantize", task.block)

@@ -1,4 +1,4 @@
-"""Define a claim, which a file in `rows` declares, and the context of its check and figures.
+"""Define `Claim`, which each file in `rows` makes, and `Context`, which checks and figures use.
 
 A file in `rows` makes a `Claim` from its id, title and sentence. The decorator `Claim.check`
 registers the function that checks the claim, and `Claim.figure` each function that draws a figure.
@@ -23,22 +23,23 @@ SOURCES = {
     "B": "Beyond these papers: claims of this project that no paper makes",
 }
 #: Descriptions of checks that several claims share.
-BY_TRAINING = "By training runs, which `mxnum.lab.mlp` makes and stores."
+BY_TRAINING = "The check reads stored results of training runs, which `mxnum.lab` makes."
 BY_FORMULA = (
-    "`mxnum.analysis` gives the exact expectation. Normal numbers, quantized by the kernels, must match it within 5 "
-    "standard errors."
+    "`mxnum.analysis` gives the exact expectation. The mean over normal numbers that the kernels quantize must "
+    "match the expectation within 5 standard errors."
 )
 
 
 @dataclass(frozen=True)
 class Context:
-    """The files and functions that a check and a figure may use."""
+    """The results files and the functions that a check and a figure may use."""
 
     #: The folder that has the results files.
     results: Path
-    #: Reports the current work to the user.
+    #: `tell(text)` reports the current work to the user.
     tell: Callable[[str], object] = lambda text: None
-    #: Stores arrays under a name, for figures and readers; `kept` returns the arrays, or None.
+    #: `keep(name, arrays)` stores arrays for figures and readers. `kept(name)` returns the stored
+    #: arrays, or None.
     keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
     kept: Callable[[str], dict[str, Any] | None] = lambda name: None
 
@@ -47,11 +48,11 @@ class Context:
         return json.loads((self.results / name).read_text())
 
     def has(self, name: str) -> bool:
-        """Return True if such a results file exists."""
+        """Return True if the results file `name` exists."""
         return (self.results / name).is_file()
 
     def first(self, *names: str) -> Any:
-        """Return the content of the first of these results files that exists."""
+        """Return the content of the first results file in `names` that exists."""
         return self.json(next((name for name in names if self.has(name)), names[-1]))
 
 
@@ -71,11 +72,11 @@ class Claim:
     sentence: str
     #: How the claim is checked, or how it would be checked if there were runs.
     how: str
-    #: The runs that would decide the claim, if the stored runs cannot.
+    #: The runs that would decide the claim if the stored runs cannot decide it.
     scale: str = ""
-    #: Who states the claim; the check marks parts that others state.
+    #: Who states the claim. The check sets `whose` in each item that another party states.
     whose: Whose = Whose.PAPER
-    #: Results files that the check needs. A tuple lists alternatives, the best first.
+    #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
     #: Results files that the check uses if they exist.
     takes: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Claim:
     def check(self, function: Check) -> Check:
         """Register a function as the check of this claim, and the claim as a row of the ledger."""
         if CLAIMS.setdefault(self.id, self) is not self:
-            raise ValueError(f"Argument 'id' must be that of a new claim, not {self.id!r}.")
+            raise ValueError(f"Argument 'id' must be the id of a new claim, not {self.id!r}.")
         self.run = function
         return function
 
@@ -107,7 +108,7 @@ class Claim:
         return [(need,) if isinstance(need, str) else need for need in self.needs]
 
     def missing(self, context: Context) -> list[str]:
-        """Return the best alternative for each needed file, if none of its alternatives exists."""
+        """Return the best alternative of each needed file of which no alternative exists."""
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
 

@@ -19,8 +19,8 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: Claims whose figures may open the page: it begins with the first figure of the first two of these
-#: claims that have one.
+#: Claims whose figures may open the page. The page begins with the first figure of each of the
+#: first two claims that have a figure.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 #: Lists with more numbers than this are collapsed if all numbers agree.
@@ -42,7 +42,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
     from markupsafe import Markup
 
     def code(text: str) -> Markup:
-        """Return text in which words between backticks are code."""
+        """Return HTML in which the words between backticks are marked as code."""
         parts = escape(text).split("`")
         return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
 
@@ -60,7 +60,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         classes=_CLASSES, marks=_MARKS, folded=FOLDED, unchecked=_UNCHECKED, sentences=sentences(report),
         stored=stored.load(), leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
-        draws=draws,  # the footer mentions missing figures
+        draws=draws,  # the footer says if figures are missing
         plain=plain, duration=duration,
         figures={id: each[id in leading :] for id, each in drawn.items()},  # without figures already shown at the top
     )  # fmt: skip

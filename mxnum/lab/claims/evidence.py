@@ -1,4 +1,4 @@
-"""Define the evidence of a check, and compute the verdict from it by a fixed rule."""
+"""Define the evidence of a check, and the rule that computes a verdict from evidence."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who states a number or a sentence; the first member that has evidence decides the verdict."""
+    """Who states a number or a sentence; the first member that has items decides the verdict."""
 
     #: A paper.
     PAPER = "paper"
-    #: This project, on something that no paper states: an expectation, a derivation, or a finding
-    #: elsewhere.
+    #: This project, for an item that no paper states: an expectation, a derivation, or a finding on
+    #: other models.
     OURS = "ours"
-    #: This project, for a number that no paper states and that is recorded only to notice changes.
+    #: This project, for a number that no paper states, recorded only so that a change is noticed.
     KEPT = "kept"
 
 
@@ -44,18 +44,18 @@ class Verdict(StrEnum):
 #: The meaning of each verdict.
 MEANINGS = {
     Verdict.REPRODUCED: "every figure agrees and every statement holds.",
-    Verdict.DIFFERS: "some figure does not agree or some statement does not hold; both numbers are given.",
-    Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
-    Verdict.CONFIRMED: "no paper makes the claim; this project expected it, and it holds.",
-    Verdict.CORRECTED: "no paper makes the claim; this project expected it, and a part of it does not hold.",
-    Verdict.UNDECIDED: "the runs agree with the claim as far as they go, but cannot decide all of it.",
-    Verdict.NOT_RUN: "the check was not run; the remark says what it needs.",
+    Verdict.DIFFERS: "a figure does not agree (claimed and found number are shown), or a statement does not hold.",
+    Verdict.NOT_REPRODUCED: "none of the claim's statements holds.",
+    Verdict.CONFIRMED: "no paper makes the claim; this project expected it, and every part holds.",
+    Verdict.CORRECTED: "no paper makes the claim; this project expected it, but a part does not hold.",
+    Verdict.UNDECIDED: "nothing refutes the claim, but the runs cannot decide every statement.",
+    Verdict.NOT_RUN: "the check was not run; the row says what the check needs.",
 }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A number of the claim, and the number found here."""
+    """A number that a claim states, and the number that the check found."""
 
     what: str
     claimed: float
@@ -63,7 +63,7 @@ class Comparison:
     #: The allowed difference: half a unit of the last digit of the claimed number, plus the error
     #: of `found`.
     tolerance: float
-    #: Who states it; None: as its row says.
+    #: Who states the number; None means the party that states the row's claim.
     whose: Whose | None = None
 
     @property
@@ -77,12 +77,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that the claim implies, whether it holds (None: undecided), and its numbers."""
+    """A sentence that the claim implies, its numbers, and True if it holds (None: undecided)."""
 
     what: str
     holds: bool | None
     numbers: str = ""
-    #: Who states it; None: as its row says.
+    #: Who states the sentence; None means the party that states the row's claim.
     whose: Whose | None = None
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Evidence:
     note: str = ""
     #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
-    #: A sentence that says what is decided and what is not, and the number that decides it.
+    #: A sentence that says what the check decides and what stays open, and the decisive number.
     answer: str = ""
     number: str = ""
 
@@ -114,7 +114,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence with `whose` filled in for every item that has none."""
+        """Return the evidence, with `whose` filled in for every item whose own `whose` is None."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -126,7 +126,7 @@ class Evidence:
 
     @property
     def parts(self) -> dict[Whose, Evidence]:
-        """The evidence split by who states it, in the order of `Whose`."""
+        """The evidence, split by the party that states each item, in the order of `Whose`."""
         parts = {
             whose: Evidence(
                 [c for c in self.comparisons if (c.whose or Whose.PAPER) == whose],
@@ -140,9 +140,9 @@ class Evidence:
     def verdict(self) -> Verdict:
         """The verdict by rule.
 
-        A claim *differs* if a figure or a statement disagrees, and is *not reproduced* if none of
-        its statements holds. If a paper states a part of the claim, only this part counts. For a
-        claim of this project, the verdict uses other words.
+        A paper's claim *differs* if a figure or a statement disagrees, and is *not reproduced* if
+        none of its statements holds. A claim of this project is *confirmed* or *corrected*. If a
+        paper states a part of the claim, only this part counts.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -162,7 +162,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """A text that counts the figures that agree and the statements that hold, by `Whose`."""
+        """A text with the counts of figures that agree and statements that hold, by `Whose`."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -175,7 +175,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return the counts, and the first items that do not hold or agree."""
+        """Return the counts, and the first `most` items that do not hold or do not agree."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
@@ -183,15 +183,15 @@ class Evidence:
 
 
 def ours(*items: Statement) -> list[Statement]:
-    """Return statements marked as this project's, in a row of a paper."""
+    """Return the statements of a paper's row that this project makes, marked as its own."""
     return [replace(item, whose=Whose.OURS) for item in items]
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with a number, and with an answer if all of its items agree.
+    """Return the evidence with `number`, and with `answer` if every item agrees or holds.
 
-    `number` defaults to a count of figures. Without an answer, the page shows the counts and the
-    items that do not agree.
+    `number` defaults to the count of figures that agree. Without an answer, the page shows the
+    counts and the items that do not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)
@@ -200,9 +200,9 @@ def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
 
 
 def unanimous(statements: Iterable[Statement]) -> bool | None:
-    """Return True if all statements hold, False if none does, otherwise None.
+    """Return True if all statements hold, False if all are refuted, otherwise None.
 
-    The answer is None if statements differ, if they are undecided, or if there are none.
+    The result is None if statements differ, if all are undecided, or if there are no statements.
     """
     found = {s.holds for s in statements}
     return found.pop() if len(found) == 1 else None
@@ -216,14 +216,14 @@ def decided(holds: bool, refuted: bool) -> bool | None:
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
     """Judge if the mean of values lies below a limit, by Student's t.
 
-    The verdict is None if the confidence limits at this level enclose the limit.
+    The result is None if the confidence limits at `level` enclose the limit.
     """
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things in words.
+    """Return a count with its noun, which is plural unless the count is 1.
 
     >>> counted(1, "run"), counted(2, "run")
     ('1 run', '2 runs')

@@ -17,7 +17,8 @@ from mxnum import errors
 from mxnum.lab.claims.claim import Claim, Context, Draw
 from mxnum.output import palette
 
-#: The width in inches. On a phone, the letters in a figure are then as large as those of the text.
+#: The width of a figure in inches, at which its letters are as large on a phone as those of the
+#: text.
 WIDTH = 4.6
 #: The colour of text, frames and black lines; `inline` replaces it by the page's text colour.
 _INK = "#010203"
@@ -55,8 +56,8 @@ def _style(salt: str) -> Iterator[None]:
     mpl = errors.package("matplotlib", "plots")
     ink = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
     settings: dict[str, Any] = ink | {
-        "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": salt,  # ids in a figure must differ from those of other figures on the page
+        "svg.fonttype": "none",  # Text stays text.
+        "svg.hashsalt": salt,  # Ids in a figure must differ from the ids in other figures on the page.
         "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 9, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#80808040",
         "axes.prop_cycle": mpl.rcsetup.cycler(color=list(palette.COLOURS[:6])),

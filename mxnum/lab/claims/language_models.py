@@ -1,7 +1,7 @@
 """Read stored studies of small language models: losses, gaps between arms, and lost runs.
 
-The rules of the checks are those of `docs/lab/results/language/README.md`, written before the
-models were trained.
+The checks follow rules that were written before the models were trained:
+`docs/lab/results/language/README.md` has them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mxnum.lab.studies.statistics import mean_interval
 PLAIN, BFLOAT16 = "float32", "bfloat16"
 #: A note for texts with p-values and confidence limits.
 ONE_SOURCE = (
-    "All seeds of a study of language models share one source, so p-values cover only initial weights and batches."
+    "All seeds of a study of language models share one source of training data, so p-values cover only the chance "
+    "in initial weights and batches."
 )
 Table = dict[str, Any]
 #: The studies of recipes, and the names of their models in the ledger.
@@ -36,7 +37,7 @@ def study(context: Context, name: str) -> Table | None:
 
 
 def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
-    """Yield each stored study of recipes, after the name that the ledger gives its models."""
+    """Yield each stored study of recipes in a pair, after the ledger's name for its models."""
     for name, model in RECIPES.items():
         table = study(context, name)
         if table is not None:
@@ -49,9 +50,9 @@ def losses(table: Table, arm: str) -> dict[int, float]:
 
 
 def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, of: str = "") -> list[float]:
-    """Return, seed by seed, an arm's loss minus that of `other` (default: its control).
+    """Return, seed by seed, an arm's loss minus the loss of `other` (default: the arm's control).
 
-    With `share`, also subtract this share of the gap of the arm `of` to `other`.
+    With `share`, also subtract this share of the gap between the arms `of` and `other`.
     """
     theirs = losses(table, other or table["controls"].get(arm, table["control"]))
     ours = losses(table, arm)
@@ -76,15 +77,15 @@ def mean_row(table: Table, arm: str) -> float:
 
 
 def words(values: Sequence[float]) -> str:
-    """Return the mean and its confidence limits as text."""
+    """Return the mean of values and its confidence limits as text."""
     found = mean_interval(values, 1 - LEVEL)
     return "too few runs" if found is None else f"{found[0]:+.4f} ({found[1]:+.4f} to {found[2]:+.4f})"
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: half way between the entropy and a uniform guess.
+    """Return the loss above which a run is lost: midway from the entropy to a uniform guess's loss.
 
-    The entropy is that of the source of the arm (default: of the first arm). The entropy of a text
+    The arm (default: the first arm) determines the source and so the entropy. The entropy of a text
     is unknown; for texts the limit is 2.5 nats.
     """
     found = table["arms"][arm or next(iter(table["arms"]))]

@@ -1,7 +1,7 @@
 """Judge statements about the last layer of small language models.
 
-Claim B11 uses these rules. `docs/lab/results/language/README.md` stated them before the models were
-trained.
+Claim B11 uses the rules in this module. `docs/lab/results/language/README.md` stated the rules
+before the models were trained.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Arms that round only the gradient of the logits; each also exists with centring.
+#: Arms that round only the gradient of the logits, each of which the study also trains with
+#: centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
 #: The results files that `RULES` reads, except those in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
@@ -42,30 +43,35 @@ def shares(table: Table, when: str = "") -> list[Statement]:
     others = {part: share("E4M3", part) for part in _OF_THE_FORWARD_PASS}
     made = [
         Statement(
-            f"rounding only the last layer causes more than 0.8 of E4M3's gap, rounding only the others less than "
-            f"0.2{when}",
+            "rounding only the last layer causes more than 0.8 of E4M3's gap, and rounding only the other layers "
+            f"less than 0.2{when}",
             last["E4M3"] > 0.8 and rest["E4M3"] < 0.2,
             f"{last['E4M3']:.2f} and {rest['E4M3']:.2f}",
         ),
         Statement(
             f"rounding only the last layer causes more than half of E2M1's gap{when}",
             last["E2M1"] > 0.5,
-            f"{last['E2M1']:.2f}; all other layers {rest['E2M1']:.2f}, gradients for weights {of_weights['E2M1']:.2f}",
+            f"the last layer {last['E2M1']:.2f}, all other layers {rest['E2M1']:.2f}, output gradients that give "
+            f"weight gradients {of_weights['E2M1']:.2f}",
         ),
         Statement(
-            f"layer norm, embedding, attention, weights and activations each cause less than a tenth of E4M3's "
-            f"gap{when}",
+            "layer norm, embedding, attention, weights and activations, each rounded alone, cause less than a "
+            f"tenth of E4M3's gap{when}",
             max(others.values()) < 0.1,
             ", ".join(f"{part} {value:.2f}" for part, value in others.items()),
         ),
         Statement(
-            f"rounding only the output gradients for weights causes more than half of E4M3's gap{when}",
+            "rounding output gradients only in the products that give weight gradients causes more than half of "
+            f"E4M3's gap{when}",
             of_weights["E4M3"] > 0.5,
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
     if when:  # the rule expects this only of converged models
-        what = f"rounding only the output gradients for weights causes more than a third of E2M1's gap{when}"
+        what = (
+            "rounding output gradients only in the products that give weight gradients causes more than a "
+            f"third of E2M1's gap{when}"
+        )
         made.append(Statement(what, of_weights["E2M1"] > 1 / 3, f"{of_weights['E2M1']:.2f}"))
     return made
 
@@ -78,7 +84,8 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
             [below(gaps(table, f"{kind} rceil", share=part, of=kind)) for kind in kinds] for part in (0.2, 0.5)
         )
         what = (
-            f"trained to the end, overflow causes the gap of {', '.join(kinds)}: rceil leaves less than a fifth of it"
+            f"in models trained to the end, overflow causes the gap of {', '.join(kinds)}, because rceil leaves "
+            "less than a fifth of the gap"
         )
         listed = (f"{kind} {mean_gap(table, kind):.4f}, rceil {mean_gap(table, f'{kind} rceil'):.4f}" for kind in kinds)
         return Statement(what, decided(all(each is True for each in fifth), False in half), "; ".join(listed))
@@ -95,12 +102,12 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
         mended("E4M3"),
         mended("E5M2", "E2M3", "E3M2"),
         Statement(
-            "trained to the end, rounding layer norm to the format changes the gap",
+            "in models trained to the end, also rounding layer norm to the recipe's format changes the gap",
             decided(max(p.values()) < LEVEL, all(alike)),
             "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
         ),
         Statement(
-            "trained to the end, the format of the gradients decides the gap, not the format of the weights",
+            "in models trained to the end, the format of the gradients decides the gap, not the format of the weights",
             abs(of_gradients - wide) < abs(of_weights - wide),
             f"E4M3 {mean_gap(table, 'E4M3'):.3f}, E5M2 {wide:.3f}; E5M2 gradients alone {of_gradients:.3f}, "
             f"E5M2 weights alone {of_weights:.3f}",
@@ -123,7 +130,7 @@ def grown(table: Table, early: Table) -> Statement:
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift in 4 bits: only the gradient of the logits is rounded, and centred or not."""
+    """Judge the drift if only the gradient of the logits is in 4 bits, centred or not centred."""
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}
@@ -145,17 +152,17 @@ def what_centring_takes(table: Table) -> list[Statement]:
             "; ".join(f"{arm} {mean_gap(table, arm):.3f}, centred {left[arm]:.3f}" for arm in DRIFTING),
         ),
         Statement(
-            "E2M1 with floor, to nearest, does not drift",
+            "E2M1 with the rule floor and rounding to nearest does not drift",
             decided(taken_of_floor < 0.2, taken_of_floor > 0.5),
             f"{floor:.3f}, centred {floor_centred:.3f}",
         ),
         Statement(
-            "in 4 bits, the mean row of the last layer is large in arms that drift and small in others",
+            "in 4 bits, the mean row of the last layer is large in arms that drift and small in arms that do not",
             decided(right, reversed_),
             ", ".join(f"{arm} {value:.2f}" for arm, value in row.items()),
         ),
         Statement(
-            "in 4 bits with a centred gradient, the gap is the derived cost at rest",
+            "in 4 bits with a centred gradient, the gap equals the gap derived for a model at rest",
             decided(max(off.values()) < 0.02, max(off.values()) > 0.05),
             ", ".join(f"{centred[arm]} {mean_gap(table, arm):.3f}, derived {at_rest[arm]:.3f}" for arm in centred),
         ),
@@ -163,7 +170,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the causes of the gaps of models that read a text by bytes."""
+    """Judge the causes of the gaps of models that are trained on the bytes of a text."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -176,27 +183,30 @@ def on_text(table: Table) -> list[Statement]:
     left = gaps(table, mended, share=0.5, of="E2M1")
     return [
         Statement(
-            "on text, overflow causes E4M3's gap: rceil leaves less than a fifth of it",
+            "on text, overflow causes E4M3's gap, because rceil leaves less than a fifth of the gap",
             decided(p["E4M3"] < LEVEL and below(fifth) is True, below(half) is False),
             f"{words(gaps(table, 'E4M3'))}, p {p['E4M3']:.2g}; with rceil {words(gaps(table, 'E4M3 rceil'))}",
         ),
         Statement(
-            "on text, the last layer alone causes more than 0.8 of E4M3's gap, all others less than 0.2",
+            "on text, rounding only the last layer causes more than 0.8 of E4M3's gap, and rounding only the other "
+            "layers less than 0.2",
             decided(last > 0.8 and rest < 0.2, last < 0.5),
             f"{last:.2f} and {rest:.2f}",
         ),
         Statement(
-            "on text, E2M1 rounded to nearest has a larger gap with even and with rceil than with floor",
+            "on text, E2M1 rounded to nearest has a larger gap with the rules even and rceil than with floor",
             decided(all(cost > 0 for cost in costs), any(cost < 0 for cost in costs)),
             "; ".join(f"{rule} {words(more[rule])} more, p {p[rule]:.2g}" for rule in nearest),
         ),
         Statement(
-            "on text, E2M1 with rceil and stochastic gradients has less than half the gap of floor to nearest",
+            "on text, E2M1 with rceil and stochastic rounding of gradients has less than half the gap of E2M1 with "
+            "floor and rounding to nearest",
             below(left),
             f"{words(gaps(table, mended))} and {words(gaps(table, 'E2M1'))}",
         ),
         Statement(
-            "on text, the mean row of the last layer is large in E2M1 to nearest with even or rceil, and small with SR",
+            "on text, the mean row of the last layer is large if E2M1 with even or rceil is rounded to nearest, "
+            "and small if gradients are rounded stochastically",
             decided(with_row, all(over[arm] < 0.2 for arm in nearest)),
             ", ".join(f"{arm} {value:+.2f}" for arm, value in over.items()) + " over float32's",
         ),
@@ -215,7 +225,8 @@ def without_the_mean_row(table: Table) -> list[Statement]:
     )
     return [
         Statement(
-            "at a learning rate of 0.192, removing the mean row after each step leaves less than a fifth of E4M3's gap",
+            "at a learning rate of 0.192, removing the last layer's mean row after each step leaves less than a "
+            "fifth of E4M3's gap",
             decided(all(each is True for each in fifth), False in half),
             "; ".join(
                 f"{kind} {mean_gap(table, plain[kind]):.3f}, {words(gaps(table, centred[kind]))}" for kind in plain
@@ -224,10 +235,10 @@ def without_the_mean_row(table: Table) -> list[Statement]:
     ]
 
 
-#: For each study, the function that judges its statements.
+#: The function that judges the statements of each study.
 RULES: dict[str, Callable[[Table], list[Statement]]] = {
     "operands": shares,
-    "operands-converged": lambda table: shares(table, ", trained to the end"),
+    "operands-converged": lambda table: shares(table, " in models trained to the end"),
     "recipes-converged": recipes_at_the_end,
     "drift": what_centring_takes,
     "text": on_text,

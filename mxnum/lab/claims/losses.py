@@ -1,11 +1,11 @@
 """Read the losses of 1,234 language models in 17 precisions, published by the authors of [I].
 
-The losses come from the tables ``plot/data/*.csv`` of the repository and the commit below; a later
-commit deleted the tables. Each row is one run, with these columns:
+The losses come from the tables ``plot/data/*.csv`` of the repository and the commit in `SOURCE`; a
+later commit deleted the tables. Each row is one run, with these columns:
 
-- ``arm``: the name of the table, which is weights_activations; with ``quantize_only_fwd`` only the
-  forward pass is quantized.
-- ``label``: the precision of the weights in the run's settings, if it is not the arm's.
+- ``arm``: the name of the table, such as ``fp8_e4m3_bfloat16``: the format of the weights, then of
+  the activations. If the name has ``quantize_only_fwd``, only the forward pass is quantized.
+- ``label``: the precision of the weights in the run's settings, if it differs from the arm's.
 - ``params`` (embeddings included), ``tokens``.
 - ``final`` and ``least``: the final validation loss, and the least validation loss during training;
   float32 numbers.
@@ -32,19 +32,21 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The training FLOPs of the models, 6 N D; each model has about one of these values.
+#: The training FLOPs of the models, 6 times parameters times tokens: each model has about one of
+#: these values.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 #: A run goes astray if its final loss is above its least loss by more than this.
 ASTRAY = 0.02
 #: In every arm except bf16, nearly all losses are multiples of this number.
 GRID = 0.005
-#: Arms in FP8 with the first or the second of the two mitigations of the paper.
+#: `BF16_ACTIVATIONS` has the FP8 arms with the paper's first mitigation. `MITIGATED` also has the
+#: arms with the second mitigation, which quantizes only the forward pass.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The arms in one FP8 format throughout, and those in two FP8 formats (no mitigated runs of these
-#: are published).
+#: The arms in one FP8 format throughout, and the arms in two FP8 formats. No mitigated runs in two
+#: formats are published.
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
@@ -116,16 +118,16 @@ def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda r
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return the loss of an arm minus that of another arm, for each cell (N, D).
+    """Return the loss of an arm minus the loss of another, by parameters and tokens (N, D).
 
-    The loss of a cell is the mean over its finished runs.
+    The loss at (N, D) is the mean over the arm's finished runs.
     """
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}
 
 
 def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
-    """Return the recorded losses of an arm's finished runs, for each cell (N, D)."""
+    """Return the recorded losses of an arm's finished runs, by parameters and tokens (N, D)."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in arm(name):
         value = getattr(run, loss)

@@ -17,9 +17,10 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: The level of significance of a difference between arms, after Holm's correction over the
 #: statements of a row.
 LEVEL = 0.01
-#: The number of bins of the stored curve over which a final loss is averaged (a fifth of a run).
+#: A final loss is the mean over this many bins at the end of the stored curve, a fifth of the run.
 LAST_BINS = 8
-#: A statement that runs are not lost needs an upper 95 % limit (Wilson) of their share below this.
+#: A statement that no run is lost holds only if the upper 95 % limit (Wilson) of the share of lost
+#: runs is below this.
 SHARE = 0.25
 #: The limits within which a hazard ratio counts as no difference, fixed before the study `hazard`.
 NO_DIFFERENCE = 0.5, 2.0
@@ -52,7 +53,7 @@ def final_logs(table: Table, arm: str) -> dict[int, float]:
 
 
 def words(values: list[float]) -> str:
-    """Return the mean of gaps and its limits at `LEVEL`, as changes of the loss."""
+    """Return the mean of gaps in log loss and its limits at `LEVEL`, as changes of the loss."""
     found = mean_interval(values, 1 - LEVEL)
     if found is None:
         return "too few runs"
@@ -61,7 +62,7 @@ def words(values: list[float]) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Judge if the mean lies below a limit; also return its confidence limits as text."""
+    """Judge if the mean of values is below a limit; also return its confidence limits as text."""
     return evidence.below(values, limit, LEVEL), words(values)
 
 
@@ -82,14 +83,15 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
         ax.plot(over, [at] * len(over), "o", ms=3, alpha=0.5, color="C0")
         ax.plot([np.median(over)], [at], "|", ms=12, color="C1")
     ax.set_yticks(range(len(names)), [name.removeprefix("recipe ") for name in names], fontsize=8)
-    ax.set(xlabel="loss at the end above FP32's, %")
-    return "The final loss of each recipe above FP32's: dots are seeds, lines medians."
+    ax.set(xlabel="final loss above FP32's, %")
+    return "How far the final loss of each recipe lies above FP32's. Each dot is a seed; lines are medians."
 
 
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
     """Judge if an arm loses hardly any runs; also return the counts as text.
 
-    True if no run is lost and the upper limit of their share is below `SHARE`.
+    The verdict is True if no run is lost and the upper 95 % limit of the share of lost runs is
+    below `SHARE`.
     """
     away, runs = report.outcomes(table, arm)[Outcome.RUNAWAY], len(table["arms"][arm]["runs"])
     limit = wilson(away, runs)[1]
@@ -102,7 +104,7 @@ def is_sure(test: Comparison) -> bool:
 
 
 def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "first") -> list[tuple[Arm, Arm]]:
-    """Return pairs of an arm and its control, one for each rate at which the table has both."""
+    """Return a pair of an arm and its control for each rate at which the table has both."""
     rates = sorted({arm["experiment"]["rate"] for arm in table["arms"].values()})
     names = [(f"{kind}, rate {rate:g}", f"{control}, rate {rate:g}") for rate in rates]
     there = [pair for pair in names if {*pair} <= set(table["arms"])]

@@ -15,7 +15,7 @@ _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.i
 #: The headings of the parts of the evidence.
 HEADINGS = {
     Whose.PAPER: "What the paper states:",
-    Whose.OURS: "What this project states, and no paper:",
+    Whose.OURS: "What this project states and no paper does:",
     Whose.KEPT: "Numbers of this project that are recorded so that a change is noticed:",
 }
 
@@ -32,10 +32,10 @@ _RULES = f"""## How to read it
 {_MEANINGS}
 
 If a paper states a part of a row, only this part decides the verdict. Statements that this project adds are listed
-separately, and so are its numbers that are recorded so that a change is noticed.
+separately. Another list has this project's numbers that are recorded only so that a change is noticed.
 
-A number is followed by the claimed number and by the allowed difference: half a unit of the last digit of the claimed
-number, and 5 standard errors if ours comes from a sample.
+Each number that was found is followed by the claimed number and by the allowed difference. The allowed difference is
+half a unit of the last digit of the claimed number, plus 5 standard errors if the found number comes from a sample.
 """
 
 
@@ -62,7 +62,7 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return the parts of the evidence, each with its heading ("" if a paper states all of it)."""
+    """Return the parts of the evidence, each with its heading ("" if a paper states every item)."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -99,7 +99,7 @@ def _table(report: Report) -> str:
 
 
 def _anchor(entry: Entry) -> str:
-    """Return the anchor that MyST makes from the heading."""
+    """Return the anchor that MyST makes from the heading of an entry."""
     heading = f"{entry.claim.id}: {entry.claim.title}".lower()
     return "".join(c for c in heading if c.isalnum() or c in " -_").replace(" ", "-")
 
@@ -138,10 +138,7 @@ _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the main answers of a report: on runaways, on blocks of numbers, on all claims.
-
-    The second sentence quotes stored studies that this run did not repeat.
-    """
+    """Return the main answers of a report: on runaways, stored studies, blocks, and all claims."""
     entries = {entry.claim.id: entry for entry in report}
     runaways, numbers = (_on_runaways(entries.get("I6c")), _on_numbers(entries.get("I1")))
     return [runaways, stored.sentence(), numbers, _on_claims(report)]
@@ -153,10 +150,14 @@ def _on_claims(report: Report) -> str:
     left = len(report) - len(papers) - len(ours)
     if not papers and not ours:
         return f"The runs could decide none of the {counted(len(report), 'claim')}."
-    of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
+    of_papers = f"{counted(len(papers), 'decided claim')} of papers came out as stated"
     parts = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
     parts += (
-        [_how_many(ours, Verdict.CONFIRMED, f"{counted(len(ours), 'claim')} of this project came out as expected")]
+        [
+            _how_many(
+                ours, Verdict.CONFIRMED, f"{counted(len(ours), 'decided claim')} of this project came out as expected"
+            )
+        ]
         if ours
         else []
     )
@@ -173,15 +174,15 @@ def _on_numbers(entry: Entry | None) -> str:
     if entry is None or entry.verdict not in _DECIDED:
         return "The effect of quantization on single blocks was not checked."
     if entry.verdict != Verdict.REPRODUCED:
-        return "The error of blocks under the floor rule was not as claimed (row I1): look at this row first."
+        return "Row I1 did not find the claimed error of blocks under the floor rule: look at this row first."
     return (
-        "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
-        "element and becomes up to an eighth too small (I1); under rceil no block does."
+        "In E4M3 under the floor rule, a block overflows if its largest number has a mantissa above 1.75, and this "
+        "number becomes up to an eighth too small (row I1). Under rceil no block overflows."
     )
 
 
 def _on_runaways(entry: Entry | None) -> str:
     if entry is None or not entry.evidence.answer:
-        return "No training was run that could show whether low precision makes a loss run away (I6c)."
+        return "No training was run that could show whether low precision makes a loss run away (row I6c)."
     answer, yes = entry.evidence.answer.removesuffix("."), "Yes. " * (entry.verdict == Verdict.CONFIRMED)
     return f"{yes}{answer} (exact paired log-rank test, {entry.evidence.number}; row I6c)."

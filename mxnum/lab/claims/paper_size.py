@@ -21,13 +21,13 @@ CONTROL = f"{PREFIX}FP32"
 
 
 def table(context: Context, file: str = FILE) -> dict[str, Any]:
-    """Return the table of a results file, without arms if the file does not exist."""
+    """Return the table of a results file, or a table without arms if the file does not exist."""
     found: dict[str, Any] = context.json(file) if context.has(file) else {"arms": {}}
     return found
 
 
 def planned(context: Context) -> dict[str, list[Course]]:
-    """Return the runs of each arm, cut at the planned number of steps if they were continued."""
+    """Return the runs of each arm; excursions after the planned number of steps do not count."""
     found = table(context)
     return {
         name.removeprefix(PREFIX): [replace(r, horizon=arm["experiment"]["steps"]) for r in report.courses(found, name)]
@@ -36,7 +36,7 @@ def planned(context: Context) -> dict[str, list[Course]]:
 
 
 def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
-    """Return the planned runs in E4M3 and its variants, and those in FP32."""
+    """Return the planned runs of all arms in E4M3, and the planned runs in FP32."""
     arms = planned(context)
     return [run for name, runs in arms.items() if name not in ("FP32", "E2M1") for run in runs], arms.get("FP32", [])
 
@@ -47,7 +47,7 @@ def jumping(runs: list[Course]) -> int:
 
 
 def described(runs: list[Course]) -> str:
-    """Return a text: how many runs have an excursion, when it starts, and how they end."""
+    """Return a text: how many runs have an excursion, when it starts, and the final losses."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"

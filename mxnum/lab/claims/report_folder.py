@@ -57,7 +57,7 @@ class ReportFolder:
         return facts
 
     def record(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts, with the current versions and machine."""
+        """Write the facts, with the current versions of packages and the current machine."""
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
@@ -72,7 +72,7 @@ class ReportFolder:
         return Entry(CLAIMS[id], evidence.verdict, evidence)
 
     def keep(self, entry: Entry) -> None:
-        """Store the evidence of a check, or delete it if the check failed."""
+        """Store the evidence of a check; if the check failed, delete the stored evidence."""
         path = self._evidence(entry.claim.id)
         if entry.verdict == Verdict.FAILED:
             path.unlink(missing_ok=True)

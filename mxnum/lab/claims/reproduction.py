@@ -22,7 +22,8 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that take minutes, and (`FULL`) those that take hours, the cheap ones first.
+#: The results files that take minutes. `FULL` also has the files that take hours, cheap files
+#: first.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -35,8 +36,8 @@ KEEPING = ("language/organisation.json",)
 #: The number of seeds that one process trains together. The number is small, so that all processes
 #: end at about the same time.
 STACK = 4
-#: For claim I7, on the arm "E2M1" of the study "small": the plan and the number of seeds. For claim
-#: B2: the number of seeds.
+#: `PLAN` and the number of seeds `ACTED_ON` are for claim I7, on the arm "E2M1" of the study
+#: "small". `LIMITS` is the number of seeds for claim B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
@@ -58,7 +59,7 @@ class _Nobody(Watch):
 
 @dataclass(frozen=True)
 class Request:
-    """The claims to check, and the options of a call."""
+    """The claims to check, and the options of a call of `reproduce_into`."""
 
     ids: tuple[str, ...]
     full: bool = False
@@ -71,7 +72,7 @@ class Request:
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make: the first possible alternative for each needed file."""
+        """Return the results files to make; of alternative files, the first that is possible."""
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -80,13 +81,13 @@ class Request:
 
 @dataclass
 class Reproduction:
-    """The result of a reproduction."""
+    """The result of a call of `reproduce_into`."""
 
     folder: Path
     report: Report
     #: Training runs that ended with an exception.
     failures: list[sweep.Failure] = field(default_factory=list)
-    #: The duration of this and earlier calls in the folder.
+    #: The seconds that this call and earlier calls in the same folder took.
     seconds: float = 0.0
 
     @property
@@ -106,9 +107,9 @@ def reproduce_into(
 ) -> Reproduction:
     """Check claims (default: all), train the runs that they need, and write the report.
 
-    With `fresh` the training runs get new seeds. After Ctrl-C the call writes a report of the
-    checks so far; the same call with the same folder continues. Training runs on processes
-    (default: one for each core), so call it under ``if __name__ == "__main__":``.
+    With `fresh` the training runs get new seeds. After Ctrl-C the function writes a report of the
+    checks so far; the same call with the same folder continues. Training uses `processes` processes
+    (default: one for each core), so call this function under ``if __name__ == "__main__":``.
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
@@ -123,13 +124,13 @@ class _Session:
         for package in (
             "jinja2",
             *(("scipy", "threadpoolctl") if self.files else ()),
-        ):  # raises before training starts if a package is missing
+        ):  # `errors.package` raises here, before training starts, if a package is missing
             errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
         self.facts = self.store.open(fresh)
         self.entries: dict[str, Entry] = {}
         self.failures: list[sweep.Failure] = []
-        #: The reasons why results files could not be made.
+        #: For each results file that could not be made, the reason.
         self.impossible: dict[str, str] = {}
         self.stop = threading.Event()
 
@@ -138,7 +139,7 @@ class _Session:
         self.entries = {id: kept for id in first if (kept := self.store.entry(id)) is not None}
         if self.entries or self.store.number_of_runs():
             found = f"{len(self.entries)} of {len(first)} checks and {self.store.number_of_runs()} training runs"
-            self.watch.say(f"Continuing in {self.store.folder}: {found} are there.")
+            self.watch.say(f"Continuing in {self.store.folder}, which has {found}.")
         if importlib.util.find_spec("torch") is None and (wanted := [name for name in self.files if "/" in name]):
             self.impossible = dict.fromkeys(wanted, f"Language models need PyTorch: {errors.install('torch')}")
             self.watch.say(self.impossible[wanted[0]])
@@ -221,7 +222,10 @@ class _Session:
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
-            self.watch.say(f"{study.name}: leaves out {', '.join(left)}, because their texts are not in this folder.")
+            self.watch.say(
+                f"{study.name}: leaves out the arms {', '.join(left)}, because the texts that they read are "
+                "not in this folder."
+            )
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
         outcome = run_study(
@@ -258,13 +262,13 @@ class _Session:
         return report
 
     def _waits(self, id: str) -> bool:
-        """Return True if the check needs training that is still to be done."""
+        """Return True if the check needs training that is not done yet."""
         claim, context = CLAIMS[id], self.store.context()
         taken = [name for name in self.files if name in claim.takes and name not in self.impossible]
         return bool(claim.missing(context) if claim.needs else [name for name in taken if not context.has(name)])
 
     def _entry(self, id: str) -> Entry:
-        """Return the entry of a claim: the result of its check, or why it was not run."""
+        """Return the entry of a claim: the result of its check, or why the check did not run."""
         if id in self.entries:
             return self.entries[id]
         claim = CLAIMS[id]
@@ -276,17 +280,18 @@ class _Session:
         made = [name for names in claim.alternatives for name in names if name in self.files]
         if claim.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
-            remark = f"The claim needs more training than the quick runs: `{command}`."
+            remark = f"The claim needs more training than the quick runs give: run `{command}`."
             if (answer := stored.load()["answers"].get(id)) is not None:
                 remark = (
-                    f"Not run here. Result of stored runs: {answer} To repeat them in a checkout: `{claim.command}`."
+                    f"Not run here. Stored runs found: {answer} To repeat these runs in a checkout, run "
+                    f"`{claim.command}`."
                 )
         elif any(name in self.impossible for name in made):
             remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:
             remark = "All training runs that the claim needs failed."
         else:
-            remark = "Not reached yet; run the same command to continue."
+            remark = "The check was not reached yet; run the same command to continue."
         return Entry(claim, Verdict.NOT_RUN, remark=remark)
 
 

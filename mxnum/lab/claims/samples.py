@@ -15,18 +15,18 @@ from mxnum.memory.dtypes import Array
 
 SEED = 20260101
 #: The allowed distance of a number from the claimed number, in standard errors. By chance a correct
-#: kernel exceeds it once in 1.7 million samples.
+#: kernel exceeds this distance once in 1.7 million samples.
 SIGMA = 5
 #: The number of equal parts of [1, 2); checks use the middle of each part as a mantissa.
 PARTS = 1 << 16
-#: The numbers of blocks of 32, and of 16, in the samples.
+#: The number of blocks in a sample: for blocks of 32 numbers, and for blocks of 16.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
 #: The largest magnitude that 2**20 normal numbers usually reach, in standard deviations.
 LARGEST = 5
-#: The tensor scale of NVFP4 for this magnitude: divided by largest element * largest scale, in
-#: float32.
+#: The tensor scale of NVFP4 for `LARGEST`: `LARGEST` divided by the largest element times the
+#: largest scale, in float32.
 TENSOR_SCALE = float(np.float32(LARGEST / 2688))
-#: The formats of the checks of blocks of 32, by the names of their elements.
+#: The formats with blocks of 32 that checks use, by the names of their elements.
 FORMATS = {
     "E4M3": "mxfp8_e4m3", "E3M2": "mxfp6_e3m2", "E2M3": "mxfp6_e2m3", "E2M1": "mxfp4_e2m1", "E3M0": "mxfp4_e3m0",
 }  # fmt: skip
@@ -40,20 +40,20 @@ def mantissas() -> Array:
 
 
 def log_measure() -> Array:
-    """Return the width of each of the `PARTS` parts in log2, which sum to 1."""
+    """Return the widths of the `PARTS` parts in log2; the widths sum to 1."""
     shares: Array = np.diff(np.log2(1 + np.arange(PARTS + 1) / PARTS))
     return shares
 
 
 @cache
 def normal_blocks(blocks: int = BLOCKS, size: int = 32) -> Array:
-    """Return blocks of N(0, 1), one a row, in float32."""
+    """Return blocks of N(0, 1) numbers in float32, one block in each row."""
     return np.random.default_rng(SEED).standard_normal((blocks, size)).astype(np.float32)
 
 
 @cache
 def by_block(fmt: str, rule: str) -> Statistics:
-    """Return error statistics of each block of normal numbers."""
+    """Return error statistics of each block of `normal_blocks()` in a format."""
     return measure(normal_blocks(), fmt, scale_rule=rule, per=0)
 
 

@@ -26,7 +26,7 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Count, for each arm and rate, the runs that jump or are lost, in the study with most runs."""
+    """Count the runs that jump and that are lost, by arm and rate, in the study with most runs."""
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:
         table = storage.read_json(results / f"{study}.json")
@@ -57,14 +57,14 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return a sentence with the results of stored studies, which says that they are stored."""
+    """Return a text on the results of stored studies; the text says that the results are stored."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (
-        f"Results of stored studies, which this run did not repeat: at this learning rate {lost['E2M1']} runs are lost "
-        f"with "
-        f"everything in 4 bits, {lost['LN E2M1']} with 4-bit layer norm alone, and {lost['E2M1, LN FP32']} with 4-bit "
-        f"products alone; 8 bits (E4M3) raise the hazard of a jump by at most {100 * (found['hazard'][2] - 1):.0f} %."
+        f"Stored studies, which this run did not repeat, found: at a learning rate of 0.034, {lost['E2M1']} runs "
+        f"are lost with everything in 4 bits, {lost['LN E2M1']} with 4-bit layer norm alone, and "
+        f"{lost['E2M1, LN FP32']} with 4-bit products alone. 8 bits (E4M3) raise the hazard of a jump by at most "
+        f"{100 * (found['hazard'][2] - 1):.0f} %."
     )
 
 

@@ -1,6 +1,6 @@
 """Make synthetic weights, activations and gradients, and measure their errors.
 
-Claims M2, M3, M5, M6 and M7 use them.
+Claims M2, M3, M5, M6 and M7 use these tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RULES = ("floor", "ceil", "even", "rceil")
 
 @cache
 def tensors() -> Mapping[str, Array]:
-    """Return weights, activations whose size depends on the token, and gradients."""
+    """Return synthetic weights, gradients, and activations whose size depends on the token."""
     kinds = (synthetic.weights, synthetic.activations, synthetic.gradients)
     return {kind.__name__: kind(*SHAPE, seed=SEED) for kind in kinds}
 
@@ -38,7 +38,7 @@ def error(tensor: str, fmt: str, rule: str, **how: Any) -> float:
 
 
 def best_rule(tensor: str, fmt: str) -> str:
-    """Return the scale rule with the least error, the first in `RULES` if several have it."""
+    """Return the scale rule with the least error; of equal rules, the first in `RULES`."""
     return min(RULES, key=lambda rule: error(tensor, fmt, rule))
 
 

@@ -37,7 +37,7 @@ class Report:
     """Verdicts on claims, with their evidence."""
 
     entries: tuple[Entry, ...]
-    #: Versions and the kind of machine.
+    #: The kind of machine, and the versions of packages.
     machine: dict[str, str]
     interrupted: bool = False
 
@@ -80,7 +80,7 @@ def reproduce(
 ) -> Report:
     """Check claims (default: all), and return a report with a verdict for each.
 
-    An interruption (Ctrl-C) returns the verdicts so far; the other claims are "not run".
+    After Ctrl-C, the report has the verdicts so far, and the other claims are "not run".
     """
     wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
     folder, show = as_path(results, "results"), progress or (lambda done, total, what: None)
@@ -103,7 +103,7 @@ def _entry(claim: Claim, context: Context, interrupted: bool) -> Entry:
         return Entry(claim, Verdict.NOT_RUN, remark="Interrupted; run the same command again.")
     if missing := claim.missing(context):
         files = errors.joined(missing)
-        return Entry(claim, Verdict.NOT_RUN, remark=f"Needs the results file {files}: run `{claim.command}`.")
+        return Entry(claim, Verdict.NOT_RUN, remark=f"The check needs the results file {files}: run `{claim.command}`.")
     return judge(claim, context)
 
 

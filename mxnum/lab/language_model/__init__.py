@@ -1,9 +1,10 @@
-"""Train a small language model in low precision, on known sources (extra ``torch``).
+"""Train a small language model in low precision, on Markov chains or texts (extra ``torch``).
 
     from mxnum.lab.language_model import Setting, train
     run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)
 
-``mxnum lab language-model`` runs studies of such models. `import mxnum` does not load this package.
+``mxnum lab language-model`` runs studies of language models. `import mxnum` does not load this
+package.
 """
 
 from mxnum import errors

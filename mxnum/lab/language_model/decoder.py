@@ -27,7 +27,7 @@ from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: The number of batches in the final evaluation. All arms use the same batches.
+#: The number of batches in the final evaluation, which are the same for all arms.
 BATCHES = 16
 
 
@@ -35,7 +35,7 @@ BATCHES = 16
 
 
 def norm(kind: str, width: int) -> nn.Module:
-    """Return a norm layer with a weight and without a bias, as in the paper's language models."""
+    """Return a norm layer with a weight but no bias, as in the language models of Su et al."""
     return nn.LayerNorm(width, bias=False) if kind == "layer_norm" else nn.RMSNorm(width, eps=1e-5)
 
 
@@ -75,7 +75,7 @@ class Attention(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """A perceptron of two layers with GELU, or of three with SwiGLU."""
+    """A perceptron of two layers with GELU, or of three layers with SwiGLU."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -153,26 +153,27 @@ def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
 
 @dataclass
 class Run:
-    """The history of one seed."""
+    """The history of the training with one seed."""
 
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: The steps at which measurements were made, and the measurements of `measurements.measured`
-    #: and `measurements.errors_of`.
+    #: The steps at which measurements were made, and the results of `measurements.measured` and
+    #: `measurements.errors_of` at these steps.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
-    #: The final loss on new batches, over the positions that have all previous symbols on which the
-    #: next symbol depends.
+    #: The final loss on new batches, averaged over the symbols with at least `order` symbols before
+    #: them.
     evaluation: float = math.nan
-    #: Bounds of the entropy of the source, if it is known.
+    #: Bounds of the entropy of the source; None if unknown.
     entropy: tuple[float, float] | None = None
-    #: The mean number of bytes of a symbol of a text; a loss divided by it is in nats per byte.
+    #: For texts, the mean number of bytes per symbol, by which a loss is divided to get nats per
+    #: byte.
     bytes_per_symbol: float | None = None
     model: Decoder | None = None
 
     def save(self, directory: Path) -> None:
-        """Write `seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        """Write `seed-N.npz` (losses, measurements), then `seed-N.json` (settings, results)."""
         arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
         arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
@@ -195,32 +196,34 @@ def train(
     report: Callable[[int, float], None] | None = None,
     device: str = "cpu",
 ) -> Run:
-    """Train; on the CPU the trajectory is the same bit for bit, interrupted or not.
+    """Train a decoder; on the CPU, a run that is interrupted and resumed gives the same bits.
 
-    Training on the CPU takes one thread.
+    Training on the CPU uses one thread.
 
-    Seeds are paired: the initial weights and the batches depend on the seed and on the source and
-    shape in the setting, not on the recipe.
+    Runs with the same seed are paired: their initial weights and batches depend on the seed, the
+    source and the shape of the model, not on the recipe.
 
     Parameters
     ----------
     measure_every
         Measure the errors of the operands and the gradients of the logits at every multiple of this
-        number of steps; 0: never.
+        number of steps; 0 means never.
     checkpoint
-        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
-        interruption, and to continue from if it exists. The checkpoint is deleted at the end.
+        A path. Training continues from the checkpoint if the file exists, writes the file every
+        `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an interruption, and
+        deletes the file at the end.
     report
         Called after each step with the number of steps and the loss.
     device
-        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, and are the same.
+        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, so they are the same on
+        both devices.
     """
     source, run = source_of(setting), Run(seed, setting)
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
     model = run.model = Decoder(setting, source.vocabulary, seed).to(device)
     emulation = emulated(model, setting, seed)
     measured_steps = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
-    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # the watch counts steps from 1
+    watch = mxt.watch(model, steps=[step + 1 for step in measured_steps])  # `watch` counts steps from 1
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(setting, parameters)
 
@@ -288,7 +291,7 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
 
 
 def gradient_of_logits(setting: Setting) -> Operand:
-    """Return the operand with which the gradient of the logits is rounded."""
+    """Return the format, scale rule and rounding of the gradient of the logits."""
     return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
 
 
@@ -317,14 +320,14 @@ def rate_at(setting: Setting, step: int) -> float:
 
 
 def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
-    """Return the mean loss over the positions that have `order` previous symbols."""
+    """Return the mean loss over the symbols with at least `order` symbols before them."""
     first = max(order - 1, 0)
     logits = model(symbols[:, :-1])[:, first:]
     return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
 
 
 def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
-    """Write everything that `load` needs."""
+    """Write the checkpoint that `load` reads."""
     assert run.model is not None
     measured = {name: torch.from_numpy(np.stack(values)) for name, values in run.measured.items()}
     about = json.dumps({"setting": run.setting.to_dict(), "seed": run.seed})
@@ -341,7 +344,7 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     """Restore a checkpoint of the same setting and seed into a new run."""
     assert run.model is not None
     state = torch.load(path, weights_only=True, map_location=next(run.model.parameters()).device)
-    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack it
+    about = json.loads(state.get("about", "{}"))  # checkpoints of version 0.2 lack the entry "about"
     if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
         raise ValueError(
             f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "

@@ -1,6 +1,7 @@
 """Measure rounding errors during training: of all operands, and of the gradient of the logits.
 
-`centring` subtracts the mean of the rounded gradient, for control arms.
+`centring` rounds the gradient of the logits and subtracts the mean over the symbols, for control
+arms.
 """
 
 from __future__ import annotations
@@ -43,17 +44,18 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
         Quantiles of the probabilities that the model gives the target symbols.
     gradient_bias
         E[Q]/E[A] - 1 for the targets' components A and their quantized values Q, in blocks along
-        the vocabulary. Stochastic rounding is replaced by rounding to nearest even.
+        the vocabulary. Measurements of the gradient always round to nearest, ties to even.
     gradient_sum
-        The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
+        The mean over tokens of the sum of a token's rounded components, in units of the mean
+        magnitude of the targets' components.
     beyond_max, beyond_max_tokens
         Shares of the targets' components that lie beyond the largest element, in blocks along the
         vocabulary and along the tokens.
     overflowing_blocks
         The share of the blocks along the vocabulary that overflow.
     common_weight
-        The norm of the mean over the vocabulary of the last layer's weights, relative to the root
-        mean square norm of the deviations from that mean.
+        The norm of the mean row of the last layer's weight, relative to the root mean square norm
+        of the rows' deviations from the mean row.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
@@ -83,8 +85,9 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
     """Return the operands of a model's linear layers in a forward and a backward pass.
 
-    Each is a matrix. The names are "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens,
-    inputs) and "gradients/LAYER" (tokens, outputs). The values are not rounded.
+    Each operand is a matrix. The names of operands are "weights/LAYER" (outputs, inputs),
+    "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs). The operands are
+    not rounded.
     """
     found: dict[str, Any] = {}
 
@@ -117,13 +120,13 @@ def _largest(q: mx.MXArray) -> Tensor:
 
 
 def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
-    """Return True for each block along the last axis that has a marked element."""
+    """Return True for each block along the last axis in which any element of `marks` is True."""
     size = operand.block_size or operand.mx_format.block
     missing = -marks.shape[1] % size
     return nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
 
 
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
-    """Round a tensor, and then subtract its mean over the last axis, which is the vocabulary."""
+    """Return the rounded tensor minus its mean over the last axis, which is the vocabulary."""
     rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
     return rounded.sub_(rounded.mean(-1, keepdim=True))

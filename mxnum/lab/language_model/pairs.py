@@ -1,4 +1,4 @@
-"""Encode a text by byte pairs: repeatedly, its commonest pair becomes a new symbol."""
+"""Encode a text by byte pairs: repeatedly replace the commonest pair of symbols by a new symbol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from mxnum.memory.dtypes import Array
 
-#: Matches a word with the white space before it. No pair crosses the boundary of such a word.
+#: Matches a word with the white space before it; pairs are counted only within a match.
 _WORD = re.compile(rb"\s*\S+|\s+")
 
 
@@ -28,10 +28,10 @@ class Encoded(NamedTuple):
 
 
 def encode(text: bytes, vocabulary: int) -> Encoded:
-    """Return the text in `vocabulary` symbols, of which 256 are the bytes.
+    """Return the text encoded with `vocabulary` symbols, the first 256 of which are the bytes.
 
-    If several pairs are equally common, the pair of the smallest symbols is merged first. So a text
-    gives the same symbols on every machine.
+    If several pairs are equally common, the pair of the smallest symbols is merged first, so that a
+    text gives the same symbols on every machine.
 
     >>> encode(b"abab abab cab", 258).symbols.tolist()
     [257, 32, 257, 32, 99, 256]
@@ -54,7 +54,7 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
             accepted = f"at most {len(meanings)}, because the text has no more pairs"
             raise ValueError(f"Argument 'vocabulary' must be {accepted}, not {vocabulary}.")
         if pairs[pair] != -count:
-            continue  # an outdated count; a later entry has the current count
+            continue  # an outdated count; a later entry of the heap has the current count
         new, changed = len(meanings), set()
         meanings.append(meanings[pair[0]] + meanings[pair[1]])
         for word in words_with.pop(pair):

@@ -25,13 +25,14 @@ class Setting:
     #: larger vocabulary adds byte pairs, which are learnt from the text.
     text: str = ""
     vocabulary: int = 64
-    #: For "markov": the number of previous symbols on which a symbol depends, the number of symbols
-    #: that can follow them, and the ratio of one's probability to that of the one before.
+    #: For "markov": the previous `order` symbols determine which `choices` symbols can come next,
+    #: and each choice is `ratio` times as probable as the choice before it.
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes; all words of a class have the same choices. A model needs fewer steps
-    #: to learn fewer classes. With 0, each word has its own choices.
+    #: The number of classes of words; all words of a class have the same choices
+    #: (`sources.Markov`). With 0, each word has its own choices. A model needs fewer steps to learn
+    #: fewer classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -40,7 +41,7 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width divided by the width. SwiGLU has 2/3 of this hidden width, rounded to a
+    #: The hidden width divided by the width. SwiGLU uses 2/3 of this hidden width, rounded up to a
     #: multiple of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
@@ -48,8 +49,8 @@ class Setting:
     rope: bool = True
     #: True to normalize queries and keys.
     qk_norm: bool = True
-    #: The initial distribution of weights: normal with `start_deviation`, or uniform up to
-    #: 1 / sqrt(inputs).
+    #: The initial distribution of weights: normal with standard deviation `start_deviation`, or
+    #: uniform between ±1 / sqrt(inputs).
     start: Literal["normal", "fan_in"] = "normal"
     start_deviation: float = 0.02
 
@@ -58,7 +59,7 @@ class Setting:
     sequences: int = 32
     steps: int = 1000
     #: AdamW, or stochastic gradient descent with momentum `beta1`, which ignores `beta2` and
-    #: `epsilon` and needs other rates.
+    #: `epsilon` and needs other learning rates.
     optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     beta1: float = 0.9
@@ -74,26 +75,26 @@ class Setting:
     label_smoothing: float = 0.0
 
     # Rounding.
-    #: A `Recipe` or its name.
+    #: A `Recipe`, or the name of a recipe.
     recipe: Recipe = field(default_factory=Recipe)
-    #: Where the recipe applies: to all linear and norm layers, only to the last layer, which makes
-    #: the logits, to all but the last, or only to the products of attention or to the embedding.
+    #: What the recipe rounds: all linear and norm layers; only the last layer, which makes the
+    #: logits; all layers but the last; only the products of attention; or only the embedding.
     where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
-    #: True to apply the recipe to the products of attention too, with "all" and "not_last".
+    #: True to round the products of attention too, if `where` is "all" or "not_last".
     attention: bool = False
-    #: Multiplies the loss before the backward pass, and divides the gradients of the parameters
-    #: after it.
+    #: A factor on the loss in the backward pass, by which the gradients of the parameters are
+    #: divided after the pass.
     factor: float = 1.0
-    #: True to subtract from the rounded gradient of the logits its mean over the vocabulary. The
-    #: recipe may then round only the gradients of the last layer.
+    #: True to subtract, from the rounded gradient of the logits, its mean over the vocabulary.
+    #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 
-    # Two more ways to prevent a common drift of all logits.
+    # `centred_weight` and `z_loss` also prevent a drift of the logits.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False
-    #: The weight of the z-loss, the mean square of log sum exp of a token's logits, in the training
-    #: loss. The recorded losses do not include it.
+    #: The weight of the z-loss in the training loss. The z-loss is the mean over tokens of the
+    #: squared log-sum-exp of the logits; recorded losses do not include the z-loss.
     z_loss: float = 0.0
 
     def __post_init__(self) -> None:
@@ -119,18 +120,18 @@ class Setting:
 
     @property
     def tokens(self) -> int:
-        """N, the number of tokens in a step."""
+        """The number of tokens in a step, N."""
         return self.sequences * self.context
 
     @property
     def hidden(self) -> int:
-        """The width within the MLP."""
+        """The hidden width of the MLP."""
         if self.activation == "swiglu":
             return -(-round(2 * self.expansion * self.width / 3) // 32) * 32
         return self.expansion * self.width
 
     def but(self, **changes: Any) -> Setting:
-        """Return a copy with other values.
+        """Return a copy in which the given fields have new values.
 
         >>> print(Setting().but(recipe="mxfp8_e4m3", where="last").recipe)
         mxfp8_e4m3; gamma, beta float32
@@ -149,5 +150,5 @@ class Setting:
         >>> Setting.from_dict(Setting(width=128).to_dict()) == Setting(width=128)
         True
         """
-        kept = {name: value for name, value in table.items() if name != "states"}  # runs of version 0.2 have this field
+        kept = {name: value for name, value in table.items() if name != "states"}  # stored by version 0.2
         return cls(**errors.known_fields(kept, Setting, "a setting"))

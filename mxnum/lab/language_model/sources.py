@@ -30,7 +30,7 @@ class Source(Protocol):
 
     @property
     def entropy(self) -> tuple[float, float] | None:
-        """Bounds of the entropy of the next symbol in nats; None if it is unknown.
+        """Bounds of the entropy of the next symbol in nats; None if the entropy is unknown.
 
         The bounds are equal if the entropy is known exactly.
         """
@@ -40,13 +40,13 @@ class Source(Protocol):
 
 
 class Markov:
-    """A Markov chain of any order, whose entropy is exact.
+    """A Markov chain of any order, whose entropy is known exactly.
 
     A *word* is a sequence of `order` symbols. After a word comes one of `choices` symbols, which a
     hash of the word selects; their probabilities are the same for every word. So the entropy is
-    that of the probabilities, whatever the frequencies of words are, and the chain stores no table
-    of words. If `classes` is above 0, the choices depend only on the class of the word. With
-    exactly vocabulary / choices classes, the choices of different classes do not overlap.
+    that of `probabilities`, however often each word occurs, and the chain stores no table of words.
+    If `classes` is above 0, the choices depend only on the class of the word. If there are exactly
+    vocabulary / choices classes, the choices of different classes do not overlap.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The vocabulary in shuffled order, and the offsets of a word's choices from the position
-        #: of the word in this order.
+        #: The symbols in shuffled order, and the offsets of a word's choices from the position in
+        #: this order that the hash of the word selects.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:
@@ -94,10 +94,7 @@ class Markov:
 
 
 class Text:
-    """A file read from random positions, as symbols of one byte or more.
-
-    The last tenth is held out.
-    """
+    """A text file as symbols of one byte or more; its last tenth is held out."""
 
     order = 0
     entropy = None
@@ -107,12 +104,13 @@ class Text:
         text = as_path(path).read_bytes()
         symbols, self.meanings = _encoded(text, vocabulary)
         self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
-        #: The mean number of bytes of a symbol. Divide a loss by it to compare vocabularies.
+        #: The mean number of bytes per symbol. Divide losses by this number to compare
+        #: vocabularies.
         self.bytes_per_symbol = len(text) / max(len(symbols), 1)
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         symbols = self._parts[held_out]
-        accepted = f"a file of which each part has at least {length} symbols (the last tenth is held out)"
+        accepted = f"a file with at least {length} symbols both in its last tenth (held out) and before it"
         errors.require(len(symbols) >= length, "text", accepted, f"one with {len(symbols)}")
         starts = random.integers(len(symbols) - length + 1, size=sequences)
         found: Array = symbols[starts[:, None] + np.arange(length)].astype(np.int64)
@@ -128,17 +126,17 @@ def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
 def source_of(setting: Setting) -> Source:
     """Return the source of a setting."""
     if setting.source == "text":
-        accepted = "256 for the bytes of a text, or more for pairs of them"
+        accepted = "256 (one symbol for each byte) or more (symbols for pairs too)"
         errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
         return Text(setting.text, setting.vocabulary)
     chain = setting.order, setting.choices, setting.ratio, setting.source_seed, setting.classes
     return Markov(setting.vocabulary, *chain)
 
 
-#: The purposes of a run's random streams.
+#: Keys of a run's random streams: initial weights, training batches, evaluation batches.
 START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return a run's random generator for one purpose (and step), so that runs can resume."""
+    """Return a run's random generator for one purpose (and step), the same in a resumed run."""
     return np.random.default_rng([seed, *what])

@@ -1,9 +1,9 @@
 """Train the MLP (the student) with PyTorch, on the CPU or a GPU.
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
-operands, and is trained by the same loop. Sums run in another order and PyTorch computes the
-activations, so losses differ in their last bits, and trajectories diverge in the end. Kinds of
-errors of gamma and beta that `mxnum.torch` does not support raise ValueError.
+operands, and is trained by the same loop. PyTorch adds in another order and has its own activation
+functions, so losses differ in their last bits, and the trajectories of the two networks diverge in
+the end. Operands that `mxnum.torch` does not support raise ValueError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TorchNetwork:
             operand = getattr(experiment.precision, name)
             is_known = operand is None or (operand.error == "quantize" and not operand.matched)
             is_known &= operand is None or operand.scale_rule != "released_bump"
-            errors.require(is_known, name, "an operand that mxnum.torch supports; or train on 'cpu'", operand)
+            errors.require(is_known, name, "an operand that mxnum.torch supports, unless you train on 'cpu'", operand)
         rounds = experiment.precision.round_activation
         errors.require(
             rounds, "round_activation", "True, because the layers of mxnum.torch round the activation", rounds
@@ -47,7 +47,7 @@ class TorchNetwork:
         self.saved: list[SimpleNamespace] = []
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
-        """Return the mean squared error of each run, and write `self.gradients`."""
+        """Return the mean squared error of each run; write the gradients to `self.gradients`."""
         recipe = self.experiment.precision if precision is None else precision
         losses, hidden = np.empty(len(self.seeds)), []
         with one_thread():

@@ -20,10 +20,9 @@ class Injection:
 
     mean: float = 0.0
     deviation: float = 0.0
-    #: Which gradients get the noise: those of all parameters, only of layer norm's, or of all but
-    #: layer norm's.
+    #: The parameters whose gradients get the noise: all, only those of layer norm, or all others.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
-    #: True if all elements of a step share one number n, as in a quadratic of one dimension.
+    #: True if all elements share one number n in each step, as in a quadratic of one dimension.
     common: bool = False
 
     def __post_init__(self) -> None:
@@ -34,19 +33,20 @@ class Injection:
 class Experiment:
     """All settings of a training run except its seed.
 
-    Fields have the names of Su et al. (arXiv 2506.20752) if the paper names them.
+    Fields that the paper arXiv 2506.20752 names have the paper's names.
     """
 
     width: int = 64
     layers: int = 4
     batch: int = 256
     activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    #: The hidden width divided by the width. SwiGLU ignores this: its hidden width is 8/3 of the
-    #: width, rounded to a multiple of 32.
+    #: The hidden width divided by the width. SwiGLU ignores `expansion`: its hidden width is 8/3 of
+    #: the width, rounded up to a multiple of 32.
     expansion: int = 4
     layer_norm: bool = True
     initialization: Literal["uniform", "xavier"] = "uniform"
-    #: The bounds of uniformly drawn initial values of gamma; None for 1.
+    #: The bounds between which initial values of gamma are drawn uniformly; with None, gamma starts
+    #: at 1.
     gamma_start: tuple[float, float] | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     rate: float = 1.2e-2
@@ -62,20 +62,21 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The released code does so,
-    #: because it patches the linear layer globally.
+    #: True to quantize the teacher's products like the student's. The released code quantizes the
+    #: teacher's products, because it replaces PyTorch's linear layer globally.
     quantized_teacher: bool = False
-    #: The number of the random stream of label noise; another number gives independent noise.
+    #: The number of the random stream of label noise; different numbers give independent noise.
     noise_draw: int = 0
     injection: Injection | None = None
     #: Factors on the learning rates of W1 and of beta, and on the initial values of W1.
     w1_rate: float = 1.0
     beta_rate: float = 1.0
     w1_start: float = 1.0
-    #: From this step on, the norms of W1 and W2 cannot grow beyond their values at this step.
+    #: A step after which the norms of W1 and W2 cannot grow beyond their values at the step.
     cap_norms_at: int | None = None
-    #: The formats in which the moments of Adam, and the parameters between steps, are stored: an MX
-    #: format (scale rule floor, rounding to nearest even, blocks along rows) or "bfloat16".
+    #: The formats in which the moments of Adam (`moments`) and the parameters (`masters`) are
+    #: stored between steps: an MX format (scale rule floor, rounding to nearest even, blocks along
+    #: rows) or "bfloat16".
     moments: str | None = None
     masters: str | None = None
 
@@ -97,7 +98,7 @@ class Experiment:
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
                 errors.require(
-                    is_plain, name, "quantized, because other errors are only for gamma and beta", str(operand)
+                    is_plain, name, "quantized, because only gamma and beta can have other errors", str(operand)
                 )
         stepwise = self.precision.vector_steps
         errors.require(
@@ -117,13 +118,14 @@ class Experiment:
 
     @property
     def inner(self) -> int:
-        """The number of outputs of the first product: SwiGLU has two for each hidden feature."""
+        """The number of outputs of the first product; with SwiGLU, two for each hidden feature."""
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
-        """Return a copy with other values.
+        """Return a copy in which the given fields have new values.
 
-        Keywords may also be fields of `Recipe`; ``uniform`` sets all operands of the recipe.
+        Keywords may also be fields of `Recipe`; the keyword ``uniform`` sets all operands of the
+        recipe.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'
@@ -157,8 +159,8 @@ class Experiment:
 def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
     """Return a recipe with one format for weights, activations and gradients, forward and backward.
 
-    Vector operations are in bfloat16. `layer_norm` is the operand for gamma and beta, which are in
-    the format too by default.
+    Vector operations are in bfloat16. `layer_norm` is the operand for gamma and beta; by default
+    they have the same format.
     """
     return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
 
@@ -167,8 +169,9 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 
 
 def vector_code(precision: Recipe) -> int:
-    """Return the code by which the kernels know the rounding of vector operations.
+    """Return the kernels' argument `bf16`, which says how vector operations round.
 
-    The code is 0 for no rounding, 1 for nearest even, 2 for ties away from zero.
+    A value of 0 means no rounding, 1 rounding to nearest even, and 2 rounding to nearest with ties
+    away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

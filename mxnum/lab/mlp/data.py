@@ -1,4 +1,4 @@
-"""Draw inputs that never repeat, and label them by a teacher network."""
+"""Draw inputs that never repeat, and compute their labels by a teacher network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.lab.mlp.config import Experiment
 
 Array = Any
 
-#: The purposes of a run's random streams. A stream is keyed by seed and purpose.
+#: The purposes for which a run draws random numbers; each purpose has its own stream.
 INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
@@ -24,8 +24,8 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
     """Write the activation of u to `out`, and prepare the backward pass.
 
-    u is rounded in place. `slope` gets the derivative (or another value) that the backward pass
-    needs.
+    The function rounds u in place, and writes to `slope` the derivative, or another value that the
+    backward pass needs.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
@@ -37,7 +37,7 @@ def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array,
 
 
 class Teacher:
-    """A network of `layers` times (linear, activation, linear), without biases."""
+    """A network of `layers` layers without biases; each layer is linear, activation, linear."""
 
     def __init__(self, experiment: Experiment, seed: int):
         self.experiment = experiment.but(gelu="exact")
@@ -52,7 +52,7 @@ class Teacher:
     def __call__(self, x: Array, multiply: Any = None) -> Array:
         """Return the labels without noise.
 
-        A quantized teacher passes `multiply(x, weight)`, which replaces the product.
+        For a quantized teacher, `multiply(x, weight)` replaces the matrix product.
         """
         for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
             u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
@@ -63,7 +63,7 @@ class Teacher:
 
 
 class Batches:
-    """The batches of several runs, each with its own seed; batches can be made in any order."""
+    """The batches of several runs, each with its own seed, for any step in any order."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
         self.experiment, self.seeds = experiment, seeds

@@ -1,9 +1,9 @@
-"""Detect a divergence: 20 losses in a row above 100 times the least, or a loss not finite.
+"""Detect a divergence: 20 losses in a row above 100 times the least loss, or a loss not finite.
 
-A divergence can be detected during a run, so `interventions` uses it to choose where to act, and
-`critical` to judge a rate. A divergence does not show whether the loss comes back; `excursions`
-decides that after the run. Runs of older stored studies ended at the divergence. `is_near_spike`
-decides when to measure more often.
+A divergence can be detected during a run, so `interventions` uses divergences to choose where to
+act, and `critical` to judge a learning rate. A divergence does not show whether the loss comes
+back; `excursions` decides after the run whether the loss came back. In older stored studies, runs
+ended at the divergence. `is_near_spike` decides when to measure more often.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy as np
 
 Array = Any
 FACTOR, IN_A_ROW = 100.0, 20
-#: The number of recent losses, the last included, with which `is_near_spike` compares the last
-#: loss.
+#: `is_near_spike` compares the last loss with the least of the last `NEAR` losses.
 NEAR = 500
 
 
 class Watch:
-    """Detects divergence: `first[run]` is the first step of the divergence, or -1."""
+    """Detects divergence: `first[run]` is the first step of the divergence of a run, or -1."""
 
     def __init__(self, runs: int):
         self.least = np.full(runs, np.inf)
@@ -38,10 +37,10 @@ class Watch:
 
 
 def is_near_spike(losses: list[float], above: float) -> bool:
-    """Return True if the last loss is over `above` times the least of the last 500.
+    """Return True if the last loss is over `above` times the least of the last 500 losses.
 
-    NaN counts as infinity. After 500 losses at the same level the answer is False, however high
-    this level is.
+    NaN counts as infinity. After 500 losses at the same level the function returns False, however
+    high this level is.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)

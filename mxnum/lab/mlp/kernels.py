@@ -2,12 +2,12 @@
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
-run gives the same bits alone and in a stack. Sums use sixteen lanes that are added in a fixed
-order, and no loop is compiled with `fastmath`. So the bits depend neither on the number of threads
-nor on the vector width of the machine.
+run gives the same bits alone as in a stack. Sums use sixteen lanes that are added in a fixed order,
+and no loop is compiled with `fastmath`. So the bits of results depend neither on the number of
+threads nor on the vector width of the machine.
 
-`bf16` is 0 (results stay float32), 1 (they are rounded to bfloat16, ties to even) or 2 (ties away
-from zero).
+`bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
+they are rounded with ties away from zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ONE, _HALF, _ZERO = _F(1), _F(0.5), _F(0)
 #: Coefficients of the tanh form of GELU: x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
 _GELU_1, _GELU_3 = _F(2 * np.sqrt(2 / np.pi)), _F(2 * np.sqrt(2 / np.pi) * 0.044715)
 _SQRT_HALF, _NORMAL = _F(np.sqrt(0.5)), _F(1 / np.sqrt(2 * np.pi))
-#: Abramowitz and Stegun 7.1.26 for erfc(a) exp(a^2): absolute error of erf below 1.5e-7.
+#: Abramowitz and Stegun 7.1.26 for erfc(a) exp(a^2); the absolute error of erf is below 1.5e-7.
 _E0 = _F(0.3275911)
 _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F(-1.453152027), _F(1.061405429)
 
@@ -38,7 +38,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 def _rounded(bits, bf16):
     """Return a float32's bits rounded to bfloat16.
 
-    A NaN stays NaN, because its quiet bit is in the upper half.
+    A NaN stays NaN, because the quiet bit of a NaN is in the upper half.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
@@ -49,14 +49,14 @@ def _rounded(bits, bf16):
 
 @_jit
 def round_bf16(x, out, bf16):
-    """Write x rounded to bfloat16 to `out` (both flat views of int32)."""
+    """Round x to bfloat16 and write the result to `out`; both are flat arrays, viewed as int32."""
     for i in range(x.size):
         out[i] = _rounded(x[i], bf16)
 
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset; a NaN counts as the largest.
+    """Write to `largest` the bits of the largest magnitude at each offset; a NaN counts as largest.
 
     `bits` has the shape (rows, blocks, offsets).
     """
@@ -71,7 +71,7 @@ def largest_of_blocks(bits, largest):
 
 @_jit
 def take_where(x, other, where):
-    """Replace x by `other` at the chosen offsets of (rows, blocks, offsets)."""
+    """Copy `other` to x, both (rows, blocks, offsets), where `where` (rows, offsets) is True."""
     for row in range(x.shape[0]):
         chosen = where[row]
         for block in range(x.shape[1]):
@@ -97,7 +97,7 @@ def round_in_place(x, bf16):
 def add_rounded_bias(x, bias, stream, bf16):
     """Add round(round(x) + bias) to the float32 residual `stream`.
 
-    x is the second product of a layer, and `bias` its bias.
+    x is the second product of a layer, and `bias` the bias of the layer.
     """
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
@@ -136,7 +136,7 @@ def _sum_lanes(row, lanes):
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
     """Write normalized * gamma + beta to `out`, after rounding x to bfloat16.
 
-    The result is rounded too.
+    The function also rounds the result.
     """
     runs, samples, features = x.shape
     count = _F(features)
@@ -166,7 +166,7 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
     """Write d_gamma and d_beta, and add the input's gradient to d_stream.
 
-    d_out is first rounded to bfloat16.
+    The function first rounds d_out to bfloat16.
     """
     runs, samples, features = d_out.shape
     count = _F(features)
@@ -193,7 +193,7 @@ def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_
 
 @_inline
 def _exp_bits(z):
-    """Return (mantissa polynomial, exponent bits) of exp(z) for |z| <= 80."""
+    """Return exp(z), for |z| <= 80, as the value of the mantissa polynomial and exponent bits."""
     z = min(max(z, _F(-80)), _F(80)) * _LOG2_E
     whole = np.floor(z + _HALF)
     f = z - whole
@@ -242,7 +242,7 @@ def gelu_tanh(u, slope, out, bf16):
 def gelu_exact(u, slope, out, bf16):
     """Write x Phi(x) to `out` and its derivative to `slope`; round u in place.
 
-    The error function is exact to 1.5e-7.
+    The absolute error of the error function is below 1.5e-7.
     """
     p, e = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
     scale = e.view(np.float32)
@@ -322,7 +322,7 @@ def residual_gradient(prediction, target, loss, d_prediction):
 
 @_jit
 def round_and_sum(x, out, total, bf16):
-    """Write x rounded to `out`, and the sum of `out` over the samples of each run to `total`."""
+    """Round x, write the result to `out`, and its sum over the samples of each run to `total`."""
     runs, samples, features = x.shape
     for s in range(runs):
         sums = total[s]
@@ -339,7 +339,8 @@ def round_and_sum(x, out, total, bf16):
 def adam(parameter, gradient, moments, rate, betas, corrections, epsilon):
     """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place.
 
-    `moments`, `betas` and `corrections` are pairs, for the first and the second moment.
+    `moments`, `betas` and `corrections` are pairs: an entry for the first moment, one for the
+    second.
     """
     (first, second), (beta1, beta2), (correction1, correction2) = moments, betas, corrections
     for i in range(parameter.size):

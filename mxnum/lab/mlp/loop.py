@@ -1,4 +1,4 @@
-"""Train the MLP: the loop of all experiments, and its checkpoints."""
+"""Train the MLP: the training loop and its checkpoints."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
 
 @dataclass
 class Run:
-    """The history of one seed."""
+    """The history of the training with one seed."""
 
     seed: int
     experiment: Experiment
     losses: list[float] = field(default_factory=list)
-    #: First step of the divergence, or None.
+    #: The first step of the divergence, or None if the run did not diverge.
     diverged: int | None = None
-    #: The steps at which measurements were made, and the measurements by name.
+    #: The steps at which measurements were made, and the values of each measurement at these steps.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Array]] = field(default_factory=dict)
-    #: The parameters at the end, as `Parameters.run` gives them.
+    #: The parameters at the end, in the order of `Parameters.run`.
     parameters: Array = None
     machine: Machine = CPU
 
@@ -54,7 +54,7 @@ class Run:
         return len(self.losses)
 
     def save(self, directory: Path) -> None:
-        """Write `seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        """Write losses and measurements to `seed-N.npz`, then settings to `seed-N.json`."""
         arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
         arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
@@ -102,9 +102,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if (
-                        name not in run.measured
-                    ):  # NaN for the steps before an older checkpoint, which lack this measurement
+                    if name not in run.measured:  # an old checkpoint lacks the measurement: NaN for earlier steps
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -121,7 +119,7 @@ class Training:
     def _moments_measured(self) -> dict[str, Array]:
         """Return the minimum and first percentile of Adam's second moments.
 
-        Adam makes large steps if second moments are small.
+        Where second moments are small, Adam makes large steps.
         """
         if self.experiment.optimizer != "adam":
             return {}
@@ -161,7 +159,7 @@ class Training:
         self._store()
 
     def _rates(self) -> list[tuple[float, slice]]:
-        """Return a factor on the learning rate and a slice, for each part of the parameters."""
+        """Return (factor on the learning rate, slice) for each part of the flat parameters."""
         e, start, parts = self.experiment, 0, []
         if e.w1_rate == e.beta_rate == 1:
             return [(1.0, slice(None))]
@@ -172,7 +170,7 @@ class Training:
         return parts
 
     def _cap(self) -> None:
-        """Limit the norms of W1 and W2 to their values at the step of the cap."""
+        """Limit the norms of W1 and W2 to their values at the step `cap_norms_at`."""
         if self.experiment.cap_norms_at is None or self.step < self.experiment.cap_norms_at:
             return
         parameters = self.network.parameters
@@ -205,7 +203,7 @@ class Training:
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
 
     def _each_run(self, flat: Array) -> Array:
-        """Return a vector, which has the layout of the parameters, as one row for each run."""
+        """Return a flat vector, laid out like the parameters, as an array with one row per run."""
         holder = self.network.gradients
         kept = holder.flat.copy()
         holder.flat[...] = flat
@@ -214,7 +212,7 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds; it may be that of another experiment."""
+        """Continue from a `state` of the same seeds, made by this experiment or another."""
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -230,7 +228,7 @@ class Training:
 
 
 def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Network | TorchNetwork:
-    """Return the student network of these seeds on a machine."""
+    """Return the student networks of these seeds on a machine."""
     if machine.device is None:
         return Network(experiment, seeds, machine)
     from mxnum.lab.mlp.by_torch import TorchNetwork
@@ -259,24 +257,25 @@ def train(
     Parameters
     ----------
     measure_every
-        Make the `measurements` at every multiple of this number of steps; 0: never.
+        Make the `measurements` at every multiple of this number of steps; 0 means never.
     measure_above
-        Make the measurements also at every step after a loss, of any seed, above this number times
-        the least of the last 500 losses.
+        Also make the measurements at each step that follows a loss above `measure_above` times the
+        least of the last 500 losses, in any run.
     checkpoint
-        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an
-        interruption, and to continue from if it exists. The trajectory is the same bit for bit. The
-        file is deleted at the end, or with `keep_checkpoint` written once more, so that a call with
+        A path. Training continues from the checkpoint if the file exists, with the bits of a run
+        without interruption. Training writes the file every `checkpoint_every` steps, every
+        `checkpoint_seconds` seconds and before an interruption, and deletes the file at the end.
+        With `keep_checkpoint`, training writes the file at the end instead, so that a call with
         more steps continues.
     state
-        Begin from this `Training.state` of the same seeds; it may be that of another experiment.
-        The histories begin at this state.
+        A `Training.state` of the same seeds, from which training begins; another experiment may
+        have made the state. The histories begin at the state.
     report
-        Called after each step with the step, the losses and the runs.
+        Called after each step with the number of steps, the losses and the runs.
     machine
         "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for
-        PyTorch on the CPU or on the current GPU (`by_torch`). Losses differ in their last bits
-        between machines, so trajectories diverge in the end.
+        PyTorch on the CPU or on the current GPU (`by_torch`). Losses on different machines differ
+        in their last bits, so trajectories diverge in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -337,7 +336,7 @@ def save(training: Training, path: Path) -> None:
 
 
 def load(training: Training, path: Path) -> None:
-    """Continue a new training of the same seeds and experiment (except for its steps)."""
+    """Continue from a checkpoint of the same seeds and experiment; only `steps` may differ."""
     arrays = storage.read_arrays(path)
     experiment, about = origin(arrays)
     same = about.get("seeds") == [run.seed for run in training.runs]
@@ -355,7 +354,8 @@ def load(training: Training, path: Path) -> None:
 def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
     """Return the experiment of a checkpoint, and a dictionary with its seeds and environment.
 
-    For a checkpoint of version 0.1, which lacks both, return (None, {}).
+    For a checkpoint of version 0.1, which stores no experiment and no seeds, the function returns
+    (None, {}).
     """
     if "about" not in arrays:
         return None, {}

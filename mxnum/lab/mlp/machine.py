@@ -1,11 +1,12 @@
 """Define the machines that can train a network: numpy with compiled loops, or PyTorch.
 
-"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). The units multiply
-bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. Sums are in
-float32 as in BLAS, but in another order. Such a product takes at most a third of the time, and
-products take most of a step. "avx512_bf16" is a CPU with the instructions of that name (AMD's from
-Zen 4 on). PyTorch returns the results of these instructions only in bfloat16. So they compute only
-products whose results the network rounds to bfloat16 anyway, in half of the time.
+"amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). AMX units multiply
+bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
+float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
+of BLAS, and products take most of a step. "avx512_bf16" is a CPU with AVX512-BF16 instructions
+(AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16, so the machine
+uses the instructions only for products whose results the network rounds to bfloat16 anyway.
+Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Array = Any
 #: CPUs with special units or instructions for bfloat16 operands.
 NARROW = ("amx", "avx512_bf16")
 MACHINES = ("cpu", *NARROW, "torch", "cuda")
-#: A function of (left, right, out), which are matrices or stacks of matrices.
+#: A function that writes left @ right to `out`; all three arguments are matrices or stacks of
+#: matrices.
 Product = Callable[[Array, Array, Array], Any]
 
 
@@ -33,7 +35,8 @@ Product = Callable[[Array, Array, Array], Any]
 class Machine:
     """The processor and library that compute products."""
 
-    #: Versions and devices, beside those of the host, on which results depend.
+    #: Versions and devices on which results depend, in addition to those that `storage.environment`
+    #: reports.
     about: Mapping[str, str] = field(default_factory=dict)
     #: A faster product for bfloat16 operands, or None.
     narrow_product: Product | None = None
@@ -43,10 +46,10 @@ class Machine:
     device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
-        """Return `multiply(left, right, out)` for matrices that are quantized as `operands` say.
+        """Return `multiply(left, right, out)` for matrices quantized to the formats of `operands`.
 
-        `bf16` says how the network rounds the results. The faster product applies because elements
-        of at most eight bits times a power of two are bfloat16 numbers.
+        `bf16` says how the network rounds the results (see `kernels`). The product in bfloat16 is
+        exact because elements of at most eight bits times a power of two are bfloat16 numbers.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
@@ -72,11 +75,11 @@ def _avx512_bf16() -> Machine:
     ask = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     if ask is None or not ask():
         raise ValueError(
-            "Products by AVX512-BF16 need a processor with these instructions, and a version of torch that uses them."
+            "Products by AVX512-BF16 need a processor that has AVX512-BF16, and a version of torch that uses it."
         )
 
     def multiply(left: Any, right: Any, out: Any) -> None:
-        for index in np.ndindex(*out.shape[:-2]):  # faster than one call for the stack, for which torch is slow
+        for index in np.ndindex(*out.shape[:-2]):  # torch is slower in one call for the whole stack
             out[index] = torch.mm(left[index].bfloat16(), right[index].bfloat16())
 
     return _by_torch(multiply, rounds=True)
@@ -94,7 +97,7 @@ def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) ->
 
 
 def machine(name: str) -> Machine:
-    """Return the machine of that name; raise an error if this process cannot use it."""
+    """Return the machine called `name`; raise an error if this process cannot use the machine."""
     if errors.choose("machine", name, MACHINES) == "cpu":
         return CPU
     if name in NARROW:
@@ -108,6 +111,6 @@ def machine(name: str) -> Machine:
 
 
 def check(name: str, here: bool = True) -> None:
-    """Raise an error unless `name` is a machine, and (with `here`) this process can use it."""
+    """Raise an error unless `name` is a machine and, if `here` is True, this process can use it."""
     if errors.choose("machine", name, MACHINES) != "cpu" and here:
         machine(name)

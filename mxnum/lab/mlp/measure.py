@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: The format whose last bin is measured if the run's precision is float32 or bfloat16.
+#: The format for `in_last_bin` where the recipe has no MX format for gamma or the activations.
 _REFERENCE = Operand("mxfp8_e4m3")
 
 
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
-    """Return measurements of each run, at its current parameters on a batch.
+    """Return measurements of each run, at the run's current parameters on a batch.
 
     zeta
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
-        the gradient in the run's precision, g the one in float32, at the same parameters and batch.
-        The code that the paper released logs the square of this quotient.
+        the gradient in the run's precision, and g the gradient in float32 at the same parameters
+        and batch. The released code logs the square of zeta.
     zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
-        The same quotient for the gradients of one kind of parameter.
+        ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
     cosine
         The cosine of the angle between g~ and g.
     gradient_norm
         ||g~||; `float32_gradient_norm` is ||g||.
     gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
-        For each layer: the share of elements that clamp under the floor rule, and the root mean
-        square of Q(x) - x.
+        For each layer: the share of numbers beyond the largest element under the floor rule, and
+        the root mean square of Q(x) - x.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -2,9 +2,9 @@
 
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
-Several runs with different seeds are computed together; see `kernels`. The parameters of one kind
-are an array of shape (layers, runs, ...). The arrays of all kinds are views of one flat vector, so
-that an optimizer step is one loop.
+A network computes several runs with different seeds together (see `kernels`). The parameters of one
+kind are an array of shape (layers, runs, ...). The arrays of all kinds are views of one flat
+vector, so that an optimizer step is one loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Parameters:
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
         self.flat = np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
-        #: The views of each kind, layer by layer.
+        #: For each kind of parameter, a list of views, one for each layer.
         self.by_layer: dict[str, list[Array]] = {}
         self._make_views()
 
@@ -57,7 +57,7 @@ class Parameters:
     w2: Array
 
     def run(self, index: int) -> Array:
-        """Return a copy of one run's parameters as a vector, kind after kind."""
+        """Return a copy of one run's parameters as a vector, in the order of `KINDS`."""
         return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
 
     def set_run(self, index: int, vector: Array) -> None:
@@ -94,7 +94,7 @@ def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parame
 
 @dataclass
 class _Layer:
-    """The arrays of a layer that the backward pass needs."""
+    """The arrays that the backward pass of a layer needs."""
 
     normalized: Array
     inverse_deviation: Array
@@ -115,7 +115,7 @@ class Network:
         self.buffers = Buffers()
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
-        """Return the mean squared error of each run, and write `self.gradients`."""
+        """Return the mean squared error of each run; write the gradients to `self.gradients`."""
         here = _Pass(self, self.experiment.precision if precision is None else precision, step)
         self.saved, stream = here.forward(x)
         loss, d_stream = np.empty(len(x)), self.buffers.get_like("d_stream", x.shape)
@@ -159,7 +159,7 @@ class _Pass:
         return saved, stream
 
     def backward(self, saved: list[_Layer], d_stream: Array) -> None:
-        """Write the gradients of the network, given the gradient of the final residual stream."""
+        """Compute the network's gradients from the gradient of the final residual stream."""
         e, p, bf16, make, g = self.experiment, self.precision, self.bf16, self.make, self.network.gradients
         of_weights = self.network.machine.product(self.for_weights, p.activations_backward, bf16=bf16)
         of_inputs = self.network.machine.product(p.gradients, p.weights_backward, bf16=bf16)
@@ -211,9 +211,9 @@ class _Pass:
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
         """Return `weight(k)`, which gives the quantized weight of layer k.
 
-        Each layer is quantized just before its product, so that it is still in the cache. With
-        stochastic rounding all layers are quantized at once, because the random bits of an element
-        depend on its index among all layers.
+        `weight(k)` quantizes layer k just before the product with it, so that the result is still
+        in the cache. With stochastic rounding all layers are quantized at once, because the random
+        bits of an element depend on its index among the elements of all layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)
@@ -254,8 +254,8 @@ _STREAMS = {
         start=2,
     )
 }
-#: The buffer of each operand. A layer uses each operand once, so operands on the same side of
-#: products share a buffer, which stays in the cache.
+#: The name of the buffer of each operand. A layer uses each operand once, so operands on the same
+#: side of products share a buffer, which stays in the cache.
 _BUFFERS = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
 _BUFFERS |= dict.fromkeys(("d_out", "du"), "left of the second")
 _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
@@ -264,7 +264,8 @@ _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 bac
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
     """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
 
-    Return None if the precision quantizes neither. A quantized teacher uses this function.
+    Return None if the precision quantizes neither weights nor activations. The products of a
+    quantized teacher use this function.
     """
     times = machine.product(precision.activations, precision.weights, bf16=bf16)
 

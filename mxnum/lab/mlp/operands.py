@@ -1,4 +1,4 @@
-"""Round tensors through the public API: the operands of products, and the layer-norm parameters."""
+"""Round the operands of products and the layer-norm parameters, through the public API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Buffers(dict[Any, Array]):
         self.quantizers: dict[Any, tuple[Array, Operand, Callable[[], Array]]] = {}
 
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
-        """Return an uninitialized float32 array: the same one for the same name and shape."""
+        """Return an uninitialized float32 array; calls with the same name and shape share it."""
         key = (name, shape)
         if key not in self:
             self[key] = np.empty(shape, np.float32)
@@ -34,7 +34,7 @@ class Buffers(dict[Any, Array]):
     def quantized(self, name: Any, buffer: Any, x: Array, operand: Operand, axis: int) -> Array:
         """Quantize x into the named `buffer`.
 
-        The quantizer of a `name` is prepared once for the same x.
+        The quantizer called `name` is prepared again only when x or the operand changes.
         """
         made = self.quantizers.get(name)
         if made is None or made[0] is not x or made[1] is not operand:
@@ -51,7 +51,7 @@ class Buffers(dict[Any, Array]):
 def is_repeatable(operand: Operand) -> bool:
     """Return True if the rounding depends only on the numbers, not on seed or step.
 
-    `Buffers.quantized` can then prepare the quantizer once.
+    `Buffers.quantized` prepares the quantizer of a repeatable operand only once.
     """
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
     return is_quantization and operand.rounding != "sr" and not operand.matched
@@ -67,11 +67,12 @@ def rounded(
     stream: int = 0,
     already_bf16: bool = False,
 ) -> Array:
-    """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if nothing rounds.
+    """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
-    In stochastic rounding the random bits of each run come from its own seed, so that a run does
-    not depend on the others in its stack; the axis before the last two is then that of `seeds`. The
-    function uses one thread, because several processes train at the same time.
+    In stochastic rounding the random bits of each run come from the run's own seed, so that a run
+    does not depend on the other runs of the stack. With stochastic rounding, the axis before the
+    last two has one entry for each of `seeds`. The function uses one thread, because several
+    processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -91,11 +92,11 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round by the scale rule of the released code, which takes maxima over the wrong axis.
+    """Round by the scale rule of the released code, which takes the maxima over the wrong axis.
 
     The rule raises the exponent of an element by one if the largest magnitude *at the element's
-    offset within its block*, over all blocks of the row, has a mantissa above that of the format's
-    maximum. So neighbours in a block may have different scales.
+    offset within its block*, over all blocks of the row, has a mantissa above that of the largest
+    element. Under 'released_bump', neighbours in a block may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -120,7 +121,7 @@ def _ratio(fmt: mx.MXFormat) -> float:
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta (layers, runs, features) as layer norm uses it at a step."""
+    """Return gamma or beta (layers, runs, features) with the operand's error at a step."""
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -156,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error of the size that the floor rule, to nearest, has."""
+    """Return gamma or beta with an error as large as the floor rule with `rne` causes."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -173,12 +174,12 @@ def _size(error: Array) -> Array:
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Return the threshold at which clipping each row has an error of the given root mean square.
+    """Return each row's threshold at which clipping has an error of root mean square `size`.
 
     The threshold is 0 if even clipping all numbers to 0 gives a smaller error. If the k largest
     magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and
-    S2 sum the k largest and their squares. The threshold is the root c that lies below these k
-    magnitudes and above the next one.
+    S2 sum the k largest and their squares. The threshold is the c that gives the required sum and
+    lies below the k largest magnitudes and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -194,13 +195,13 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
-    """Limit x to the values that do not saturate, without rounding."""
+    """Clip x to the range of its blocks, without rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return True for each element that is clamped under the floor scale of its block."""
+    """Return True for each number beyond the largest element under the floor scale of its block."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 

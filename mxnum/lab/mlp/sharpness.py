@@ -1,10 +1,10 @@
-"""Measure the preconditioned sharpness of a training run by Lanczos, and its eigenvector.
+"""Measure the preconditioned sharpness of a training run, and its eigenvector, by Lanczos.
 
 With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
-P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if this
-sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). Products with H
-are computed as differences of gradients. All runs of a stack are measured together, and the
-measurement does not change the training.
+P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if the
+sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). The products of
+H with vectors are computed as differences of gradients. All runs of a stack are measured together,
+and the measurement does not change the training.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mxnum.lab.theory import inverse_participation
 from mxnum.recipe import BFLOAT16, Operand, Recipe
 
 Array = Any
-#: The number of iterations, and the length of a finite difference relative to the preconditioned
-#: parameters.
+#: The number of Lanczos iterations, and the step of a finite difference relative to the norm of the
+#: preconditioned parameters.
 ITERATIONS, LENGTH = 16, 1e-3
 
 
@@ -35,12 +35,12 @@ class Sharpness:
 
     rate_times_curvature: Array
     participation: Array
-    #: The share of the eigenvector in each kind of parameter, as a sum of squares.
+    #: For each kind of parameter, the sum of squares of the eigenvector's components.
     shares: dict[str, Array]
 
 
 def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
-    """Return the sharpness at an Adam training's current parameters, moments and batch."""
+    """Return the sharpness at the current parameters, moments and batch of a training by Adam."""
     e, network = training.experiment, training.network
     x, y = training.batches(training.step, training.teacher_product)
     kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
@@ -52,7 +52,7 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     def product(v: Array) -> Array:
         """Return P^-1/2 H P^-1/2 v for each run, by a central difference.
 
-        The rows and columns of frozen parameters in H are zero.
+        The rows and columns of H that belong to frozen parameters are taken as zero.
         """
         moved = []
         for sign in (1, -1):
@@ -75,12 +75,12 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: The names of the arms in `followed`, which are arms of the study `small`.
+#: The names of the arms that `followed` returns; the study `small` has the same arms.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 
 def followed() -> dict[str, Experiment]:
-    """Return the arms whose sharpness is measured, by name."""
+    """Return the experiments whose sharpness is measured, by the name of the arm."""
     base = Experiment(width=32, batch=64, rate=0.024)
     e2m1, frozen = Operand("mxfp4_e2m1"), Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
     arms = (
@@ -96,7 +96,7 @@ def followed() -> dict[str, Experiment]:
 def follow(
     arms: Mapping[str, Experiment], seeds: tuple[int, ...], every: int = 100, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Return a table with the losses of each arm, and its sharpness every `every` steps."""
+    """Return a table with the losses and the sharpness of each arm, every `every` steps."""
     table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
     for name, experiment in arms.items():
         training, evaluations = Training(experiment, seeds), []
@@ -125,10 +125,10 @@ def _short(values: list[Any]) -> list[float | None]:
 
 
 def lanczos(product: Any, shape: tuple[int, int], iterations: int) -> tuple[Array, Array]:
-    """Return the largest eigenvalue and vector of each of several symmetric operators.
+    """Return the largest eigenvalue, and its eigenvector, of each of several symmetric operators.
 
-    The iteration orthogonalizes each vector against all previous ones, which is cheap because there
-    are at most a few dozen.
+    The iteration orthogonalizes each vector against all previous vectors, which is cheap because
+    there are at most a few dozen vectors.
     """
     iterations = min(iterations, shape[1])
     start = np.random.default_rng(0).standard_normal(shape)

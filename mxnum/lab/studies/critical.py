@@ -31,10 +31,10 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 def critical_rate(
     experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
 ) -> tuple[float, float]:
-    """Return a stable learning rate of a seed, and one that diverges within `experiment.steps`.
+    """Return a stable learning rate of a seed, and a rate that diverges within the steps.
 
-    The function bisects the logarithm of the rate until the two differ by at most the factor 1 +
-    `tolerance`. `low` must be stable and `high` must not.
+    The function bisects the logarithm of the rate until both rates differ by at most the factor 1 +
+    `tolerance`. `low` must be stable, and `high` must diverge.
     """
     if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
         raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
@@ -45,7 +45,7 @@ def critical_rate(
 
 
 def diverges(experiment: Experiment, seed: int) -> bool:
-    """Return True if this run diverges within its steps."""
+    """Return True if the run of a seed diverges within the steps of the experiment."""
     return train(experiment, (seed,))[0].diverged is not None
 
 
@@ -71,7 +71,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return each seed's limit under each kind of noise, relative to no noise, and the prediction.
+    """Return, by noise, each seed's largest stable rate relative to no noise, and the prediction.
 
     Each limit is written to the file `kept` as soon as it is found; limits in the file are not
     measured again.
@@ -103,7 +103,7 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits of the seeds; read them from the file if it has them."""
+        """Return the limits of the seeds; limits that are in the file are not measured again."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
@@ -146,7 +146,7 @@ def rate_of(arm: str) -> tuple[str, float]:
 
 
 def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
-    """Return (rate, runs with an excursion, runs) for each precision, by rising rate."""
+    """Return, by precision, triples: rate, number of runs with an excursion, number of all runs."""
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
         kind, rate = rate_of(name)
@@ -158,10 +158,10 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
 def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None:
     """Return the critical learning rate of a precision divided by FP32's, with 95 % limits.
 
-    The ratio is computed for each seed, from the rates at which both were run. The critical rate of
-    a seed is the lowest rate at which it has an excursion. If it has none at any rate, the next
-    higher rate is used; the ratio is then a bound, so the mean of the logarithms is nearer to zero
-    than the true mean.
+    The ratio is computed for each seed, from the rates at which both precisions were run. The
+    critical rate of a seed is the lowest rate at which it has an excursion. A seed without an
+    excursion at any rate counts with the next higher rate; its ratio is then a bound, so the mean
+    of the logarithms is nearer to zero than the true mean.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:

@@ -22,12 +22,12 @@ RISE = 20.0
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
 #: An excursion ends at the first loss that is at most this many times the base, if the median of
-#: the window that begins there also is.
+#: the `WINDOW` losses from this loss on is so small too.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
-#: A run without an excursion is degraded if its final loss is above this many times its control's
-#: on the same seed.
+#: A run without an excursion is degraded if its final loss is above this many times the final loss
+#: of its control on the same seed.
 DEGRADED = 1.5
 #: The value that replaces a loss that is not finite in `Excursion.area`.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -47,11 +47,11 @@ class Excursion:
     #: The sum over steps of log10 of the loss divided by the base.
     area: float
     #: The step at which the loss was back below the threshold at which the excursion started, by
-    #: the same rule as `end`. The loss may still be high.
+    #: the same rule as `end`. At this step the loss may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
-        """Return the end of the excursion, or the last step of the run if it did not come back."""
+        """Return the end of the excursion, or the run's last step if the loss did not come back."""
         return steps if self.end is None else self.end
 
 
@@ -103,7 +103,8 @@ def _bases(loss: Array) -> Array:
 def _back(loss: Array, start: int, limit: float) -> int | None:
     """Return the first step from `start` that begins a return to the limit, or None.
 
-    The step and at least half of its window are at most the limit.
+    The loss at this step, and at least half of the losses of the window that begins there, are at
+    most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -129,13 +130,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Course:
-    """The excursions of a run of `steps` steps, and the horizon before which they count."""
+    """The excursions of a run of `steps` steps; excursions that start before `horizon` count."""
 
     seed: int
     steps: int
     horizon: int
     excursions: tuple[Excursion, ...]
-    #: The median of the last `WINDOW` losses; None if that is not finite.
+    #: The median of the last `WINDOW` losses; None if this median is not finite.
     final: float | None = None
 
     @property
@@ -155,7 +156,7 @@ class Course:
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
         end = self.counted[-1].end
-        if end is not None and end <= 2 * self.horizon:  # so that a longer run is judged like the other runs of its arm
+        if end is not None and end <= 2 * self.horizon:  # a longer run is judged like the other runs of its arm
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 
@@ -185,7 +186,7 @@ class Course:
 
 
 def highest(losses: Array) -> float:
-    """Return the largest ratio of a loss to the base at its step; infinite if a loss is."""
+    """Return the largest ratio of a loss to its base; infinite if a loss is not finite."""
     loss = np.asarray(losses, np.float64)
     finite = np.where(np.isfinite(loss), loss, np.inf)
     return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf

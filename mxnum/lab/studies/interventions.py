@@ -34,7 +34,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return the changed experiments of claim I7, without changes that the arm already has."""
+    """Return the changed experiments of claim I7, without changes that `base` already has."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -59,9 +59,9 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps before the divergence to act, and how many steps to train afterwards.
+    """A plan to act `lead` steps before the divergence, and to train `watch` steps afterwards.
 
-    Actions begin at a multiple of `every`.
+    Actions begin at a multiple of `every` steps. `perturbed` is the number of perturbed controls.
     """
 
     lead: int = 300
@@ -72,14 +72,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Approach(Task):
-    """A repetition of a run up to some steps before its divergence, where its state is stored.
+    """A repetition of a run up to step `start`, which lies before the divergence of the run.
 
-    The file is `start.npz`. The repetition begins at the latest checkpoint of the run before this
-    step, if there is one.
+    The state at this step is stored in `start.npz`. The repetition begins at the latest checkpoint
+    of the original run before this step, if such a checkpoint exists.
     """
 
     start: int
-    #: The folder of the run.
+    #: The folder of the original run.
     own: Path
     arm: str = "before the divergence"
 
@@ -127,7 +127,7 @@ class Branch(Task):
 
     approach: Approach
     watch: int
-    #: The number of the perturbation, or None.
+    #: The number of the perturbation; None if the branch is not perturbed.
     perturbed: int | None = None
 
     @property
@@ -160,7 +160,7 @@ class Branch(Task):
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """Return the controls and the actions that branch off an approach."""
+    """Return the branches of an approach: its controls and its actions."""
 
     def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
         directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
@@ -182,7 +182,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if a run was made with libraries and devices that give the same sums as here."""
+    """Return True if a run was made with libraries and devices whose sums are the same here."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
@@ -207,9 +207,9 @@ def gather(
 ) -> dict[str, Any]:
     """Run every action before the divergence of each seed of an arm, and return a table.
 
-    The runs are those of the study in the same folder; missing runs are trained first. After an
-    interruption, the same call continues and does not repeat stored runs. Call it under
-    ``if __name__ == "__main__":``, as `run_study`.
+    The original runs are those of the study in the folder `runs`; missing runs are trained first.
+    After an interruption, the same call continues and does not repeat stored runs. Call this
+    function under ``if __name__ == "__main__":``, like `run_study`.
     """
     experiment, own = study.arms[base], arm_directory(runs / study.folder, base)
     first = study.first_seed if first_seed is None else first_seed
@@ -244,7 +244,7 @@ def gather(
 def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
     """Return the outcomes of all branches of a seed.
 
-    Raise ValueError if the unperturbed control does not repeat the divergence of its run.
+    Raise ValueError if the unperturbed control does not repeat the divergence of the original run.
     """
     approach = each[0].approach
     outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
@@ -252,8 +252,8 @@ def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
     after = diverged - approach.start
     if again != after and after <= plan.watch - IN_A_ROW:
         raise ValueError(
-            f"The unperturbed control of seed {approach.seed} does not diverge at step {diverged} as its run in "
-            f"{str(approach.own)!r} did, which was made on another machine; use another folder."
+            f"The unperturbed control of seed {approach.seed} does not diverge at step {diverged} as the original "
+            f"run in {str(approach.own)!r} did. The original run was made on another machine; use another folder."
         )
     return {"seed": approach.seed, "diverged": diverged, "start": approach.start, "outcomes": outcomes}
 
@@ -282,7 +282,7 @@ class Row:
     p: float | None
     #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
     #: mean, and limits by Student's t over seeds. A run that does not diverge counts with its last
-    #: step. None for controls, and for one or two seeds.
+    #: step. The delay is None for controls, and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 
@@ -293,13 +293,15 @@ class Row:
         if self.delay is not None:
             mean, low, high = self.delay if self.delay[0] >= 0 else (-self.delay[0], -self.delay[2], -self.delay[1])
             when = "later" if self.delay[0] >= 0 else "sooner"
-            words += f", {round(mean)} steps {when} than the perturbed controls of its seed (95 % limits {round(low)} "
+            words += (
+                f", {round(mean)} steps {when} than the perturbed controls of the same seeds (95 % limits {round(low)} "
+            )
             words += f"and {round(high)})"
         return words + ("" if self.p is None else f", exact p {self.p:.2g} after Holm")
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return the controls, then every action against the perturbed controls of the same seeds."""
+    """Return rows: the controls, then the actions, each compared with its perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]
@@ -341,10 +343,10 @@ def summary(table: dict[str, Any]) -> str:
         cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
         found.append(cells)
     note = (
-        f"Watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with these. Delays are "
-        "seed by seed against its perturbed controls, in steps, and tested by all choices of their signs: "
-        f"{len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the "
-        "number of actions."
+        f"Runs were watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with this "
+        "number. A delay is the number of steps by which the loss rises later than in the perturbed controls of "
+        f"the same seed. The test counts all choices of the signs of the delays, so {len(table['seeds'])} seeds "
+        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the number of actions."
     )
     return f"{markdown_table(headings, found)}\n\n{note}"
 

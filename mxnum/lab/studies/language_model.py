@@ -29,8 +29,8 @@ from mxnum.recipe import Operand
 #: The block shapes whose errors are compared. A block has sixteen elements of a row (a token, or a
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-#: Predictions at rest are computed only if the control exceeds the entropy by less than this, in
-#: nats. Otherwise the model has learnt nothing.
+#: Predictions at rest are computed only if the control's loss exceeds the entropy by less than
+#: this, in nats. With a larger excess, the model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -113,7 +113,7 @@ def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the predicted excess loss of free logits at rest, or None if there is no prediction.
+    """Return the excess loss at rest that the analysis predicts; None without a prediction.
 
     A prediction needs a Markov source and a last layer with gradients in MX. The gradient of the
     logits must be rounded in the same way in both products that use it.
@@ -146,7 +146,8 @@ def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
 def sampled_gap(setting: Setting, noise: float) -> float:
     """Return the excess loss at rest that the kernels predict, with all components rounded.
 
-    There is no drift. The loss of the model without rounding is `noise` above the entropy.
+    The prediction assumes that there is no drift, and that the loss without rounding is `noise`
+    above the entropy.
     """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
@@ -173,19 +174,20 @@ HEADINGS = (
 )  # fmt: skip
 #: The note below the table.
 NOTE = (
-    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* "
-    "are runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is "
-    "the relative change of the targets' pull, *sum* that of all components of a token over the mean target, both "
-    "means over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation "
-    "from it, at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, "
-    "operands and looks. *Gap predicted at rest* is `theory.logit_rest` of the source, *by kernels* what "
-    "`theory.sampled_logit_rest` has with the control's excess as its noise; *bias predicted* is "
-    "`theory.logit_gradient_bias` at the probabilities of the run."
+    "*Loss* is the final loss on fresh batches in nats, a mean over seeds. A *gap to control* compares runs of the "
+    "same seed. *Excursions* counts the runs whose loss above the entropy rose to twenty times its least running "
+    "median, and their outcomes. *Bias* is the relative change of the targets' components of the gradient of the "
+    "logits. *Sum* is the sum of all components of a token divided by the mean of the targets' components. Bias "
+    "and sum are means over evaluations. *Common weight* is the norm of the last layer's mean row divided by the "
+    "norm of the rows' deviations from it, at the last evaluation. *Error* is the relative root mean square error "
+    "of the rounded operands, over layers, operands and evaluations. *Gap predicted at rest* is "
+    "`theory.logit_rest` of the source. *By kernels* is `theory.sampled_logit_rest`, with the control's excess as "
+    "noise. *Bias predicted* is `theory.logit_gradient_bias` at the probabilities of the run."
 )
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm, with mean gaps and exact tests over pairs of seeds."""
+    """Return one row for each arm, with the mean gap and an exact test over runs paired by seed."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}

@@ -24,7 +24,7 @@ class _Mlp(Model):
     stack, prolongs = 6, True
 
     def folder(self, study: Study) -> str:
-        """Return the folder of a width; all studies of this width share it and its runs."""
+        """Return the folder of a width; all studies of this width share the folder and its runs."""
         return f"width-{next(iter(study.arms.values())).width}"
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:

@@ -20,8 +20,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The number of points of a stored loss curve, and of digits of a stored number. Both numbers are
-#: small, so that the file of a study is below a megabyte.
+#: The number of points of a stored loss curve, and the number of digits of a stored number: so few
+#: that the file of a study is below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -35,8 +35,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds` the table has as many seeds as the study, the lowest ones that are stored. With
-    `unfinished` it includes unfinished runs, up to their last checkpoints.
+    Without `seeds` the table has the lowest stored seeds, as many as the study has. With
+    `unfinished` the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -83,7 +83,7 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 
 
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
-    """Return the stored data of a run; raise ValueError unless it has the arm's configuration.
+    """Return the stored data of a run; raise ValueError if its configuration is not the arm's.
 
     The number of steps may differ if the model can continue runs.
     """
@@ -101,13 +101,13 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return the settings that differ, such as "rate 0.1, not 0.2"; only the names of tables."""
+    """Return a text on the settings that differ: "rate 0.1, not 0.2"; of tables, only the names."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)
 
 
-#: The smallest excess over the least possible loss that counts; smaller ones are only chance.
+#: A smaller excess over the least possible loss is set to this number, because it is only chance.
 MOST_EXACT = 1e-3
 
 
@@ -153,8 +153,8 @@ def _short(value: Any) -> float | None:
 def courses(table: dict[str, Any], name: str) -> list[Course]:
     """Return the excursions and the outcome of each run of an arm, as `Course` objects.
 
-    Runs of older stored studies ended at the first divergence (see `divergence`). Such a divergence
-    counts as an excursion that had not come back.
+    Runs of older stored studies ended at the first divergence (see `divergence`), which counts as
+    an excursion that did not come back.
     """
     horizon = horizon_of(table)
     found: list[Course] = []
@@ -188,9 +188,9 @@ def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: 
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """Return the step before which excursions count.
+    """Return the horizon of a study, which is the step before which excursions count.
 
-    This step is the horizon of the study, or the number of steps of its longest run.
+    If the study has no horizon, return the number of steps of its longest run.
     """
     arms = table["arms"].values()
     planned = max(int(arm["experiment"]["steps"]) for arm in arms)
@@ -198,13 +198,13 @@ def horizon_of(table: dict[str, Any]) -> int:
 
 
 def control_of(table: dict[str, Any], name: str) -> str:
-    """Return the control of an arm: its own, the study's, or the arm itself if there is none."""
+    """Return the control of an arm, or the arm itself if the control was not run."""
     found = str(table.get("controls", {}).get(name, table["control"]))
     return found if found in table["arms"] else name
 
 
 def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
-    """Compare each arm with its control on the same seeds; Holm corrects the p-values."""
+    """Compare each arm with its control on the same seeds, with Holm's correction of p-values."""
     found = {
         name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
         for name, control in controls.items()
@@ -303,8 +303,8 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
     own = table.get("controls") and control is None
     against = "the control of each arm" if own else f"'{control or table['control']}'"
     words = (
-        f"Excursions that start before step {horizon_of(table)}. Tests are against {against} on "
-        f"the same seeds; {seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
+        f"Excursions count if they start before step {horizon_of(table)}. Tests compare arms with {against} on the "
+        f"same seeds; {seeds} seeds cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
     )
     if is_followed(table):
         steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
@@ -312,10 +312,10 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
             words += f"The runs have {min(steps):,} to {max(steps):,} steps. "
         elif any(steps[0] > arm["experiment"]["steps"] for arm in table["arms"].values()):
             words += f"The runs have {steps[0]:,} steps, more than were asked for. "
-        return words + "Peaks are in units of the base, the least running median before."
+        return words + "Peaks are multiples of the base, which is the least running median before the excursion."
     return words + (
-        "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
-        "whether they would have come back is not known ('open')."
+        "These runs ended at their first rise: 20 losses above 100 times the least loss. This rise counts as the "
+        "excursion; whether the loss would have come back is not known ('open')."
     )
 
 
@@ -358,17 +358,17 @@ def _under_way_text(table: dict[str, Any]) -> str:
         for run in arm["runs"]
         if run["diverged"] is None and run["steps"] < arm["experiment"]["steps"]
     ]
-    return f"Under way, and calm so far: {'; '.join(parts)}." if parts else ""
+    return f"Unfinished, and without an excursion so far: {'; '.join(parts)}." if parts else ""
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """Return a sentence for each arm: the result of its exact test at 1 %, after Holm."""
+    """Return a sentence on each arm: the result of its exact test at 1 %, corrected by Holm."""
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
         counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
         if test.p is None:
-            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
+            lines.append(f"{name}: no pair of runs differs before the horizon ({counts}).")
         elif test.corrected_p is not None and test.corrected_p < 0.01:
             when = "sooner" if test.comes_sooner else "later"
             lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")
@@ -423,7 +423,7 @@ def loss_figure(
 ) -> Any:
     """Draw the median losses of every run over bins of steps.
 
-    `medians` adds thick medians over runs.
+    `medians` adds thick lines for the medians over runs.
     """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
@@ -451,9 +451,9 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Write a table of a study's runs by `store`, and return the table.
+    """Make a table of a study's runs, write the table by `store`, and return the table.
 
-    With `add` the other runs of the stored table are kept.
+    With `add`, runs that only the stored table has are kept.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
@@ -463,7 +463,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one table of several; of a run that two tables have, keep the longer one."""
+    """Make one table of several tables; of a run that several tables have, keep the longest."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

@@ -22,7 +22,7 @@ class Outcome:
     table: dict[str, Any]
     #: The runs that ended with an exception. The table has all other runs.
     failed: list[sweep.Failure]
-    #: The duration of this call, which repeats no stored run.
+    #: The duration of this call in seconds; stored runs are not repeated.
     seconds: float
 
     @property
@@ -52,8 +52,8 @@ def run_study(
 
     After an interruption, the same call with the same store continues from the last checkpoints,
     and the trajectories are the same bit for bit. ``run_study("quick", folder)`` trains 48 runs, in
-    three minutes on two cores. Call it under ``if __name__ == "__main__":``, because the processes
-    import the main module.
+    three minutes on two cores. Call this function under ``if __name__ == "__main__":``, because the
+    processes import the main module.
 
     Parameters
     ----------
@@ -62,16 +62,17 @@ def run_study(
     store
         The folder of the runs. Studies of the MLP with the same width share arms in this folder.
     arms, seeds, first_seed
-        Train only these arms; the number of seeds, and the first seed (default: the study's). The
-        returned table has all arms in the store with these seeds, or with as many seeds as the
-        study has if fewer are requested.
+        Train only the arms in `arms`, with `seeds` seeds from `first_seed` on (defaults: the
+        study's). The returned table has all arms in the store. If `seeds` is less than the study's
+        number of seeds, the table has as many seeds as the study.
     changes
         Other values for the configuration of every arm, such as ``{"rate": 0.1}``, which need a
         separate store. A larger ``"steps"`` continues stored runs of the MLP.
     processes, stack, niceness, scheduler
-        The number of processes (default: one for each core; 0: only this one), the number of seeds
-        that each trains together, and the niceness of the processes; or the address of a
-        dask.distributed scheduler. The bits depend on none of them.
+        The number of processes (default: one for each core; 0: only this process), the number of
+        seeds that each process trains together, and the niceness of the processes. Instead of
+        processes, `scheduler` may give the address of a dask.distributed scheduler. The bits of
+        results do not depend on these arguments.
     machine
         "cpu"; for the MLP also "amx" or "avx512_bf16" (a CPU with products in bfloat16), or "torch"
         or "cuda" (PyTorch on the CPU or on a GPU, with one process). The last bits of losses depend
@@ -81,7 +82,8 @@ def run_study(
         ``seed-N-operands.npz``.
     say, show
         `say` is called with a line for each completed group of seeds. `show` is called with the
-        `sweep.State` about once a second; by default `say` is called with it every ten seconds.
+        `sweep.State` about once a second. Without `show`, `say` reports this state every ten
+        seconds.
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study
@@ -102,8 +104,8 @@ def run_study(
             steps = report.read_run(path, name, configuration)["steps"]
             if steps > configuration.steps:
                 say(
-                    f"{str(path)!r} has {steps} steps, not {configuration.steps}; it is kept, and all its steps are "
-                    f"reported."
+                    f"{str(path)!r} has {steps} steps, not {configuration.steps}; the run is kept, and all its "
+                    "steps are reported."
                 )
     part = replace(whole, arms=wanted, own_folder=whole.folder)
     how: dict[str, Any] = {"stack": stack, "machine": machine, "keep_operands": keep_operands}

@@ -1,9 +1,9 @@
 """Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
-Runs that reach the horizon without an event are censored there. Tests are exact: if two arms do not
-differ, exchanging the two outcomes of a seed changes nothing, and a test counts all such exchanges.
-So the number of seeds limits how small a p-value can be. Confidence limits of a mean come from
-Student's t, with n - 1 degrees of freedom.
+Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
+arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all such
+exchanges. So the number of seeds limits how small a p-value can be. Confidence limits of a mean
+come from Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 
 from mxnum import errors
 
-#: Two sums of floats count as equal if they differ by less than this share of the largest.
+#: Two sums of floats count as equal if they differ by less than this share of the largest sum.
 _TIE = 1e-9
-#: The largest number of values of a sign-flip test; more would have too many sums to list.
+#: The largest number of values of a sign-flip test; more values would have too many sums to list.
 _MOST = 44
 #: The number of random permutations for a rank correlation of more than eight points, and their
 #: seed.
@@ -37,7 +37,7 @@ def scipy_stats() -> Any:
 
 @dataclass(frozen=True)
 class Arm:
-    """The times of one arm: the step of each run's event, or its last step if it has none."""
+    """The times of one arm: the step of each run's event, or its last step if no event came."""
 
     name: str
     times: tuple[int, ...]
@@ -50,7 +50,7 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm from the step of the first event (or None) and the steps of each run.
+        """Return an arm from each run's step of the first event (or None) and number of steps.
 
         Events after the horizon are censored.
         """
@@ -79,7 +79,7 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # with 24 runs it is 0.5000000000000001 after 12 events
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # after 12 events of 24 runs the curve is 0.5000000000000001
         return float(times[below[0]]) if len(below) else None
 
 
@@ -137,13 +137,12 @@ class Comparison:
     #: The log-rank statistic: the number of events of the first arm minus the number expected if
     #: the arms do not differ.
     score: float
-    #: The numbers of pairs of runs in which the event of the first arm, or of the other, came
-    #: first.
+    #: In how many pairs of runs the first arm's event came first, and in how many the other arm's.
     sooner: int
     later: int
     #: The hazard ratio with its limits; None if there are too few events to estimate it.
     ratio: tuple[float, float, float] | None = None
-    #: p after Holm's correction over a family of tests; None if it was not corrected.
+    #: p after Holm's correction over a family of tests; None if p was not corrected.
     corrected_p: float | None = None
 
     @property
@@ -162,8 +161,8 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
     The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. The
     log-rank statistic of a stratum is the sum of the scores of the first arm's runs; a score is the
     number of events of a run (0 or 1) minus the number expected by its time. Exchanging the two
-    runs of a seed does not change the scores, so it only changes signs in the statistic. The runs
-    of a seed are exchanged in all strata at once.
+    runs of a seed does not change the scores, so an exchange only changes signs in the statistic.
+    The runs of a seed are exchanged in all strata at once.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -182,10 +181,10 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return the share of samples of `pairs` pairs that show the first arm sooner, at `level`.
+    """Return the power of `compare`: the share of samples that show the first arm sooner.
 
-    Each sample draws pairs of runs of one seed with replacement, which keeps the dependence within
-    a pair.
+    Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
+    `level` is the level of significance.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0
@@ -224,7 +223,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
     The ratio is stratified by condition. The limits come from a jackknife over seeds, with
     Student's t; all runs of a seed are left out together. Return None if an arm has no event, or
-    has none without one of the seeds.
+    would have none if a seed were left out.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -242,7 +241,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """Return the log ratio that maximizes Cox's partial likelihood (Breslow's), or None."""
+    """Return the log hazard ratio that maximizes Cox's partial likelihood (Breslow's), or None."""
     sets = []  # at each time: events of a, events of both, runs at risk in a, runs at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
@@ -294,7 +293,7 @@ def wilson(events: int, runs: int) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
-    """Return the mean and its limits by Student's t, or None for fewer than three values."""
+    """Return the mean and its limits by Student's t; None for fewer than three values."""
     if len(values) < 3:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))

@@ -1,4 +1,4 @@
-"""Define the built-in studies that have many similar arms; others are in ``files/MODEL``.
+"""Define built-in studies with many similar arms; the other studies are in ``files/MODEL``.
 
 Settings were fixed before the seeds were drawn.
 """
@@ -31,14 +31,14 @@ def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
 
 
 def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
-    """Return the FP32 arm at the rate of each arm."""
+    """Return, for each arm, the FP32 arm at the same learning rate."""
     return {name: f"FP32, rate {arm.rate:g}" for name, arm in arms.items()}
 
 
 BASE = Experiment()
-#: A setting that takes a twentieth of the default one's time. Its learning rate was chosen on seeds
-#: 1 to 6, which are not reported: within 4,000 steps, runs with E2M1 in layer norm diverge, and few
-#: runs in bfloat16 do.
+#: A setting that takes a twentieth of the default setting's time. The learning rate of `SMALL` was
+#: chosen on seeds 1 to 6, which are not reported. At this rate, runs with E2M1 in layer norm
+#: diverge within 4,000 steps, but few runs in bfloat16 do.
 SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
 
 
@@ -67,10 +67,10 @@ _SLOW = {"betas": (0.9, 0.95)}
 _MECHANISM = {
     "bf16": _BF16,
     "LN E2M1": _ONLY_LN,
-    # Clamping alone, and rounding without clamping.
+    # Arms with clamping alone, and with rounding but no clamping.
     "LN clamp, no rounding": _with(layer_norm_only(Operand("mxfp4_e2m1", error="clamp"))),
     "LN E2M1 rceil (no clamp)": _with(layer_norm_only(Operand("mxfp4_e2m1", scale_rule="rceil"))),
-    # Rounding of only one parameter.
+    # Arms that round only one of the two parameters of layer norm.
     "gamma E2M1": _with(layer_norm_only(E2M1, BFLOAT16)),
     "beta E2M1": _with(layer_norm_only(BFLOAT16, E2M1)),
     # Coarse rounding to multiples of a number: no blocks, no scales, no clamping.
@@ -91,23 +91,24 @@ _MECHANISM = {
     "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
     "LN E2M3": _with(layer_norm_only(Operand("mxfp6_e2m3"))),
     "LN E4M3": _with(layer_norm_only(E4M3)),
-    # gamma or beta keeps its initial value.
+    # gamma or beta keeps its initial value in these arms.
     "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
     "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
     "bf16, LN frozen": _FROZEN,
     "bf16, gamma frozen": _BF16.but(train_gamma=False),
     "bf16, beta frozen": _BF16.but(train_beta=False),
-    # Frozen at other gains: does learning stabilise the run, or the small gain that it learns?
+    # gamma is frozen at smaller values: does the training of gamma stabilise a run, or its small
+    # value?
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
-    # A fixed small gain and a trained beta: does rounding beta alone cause a divergence? The gain
-    # cannot be the reason here.
+    # gamma is small and frozen, and beta is trained: does rounding beta alone cause a divergence?
+    # Changes of gamma cannot be the cause.
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
     "LN E2M1, gamma frozen at 1/8": _ONLY_LN.but(train_gamma=False, gamma_start=(0.125, 0.125)),
-    # A faster second moment of Adam.
+    # Adam's second moment adapts faster in these arms.
     "bf16, beta2 0.95": _BF16.but(**_SLOW),
     "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
     "LN E2M1, beta2 0.95": _ONLY_LN.but(**_SLOW),
@@ -175,8 +176,8 @@ _ABLATIONS = {
     for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
 }
 
-#: The six differences between the paper's text and its released code. In `fraction`, +1 follows the
-#: code.
+#: The six differences between the paper's text and its released code. In `fraction`, a sign of +1
+#: follows the code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",
@@ -188,7 +189,7 @@ DIFFERENCES = (
 
 
 def fraction() -> list[tuple[int, ...]]:
-    """Return the 2^(6-2) fractional design of resolution IV: factor five is ABC, factor six BCD."""
+    """Return the 2^(6-2) fractional design of resolution IV: factor 5 is ABC, factor 6 is BCD."""
     return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
 
 
@@ -279,39 +280,42 @@ IN_PYTHON: dict[str, Study | Path] = {
         ),
         Study("small", "The arms of 'confirm' at width 32.", small(_CONFIRM), 12, "FP32"),
         Study(
-            "mechanism", "What about the rounding of gamma and beta drives the divergence?",
+            "mechanism", "Which property of the rounding of gamma and beta drives the divergence?",
             small(_MECHANISM), 12, "bf16",
         ),
         Study(
-            "mechanism-64", "The arms of 'mechanism' that separate the explanations, at width 64.",
+            "mechanism-64", "The arms of 'mechanism' that tell the explanations apart, at width 64.",
             {name: _MECHANISM[name] for name in _SEPARATING}, 4, "bf16",
         ),
         Study(
             "injection",
-            "Synthetic zeta in the gradients of an FP32 run: does multiplicative noise of this size destabilise Adam?",
+            "Random relative errors (zeta) are added to the gradients of an FP32 run: do they destabilise Adam?",
             small({"FP32": BASE} | _INJECTED), 12, "FP32",
         ),
         Study(
-            "zeta", "Whose gradients does the rounding disturb, and by how much?",
+            "zeta", "In which arms does rounding disturb the gradients, and by how much?",
             small(_ZETA, steps=1500), 6, "bf16, 1500 steps", measure_every=50,
         ),
         Study(
             "critical-rate", "How likely is divergence at each rate?",
             _CRITICAL, 8, "FP32, rate 0.024", controls=_at_own_rate(_CRITICAL),
         ),
-        Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
-        Study("ablations", "What do layer norm and the activation do?", small(_ABLATIONS), 8, "gelu, FP32"),
+        Study("recipes", "How far from FP32 do recipes in 8, 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
+        Study(
+            "ablations", "How do layer norm and the activation change excursions?", small(_ABLATIONS), 8, "gelu, FP32"
+        ),
         Study(
             "factorial",
-            "Which of the six differences between text and code matters? C: the code's way, T: the text's.",
+            "Which of the six differences between the paper's text and code matter? In names of arms, C follows "
+            "the code, T the text.",
             small(_FACTORIAL), 8, "TTTTTT",
         ),
         Study(
-            "paper-scale", "Does E4M3 diverge at the paper's size, and where does FP32?",
+            "paper-scale", "At the paper's size, do runs in E4M3 diverge, and do runs in FP32?",
             _PAPER, 2, "paper scale, FP32", **_AT_PAPER_SCALE,
         ),
         Study(
-            "paper-rates", "At which rates do E4M3 and FP32 rise at the paper's size?",
+            "paper-rates", "At which learning rates does the loss rise in E4M3 and in FP32, at the paper's size?",
             _PAPER_RATES, 2, "FP32, rate 0.0012", controls=_at_own_rate(_PAPER_RATES), **_AT_PAPER_SCALE,
         ),
     )
@@ -332,7 +336,7 @@ def get(name: str) -> Study:
 
 
 def read(config: str | Path, model: str = "mlp") -> Study:
-    """Return the study in a file, or the built-in study of a model with that name."""
+    """Return the study in the file `config`, or the built-in study with this name."""
     found = SHIPPED[model].get(str(config)) or as_path(config)
     if isinstance(found, Study):
         return found
@@ -341,7 +345,7 @@ def read(config: str | Path, model: str = "mlp") -> Study:
 
 
 def outline(study: Study | Path) -> tuple[str, int, tuple[str, ...]]:
-    """Return question, seeds and arms of a study, without its configurations."""
+    """Return the question, the number of seeds and the names of the arms of a study."""
     if isinstance(study, Study):
         return study.question, study.seeds, tuple(study.arms)
     table = study_file.parsed(study)

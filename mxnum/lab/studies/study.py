@@ -13,8 +13,8 @@ from mxnum.lab.mlp.config import Experiment
 #: The names of the networks. A network has a module in this package, whose `MODEL` is its `Model`,
 #: and a folder of study files.
 MODELS = ("mlp", "language_model")
-#: The default first seed. `secrets.randbelow` drew it after all settings in `studies` had been
-#: fixed. `--fresh` draws another one.
+#: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
+#: been fixed. `--fresh` draws another first seed.
 FIRST_SEED = 39304300
 
 
@@ -28,7 +28,7 @@ class Study:
     arms: Mapping[str, Any]
     #: The number of seeds.
     seeds: int
-    #: The arm with which the others are compared.
+    #: The arm with which the other arms are compared.
     control: str
     measure_every: int = 250
     first_seed: int = FIRST_SEED
@@ -43,8 +43,8 @@ class Study:
     #: True if runs keep their last checkpoint (three times the size of the parameters), so that
     #: training can continue for more steps.
     keeps_checkpoints: bool = False
-    #: The folder of the runs; arms with the same name in it must have the same configuration. None:
-    #: the folder that the `Model` chooses.
+    #: The folder of the runs; arms with the same name in this folder must have the same
+    #: configuration. With None, the `Model` chooses the folder.
     own_folder: str | None = None
     #: For each arm that comes from a grid, the name of the arm in the study file.
     named: Mapping[str, str] = field(default_factory=dict)
@@ -60,18 +60,19 @@ class Study:
         return self.model.folder(self) if self.own_folder is None else self.own_folder
 
     def control_of(self, arm: str) -> str:
-        """Return the arm that `arm` is compared with."""
+        """Return the arm with which `arm` is compared."""
         return self.controls.get(arm, self.control)
 
 
 class Model:
-    """The interface to a network: it trains tasks, and reads and shows their runs."""
+    """The interface to a network, which trains tasks, and reads and shows runs."""
 
     #: The default configuration. A configuration has `steps`, `but`, `to_dict` and `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
-    #: The default first seed of a study file, and the extra keys that such a file may have.
+    #: Defaults of the first seed and of the steps between measurements, and the extra keys, of a
+    #: study file.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
@@ -81,19 +82,19 @@ class Model:
     prolongs = False
 
     def folder(self, study: Study) -> str:
-        """Return the folder of the runs of a study without its own folder."""
+        """Return the folder of the runs of a study that has no `own_folder`."""
         return ""
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        """Raise an error if the requested runs cannot be trained, `here` or on a cluster."""
+        """Raise an error if the runs cannot be trained on this machine (`here`) or on a cluster."""
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:
-        """Return the rank of an arm: tasks with a lower rank, the slow ones, start first."""
+        """Return the rank of an arm; tasks of low rank start first, so slow arms have low ranks."""
         return 0
 
     def train(self, task: Any, progress: Any) -> None:
-        """Train and save the seeds of a `sweep.Task`, from a checkpoint if there is one."""
+        """Train and save the runs of a `sweep.Task`; continue from its checkpoint if it has one."""
         raise NotImplementedError
 
     def summary(self, configuration: Any, stored: dict[str, Any], arrays: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class Model:
         return ()
 
     def finish(self, study: Study, table: dict[str, Any]) -> None:
-        """Add the entries to a collected table that only studies of this network have."""
+        """Add to a collected table the entries that only studies of this network have."""
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:

@@ -22,8 +22,8 @@ def read(path: str | Path, model: str = "mlp") -> Study:
     ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
     arm. Both tables take the keywords that the method `but` of the model's configuration takes
     (`Experiment`, `Setting`); an arm may also name its ``control``. ``arms_of`` names a study file
-    in the same folder, whose arms are included first. ``[grid]`` has lists: every arm is run with
-    every combination, and compared with its control under the same combination.
+    in the same folder, whose arms are included first. ``[grid]`` has lists of values: every arm is
+    run with every combination, and compared with its control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -48,9 +48,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(here):
-                    base.but(**kept)  # raises if the arm itself is wrong
+                    base.but(**kept)  # `but` raises here if the arm itself is wrong
                 with _named(f"[grid] for {here}"):
-                    base.but(**(kept | values))  # raises if only the grid is wrong
+                    base.but(**(kept | values))  # `but` raises here if only the grid is wrong
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),
@@ -80,7 +80,7 @@ def parsed(path: Path) -> dict[str, Any]:
         table["arms"] = parsed(path.with_name(f"{table['arms_of']}.toml"))["arms"] | table["arms"]
     if not table["arms"] or not all(isinstance(changes, dict) for changes in table["arms"].values()):
         raise ValueError(
-            f"File {str(path)!r} must have at least one table such as [arms.plain], and only tables there."
+            f"File {str(path)!r} must have at least one table such as [arms.plain], and only tables in arms."
         )
     return table
 
@@ -128,7 +128,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return the folders of a study's runs and tables; by default they have the study's name."""
+    """Return the folders of a study's runs and tables; by default, `name` is the tables' folder."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

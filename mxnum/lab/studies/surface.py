@@ -36,7 +36,7 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
     """Return the exponents of 1 - beta2 and of the rate in the height, with 95 % limits.
 
     The exponents come from a least-squares fit for each seed. Return None unless at least three
-    seeds have every cell, and cells have several values of beta2 and of the rate.
+    seeds have a run in every cell, and cells have several values of beta2 and of the rate.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}

@@ -84,7 +84,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """The progress of a sweep in steps of seeds, without the steps of earlier checkpoints."""
+    """The progress of a sweep in steps, summed over seeds; steps of earlier calls do not count."""
 
     done: int
     total: int
@@ -125,9 +125,9 @@ def tasks_for(
     machine: str = "cpu",
     keep_operands: bool = False,
 ) -> list[Task]:
-    """Return the runs that are incomplete on disk, in groups of `stack` seeds.
+    """Return tasks for the runs that are not complete on disk, each with at most `stack` seeds.
 
-    Groups of the first seeds of all arms come first.
+    The tasks with the first seeds of all arms come first.
     """
     seeds, stack, tasks = list(seeds), stack or study.model.stack, []
     check_folders(study.arms)
@@ -168,7 +168,7 @@ def telling(label: str, progress: Any) -> Callable[[int], None]:
 
 
 def _guarded(task: Task) -> list[Failure]:
-    """Run a task and return its failures; if several seeds fail together, run each alone."""
+    """Run a task and return its failures; if a task of several seeds fails, run each seed alone."""
     try:
         task.run(_progress)
     except Exception as problem:
@@ -206,7 +206,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
 def _keep_freed_memory() -> None:
     """Keep freed memory in the process.
 
-    Otherwise glibc returns it to the system, which clears it again at every step.
+    Otherwise glibc returns the memory to the system, which clears this memory again at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -228,7 +228,7 @@ def _end_with_the_parent() -> None:
 
 
 class Workers(Executor):
-    """Processes that run one task at a time. If a process dies, only its task fails."""
+    """Processes that each run one task at a time. If a process dies, only its task fails."""
 
     def __init__(self, count: int, niceness: int = 0) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -251,9 +251,11 @@ class Workers(Executor):
             return pool.submit(function, *arguments, **named).result()
         except BrokenExecutor:
             self._local.pool = None
-            raise RuntimeError("its process died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in the worker; it must not end this process with status 0
-            raise RuntimeError("its process was asked to end; it can continue from its last checkpoint") from None
+            raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
+        except SystemExit:  # raised by `_leave` in the worker; this exception must not end this process with status 0
+            raise RuntimeError(
+                "the process of the task was asked to end; the task can continue from its last checkpoint"
+            ) from None
 
     def terminate(self) -> None:
         """Stop the processes now; their runs can continue from their last checkpoints."""
@@ -281,8 +283,8 @@ def run_all(
 ) -> list[Failure]:
     """Run tasks on processes of this machine, and return the failures.
 
-    ``processes=0`` runs them in this process. An interruption loses only the steps since the last
-    checkpoints; to continue, call the function again with the result of `tasks_for`.
+    ``processes=0`` runs the tasks in this process. An interruption loses only the steps since the
+    last checkpoints; to continue, call the function again with the result of `tasks_for`.
     """
     if processes == 0 or not tasks:
         return [failure for task in tasks for failure in _announced(task, _guarded(task), say)]
@@ -291,7 +293,7 @@ def run_all(
         return follow(workers, tasks, workers.progress, say, show)
     except BaseException as problem:
         if isinstance(problem, KeyboardInterrupt):
-            say("Interrupted: ending the processes. A process that is compiling finishes that first.")
+            say("Interrupted: ending the processes. A process that is compiling finishes the compilation first.")
         workers.terminate()
         raise
     finally:
@@ -301,7 +303,7 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on a dask.distributed cluster that sees this folder; return the failures."""
+    """Run tasks on a dask.distributed cluster that shares this folder; return the failures."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
@@ -369,7 +371,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # earlier, most of the time is compilation
+            has_started = 100 * state.done >= state.total  # before 1 %, most of the time is compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 
@@ -377,7 +379,7 @@ def every(seconds: float, say: Say) -> Show:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text, for estimates.
+    """Return a duration as a rounded text.
 
     >>> duration(40), duration(100), duration(3 * 3600)
     ('40 s', '2 min', '3.0 h')

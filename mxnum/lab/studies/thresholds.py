@@ -1,4 +1,4 @@
-"""Count outcomes of runs that jumped for several thresholds, so that no result rests on one."""
+"""Count outcomes of jumped runs by several thresholds: no result may rest on one threshold."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run, the least loss after its first jump divided by its base.
+    """Return, for each run, the least loss after its first jump, divided by the base of the jump.
 
-    The losses are the stored medians over bins of steps; a run whose jump begins in its last bin
+    The losses are the stored medians over bins of steps; a run whose jump begins in the last bin
     counts as infinite.
 
     >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
@@ -43,7 +43,7 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Return how many runs of each arm stay above each threshold (`ever`) or end above it.
+    """Count the runs of each arm that stay above each threshold (`ever`), or that end above it.
 
     The thresholds are `LINES`.
     """

@@ -32,7 +32,7 @@ class CompoundedGain:
 
     @property
     def relative_spread(self) -> Any:
-        """The standard deviation of the gain divided by its mean."""
+        """The standard deviation of the gain divided by the mean gain."""
         return np.sqrt(np.maximum(self.second_moment / self.mean**2 - 1, 0.0))
 
 
@@ -50,8 +50,8 @@ def compounded_gain(
 ) -> CompoundedGain:
     """Return the gain of `layers` layers whose relative errors have the given bias and variance.
 
-    In a plain chain the gain is (1 + b)**L for every branch gain. With skip connections the error
-    affects only the branch's share j / (1 + j) of the signal.
+    In a plain chain the mean gain is (1 + b)**L, whatever the gain of the branches is. With skip
+    connections the error affects only the branch's share j / (1 + j) of the signal.
 
     >>> round(float(compounded_gain(-0.0591, layers=24).bias), 3)
     -0.768

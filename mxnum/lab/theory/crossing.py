@@ -1,9 +1,9 @@
-"""Compute the dead zone of a clamped block, and its jump when the scale changes.
+"""Compute the dead zone of a clamped block, and the jumps of its elements when the scale changes.
 
-A weight is trained through its quantized value Q (straight-through gradients). While the weight
-lies in one piece of Q, it keeps moving, but the loss does not change. At the top of a binade,
-clamping widens this piece. At the end of the widened piece (the *crossing*) the shared scale
-changes, and every element of the block is quantized anew.
+A weight is trained through its quantized value Q, with straight-through gradients. While a weight
+moves within one piece of Q, the loss does not change. The last piece below a change of the shared
+scale is the *dead zone*; clamping widens the dead zone. At the end of the dead zone, the
+*crossing*, the shared scale changes, and every element of the block is quantized anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """A jump: elements in `lower`..`upper` go from `before` to `after` at the crossing."""
+    """A jump: at the crossing, Q changes from `before` to `after` for `lower` < x < `upper`."""
 
     lower: Fraction
     upper: Fraction
@@ -35,11 +35,11 @@ class Jump:
 class DeadZone:
     """The dead zone, in units of the block maximum at which the shared scale changes."""
 
-    #: The start of the piece of Q that ends at the crossing.
+    #: The start of the dead zone, which ends at the crossing.
     lower: Fraction
-    #: The value of Q on that piece.
+    #: The value of Q in the dead zone.
     level: Fraction
-    #: The jumps of elements from 1/2 to 1 at the crossing.
+    #: The jumps, at the crossing, of elements between 1/2 and 1.
     jumps: tuple[Jump, ...]
 
     @property
@@ -98,7 +98,7 @@ class LimitCycle:
     duty: Fraction
     #: The mean number of steps from one upward jump to the next.
     period: Fraction
-    #: The mean of (Q - target)**2 over the cycle. A smaller learning rate does not reduce it.
+    #: The mean of (Q - target)**2 over the cycle, which a smaller learning rate does not reduce.
     mean_square: Fraction
 
 
@@ -107,8 +107,8 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
     Below the crossing gamma moves up by a = eta lambda (target - below) in each step, and above the
     crossing down by d = eta lambda (above - target). So gamma moves like a rotation by a on a
-    circle of length a + d. So the share of steps above the crossing is a / (a + d) for every eta,
-    the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
+    circle of length a + d. Therefore the share of steps above the crossing is a / (a + d) for every
+    eta, the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -124,7 +124,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     """Return the steps until a weight that moves by `drift` a step reaches `crossing`.
 
     For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
-    it is eta, however small the gradient is.
+    the drift is eta, however small the gradient is.
 
     >>> dwell(0.9, 1.0, 0.001)
     100
@@ -133,6 +133,6 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Rounding decimals to floats must not add a step.
+    # Decimal arguments are rounded to floats; without `lost`, this rounding could add a step.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

@@ -1,9 +1,10 @@
 """Compute the effect of elementwise noise on one mode, and the rise of a mode until Adam stops it.
 
-Suppose the elements of a gradient are multiplied by 1 + zeta_i, independent of each other. The
-gradient along a mode v (a unit eigenvector of the preconditioned Hessian) is then multiplied by 1 +
-xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times sum v_i^4. The
-factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with n equal elements.
+Suppose the elements of a gradient are multiplied by factors 1 + zeta_i, where the zeta_i are
+independent. The gradient along a mode v (a unit eigenvector of the preconditioned Hessian) is then
+multiplied by 1 + xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times
+sum v_i^4. The factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with n equal
+elements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: The share of its stability limit up to which a mode counts as quiet.
+#: A mode counts as quiet below `QUIET` times its stability limit.
 QUIET = 0.8
 
 
@@ -51,7 +52,7 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 class Arrest:
     """The height of a rise: the largest loss divided by the median loss before sharpening."""
 
-    #: The median, the least and the largest height over the copies.
+    #: The median, the least and the largest height over the copies of the run.
     height: float
     lowest: float
     highest: float
@@ -63,10 +64,10 @@ def arrest(
 ) -> Arrest:  # fmt: skip
     """Run Adam on lambda x^2 / 2 with noise, while lambda grows by `sharpening` a step.
 
-    The gradient noise has deviation 1. lambda starts at `start` times Adam's limit and stops
-    growing at `ceiling` times the limit; then the run makes `after` more steps. Beyond the limit x
-    grows, its gradient increases the second moment after some 1 / (1 - beta2) steps, and the steps
-    become smaller. So Adam stops the rise by itself.
+    The noise in the gradient has standard deviation 1. lambda starts at `start` times Adam's
+    stability limit and stops growing at `ceiling` times the limit; then the run makes `after` more
+    steps. Beyond the limit x grows, its gradient increases the second moment after some 1 / (1 -
+    beta2) steps, and the steps become smaller. So Adam itself stops the rise.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

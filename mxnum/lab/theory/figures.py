@@ -12,7 +12,7 @@ from mxnum.output.palette import COLOURS
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw the loss of each run against its compute, and the least loss by the law."""
+    """Draw the loss of each run, and the least loss by the law, against compute."""
     table = fit.table
     ax = _axes(ax, 3.8)
     sizes = np.log10(table.parameters)
@@ -22,7 +22,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
     if fit.law.falls:
         flops = np.geomspace(table.flops.min(), table.flops.max(), 200)
         best = [fit.law(*fit.law.optimal(float(f))) for f in flops]
-        ax.plot(flops, best, color=COLOURS[1], linewidth=1.6, label="the law, at the best size")
+        ax.plot(flops, best, color=COLOURS[1], linewidth=1.6, label="the law, at the best size for each compute")
         ax.legend(fontsize=8)
     ax.set(xlabel="compute 6 N D, FLOP", ylabel="loss", xscale="log", yscale="log")
     for which in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
@@ -37,7 +37,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw the residual of each run, and the band in which residuals count as squares."""
+    """Draw the residual of each run, and the band in which the Huber loss is quadratic."""
     table = fit.table
     ax = _axes(ax, 3.0)
     delta = 100 * fit.delta

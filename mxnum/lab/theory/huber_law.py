@@ -1,18 +1,20 @@
 """Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
 
-With a = ln A, b = ln B and e = ln E, the logarithm of the law is that of a sum of exponentials of
+With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). The exponents are
+linear in the five parameters:
 
-    z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e,
+    z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e.
 
-which are linear in the five parameters. With p_k = exp(z_k) / sum and c_k the gradient of z_k,
+Let p_k be exp(z_k) divided by the law, and c_k the gradient of z_k. Then the logarithm of the law
+has
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
-So Newton's method can be used directly. A step solves (H + lambda M) s = -gradient, where H is the
-exact Hessian of the Huber loss, and M the Hessian of a quadratic upper bound of this loss (weights
-min(1, delta/|r|)). M ensures that any step with a large lambda lowers the loss. All problems of a
-batch are solved together, along the first axis of arrays, so a bootstrap takes little more time
-than a fit.
+Newton's method uses this gradient and Hessian of the law's logarithm. A step solves (H + lambda M)
+s = -gradient, where H is the exact Hessian of the Huber loss, and M the Hessian of a quadratic
+upper bound of this loss (weights min(1, delta/|r|)). M ensures that any step with a large lambda
+lowers the loss. All problems of a batch are solved together, along the first axis of arrays, so a
+bootstrap takes little more time than a fit.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ class Minimum(NamedTuple):
     #: problems x 5
     parameters: Array
     loss: Array
-    #: True if the last step lowered the loss by less than the tolerance.
+    #: True if the last step changed the loss by a smaller share than the tolerance.
     converged: Array
 
 
 class _Curvature(NamedTuple):
-    """The loss, its gradient and its curvatures at given parameters, for each problem."""
+    """The loss, its gradient, its Hessian and the Hessian of its bound, for each problem."""
 
     loss: Array
     gradient: Array
@@ -68,10 +70,11 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Minimize from each row of `parameters`, until a step gains less than `tolerance`.
+    """Minimize from each row of `parameters`, until a step gains a smaller share than `tolerance`.
 
-    `target` is ln L and `weights` the share of each point, common to all problems or with one row
-    for each. Parameters stay fixed where `free` (problems x 5) is False.
+    `target` is ln L, and `weights` are the shares of the points in the loss; both have one row for
+    all problems or one row for each problem. Parameters stay fixed where `free` (problems x 5) is
+    False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)
@@ -152,7 +155,7 @@ def _curvature(
 
 
 def _outer(weights: Array, g: Array) -> Array:
-    """Return the sums of g g' over the points."""
+    """Return the weighted sums of g g' over the points."""
     result: Array = np.swapaxes(g * weights[:, :, None], 1, 2) @ g
     return result
 

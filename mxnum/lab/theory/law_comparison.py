@@ -16,25 +16,27 @@ from mxnum.memory.dtypes import Array
 class LawComparison:
     """The difference between two fitted laws.
 
-    A comparison can show that the laws differ, by how much, and in which parameters. If it finds no
-    difference, the laws need not be the same: `at_most` says how far apart they may still be. The
-    comparison applies to the sizes in both tables, not to larger ones. The comparison also applies
-    only to these runs: if all share one seed, another seed may shift all of them.
+    A comparison can show that the laws differ, by how much, and in which parameters. If the
+    comparison finds no difference, the laws need not be the same: `at_most` says how far apart the
+    laws may still be. The comparison applies to the sizes in both tables, not to larger sizes. The
+    comparison also applies only to the given runs: if all runs share one seed, another seed may
+    shift all losses.
     """
 
-    #: The median absolute difference of the laws' logarithms, over the cells within the range of
-    #: both tables.
+    #: The median absolute difference between the logarithms of the laws, over all cells (N, D)
+    #: within the range of both tables.
     distance: float
-    #: The probability that two fits to resampled tables differ at least as much by chance.
+    #: The probability that resampling alone moves the difference of the laws by at least
+    #: `distance`.
     p: float
-    #: The quantile at `level` of the distances between fits to resampled tables.
+    #: The quantile, at `level`, of the distances between fits to resampled tables.
     at_most: float
-    #: The second value minus the first, and its interval, for each parameter and the compute
-    #: exponent.
+    #: For each parameter and the compute exponent: its value in the second law minus that in the
+    #: first law, and an interval of this difference.
     differences: dict[str, tuple[float, Interval]]
     level: float
-    #: The number of cells (N, D) that both tables have. Runs of such a cell are resampled together,
-    #: so that common effects cancel.
+    #: The number of cells (N, D) that both tables have. In a shared cell the runs of both tables
+    #: are resampled together, so that common effects cancel.
     shared_cells: int
 
     @property
@@ -73,14 +75,14 @@ def compare_laws(
 
 
 def _common_ground(first: LossTable, second: LossTable) -> tuple[Array, Array]:
-    """Return the cells of both tables that lie within the range of sizes of both."""
+    """Return the cells of either table that lie within the ranges of N and D of both tables."""
     cells = np.array(sorted(set(first.cells) | set(second.cells)))
     inside = np.ones(len(cells), bool)
     for table in (first, second):
         for column, values in zip(cells.T, (table.parameters, table.tokens), strict=True):
             inside &= (values.min() <= column) & (column <= values.max())
     if not inside.any():
-        raise ValueError("Argument 'second' must share some of its sizes with 'first'; it shares none.")
+        raise ValueError("Argument 'second' must overlap 'first' in the ranges of parameters and tokens.")
     return cells[inside, 0], cells[inside, 1]
 
 
@@ -91,10 +93,10 @@ def _drawn_cells(
     draws: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Return how often each cell is drawn.
+    """Return how often each draw contains each cell.
 
-    A draw resamples three groups of cells separately: those in both tables, those only in the
-    first, and those only in the second.
+    A draw resamples three groups of cells separately: cells in both tables, cells only in the first
+    table, and cells only in the second.
     """
     kinds = np.array([0 if cell in both else 1 if cell in first else 2 for cell in cells])
     counts = np.zeros((draws, len(cells)))
@@ -106,7 +108,7 @@ def _drawn_cells(
 
 
 def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
-    """Return the share of each run of a table, for each draw."""
+    """Return the weight of each run of a table, for each draw."""
     column_of = {cell: at for at, cell in enumerate(cells)}
     weights = counts[:, [column_of[cell] for cell in table.cells]]
     result: Array = weights / weights.sum(axis=1, keepdims=True)
@@ -127,7 +129,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return the parameters of the fit and the draws, by name; A and B as logarithms."""
+    """Return the parameters of the fit and of the draws by name; A and B are logarithms."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

@@ -3,12 +3,12 @@
 If symbol j follows with probability q_j in a context, and the model predicts p_j, the mean gradient
 of logit j is, in units of c/N,
 
-    g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)),
+    g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
-with b(p) the relative change of the target's component, if the other components are right on
-average. Without b the gradient is p_j - q_j. With b the sum over j is not zero: it is the drift
--sum q_j (1 - p_j) b(p_j), with which all logits move together without changing the loss. The
-differences of the logits are at rest if all g_j are equal.
+Here b(p) is the relative change of the target's component by rounding; the other components are
+assumed to be right on average. If b is zero, the gradient is p_j - q_j. If b is not zero, the sum
+of the g_j, -sum q_j (1 - p_j) b(p_j), is the drift with which all logits move together without
+changing the loss. The differences of the logits are at rest if all g_j are equal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Equilibrium:
     p: Array
     #: The cross-entropy at rest minus the entropy of q, in nats.
     excess: float
-    #: The sum of the mean gradient in units of c/N. If this sum is above zero, all logits fall.
+    #: The sum of the mean gradient in units of c/N; if the sum is above zero, all logits fall.
     drift: float
     #: The relative change of the mean of the target's component, sum q (1 - p) b(p) / sum q (1 -
     #: p).
@@ -49,8 +49,8 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     """Return where the logits come to rest if the next symbol has probabilities q.
 
     Each g_j increases with p_j, because the rounded value of 1 - p never increases with p. So there
-    is one D for which the solutions p_j of g_j = D sum to 1; bisection finds D and p. If b has a
-    jump, p may come to rest at the jump.
+    is one D for which the solutions p_j of g_j = D sum to 1; bisection finds this D and the p_j. If
+    b has a jump, p may come to rest at the jump.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -76,7 +76,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     p = resting(common)
     inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
     resolution = 2.0 ** (1 - _HALVINGS)
-    count = float((p > resolution).sum())  # the other symbols have p = 0: their solution would be below zero
+    count = float((p > resolution).sum())  # symbols whose solution would be below zero have p = 0
     drift = common * count
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
     return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
@@ -95,13 +95,14 @@ class LogitAdvice:
     """The change of the targets' components for each factor and scale rule, and the advice."""
 
     now: Shrinking
-    #: The result for each factor, which is c times an entry of `FACTORS`.
+    #: The change for each factor; the factors are c times the entries of `FACTORS`.
     factors: Mapping[float, Shrinking]
-    #: The result for each scale rule, at the factor of the call.
+    #: The change for each scale rule, at the factor c.
     rules: Mapping[str, Shrinking]
     #: The factor with the least overflow.
     best_factor: float
-    #: The scale rules under which no component overflows, at any p, number of tokens and factor.
+    #: The scale rules under which no component overflows, whatever p, the tokens and the factor
+    #: are.
     never_overflow: tuple[str, ...]
     #: The advice as text.
     text: str
@@ -126,9 +127,9 @@ def logit_advice(
     `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    The pull of targets changes by -11.6 %, by -11.6 % through overflow, which affects 100 % of the tokens.
-    Multiply the loss by 1.5422, to which Adam is blind: then 0 % overflow, and the pull changes by -1.8 %.
-    Or use the scale rule 'ceil', 'rceil' or 'half_up' for this operand: nothing overflows under it.
+    Rounding changes the components of the targets by -11.6 %. Overflow causes -11.6 %; it affects 100 % of the tokens.
+    Multiply the loss by 1.5422 (Adam's steps stay the same): then 0 % of the tokens overflow; the change is -1.8 %.
+    Or use the scale rule 'ceil', 'rceil' or 'half_up' for the gradient of the logits, so that nothing overflows.
     Or leave the gradients of the last layer in higher precision.
     """
     law = Beta("1/2", 8) if p is None else p
@@ -150,17 +151,15 @@ def logit_advice(
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
     advice = [
-        f"The pull of targets changes by {now.bias:.1%}, by {now.overflow_bias:.1%} through overflow, which affects "
+        f"Rounding changes the components of the targets by {now.bias:.1%}. Overflow causes {now.overflow_bias:.1%}; "
     ]
-    advice[0] += f"{now.overflow:.0%} of the tokens."
+    advice[0] += f"it affects {now.overflow:.0%} of the tokens."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
-        words = (
-            f"Multiply the loss by {best / float(c):.5g}, to which Adam is blind: then {found.overflow:.0%} overflow, "
-        )
-        advice.append(words + f"and the pull changes by {found.bias:.1%}.")
+        words = f"Multiply the loss by {best / float(c):.5g} (Adam's steps stay the same): then {found.overflow:.0%} "
+        advice.append(words + f"of the tokens overflow; the change is {found.bias:.1%}.")
     if now.overflow:
         listed = errors.joined(map(repr, never))
-        advice.append(f"Or use the scale rule {listed} for this operand: nothing overflows under it.")
+        advice.append(f"Or use the scale rule {listed} for the gradient of the logits, so that nothing overflows.")
         advice.append("Or leave the gradients of the last layer in higher precision.")
     return LogitAdvice(now, by_factor, rules, best, never, "\n".join(advice).replace("%", " %"))

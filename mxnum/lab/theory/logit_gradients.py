@@ -2,12 +2,13 @@
 
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
 c/N, where t is the target. The target's component is always the largest: its magnitude is A = (1 -
-p) c/N, and all other components together have the same magnitude. So in blocks along the vocabulary
-the target decides the scale of its block, and its rounded value is a function of A: piecewise
-constant, with the breakpoints of the format. In blocks along the tokens, another token with the
-same target may have a larger A. `frequency` is the probability that another token of a block has
-the same target; with it, the scale is conditioned exactly as in `mxnum.analysis.cluster`. (The
-small components of tokens with other targets are assumed to decide no scale.)
+p) c/N, and the magnitudes of all other components add up to A. So in blocks along the vocabulary
+the target decides the scale of its block, and the rounded value of its component is a piecewise
+constant function of A, whose breakpoints follow from the format. In blocks along the tokens,
+another token with the same target may have a larger A. From `frequency`, the probability that
+another token of a block has the same target, follows the exact distribution of the block's scale,
+as in `mxnum.analysis.cluster`. The module assumes that the small components of tokens with other
+targets decide no scale.
 
 If p has the distribution Beta(a, b), 1 - p has Beta(b, a), and expectations over pieces are
 incomplete beta functions.
@@ -29,10 +30,10 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: The number of binades of 1 - p that are summed. Enclosures bound the contribution of smaller 1 -
-#: p; other results omit it.
+#: The number of binades of 1 - p, below 1, over which results are summed. Enclosures bound the
+#: contribution of smaller 1 - p; other results omit it.
 DEPTH = 40
-#: The rounding modes whose error is never larger than the number, so that omitted terms are
+#: The rounding modes whose error is never larger than the rounded number, so that omitted terms are
 #: bounded.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
@@ -45,7 +46,7 @@ _LARGEST = 2048
 class Beta:
     """A beta distribution of p, with mean a / (a + b).
 
-    With a = b = 1 it is uniform; with a small a and b = 1, p is mostly near zero.
+    With a = b = 1 the distribution is uniform; with a small a and b = 1, p is mostly near zero.
     """
 
     a: Fraction
@@ -75,15 +76,16 @@ class Piece:
 class Shrinking:
     """Expectations over tokens of the target component's magnitude A and its rounded value Q."""
 
-    #: E[Q - A] / E[A], the relative change of the target's component; below zero it shrinks.
+    #: E[Q - A] / E[A], the relative change of the target's component; if negative, the component
+    #: shrinks.
     bias: float
-    #: The part of `bias` that comes from components beyond the largest element of their block. The
-    #: other part comes from rounding.
+    #: The part of `bias` that comes from components beyond the largest element of their block; the
+    #: remaining part comes from rounding.
     overflow_bias: float
-    #: The share of the tokens whose component is beyond the largest element.
+    #: The share of the tokens whose target's component is beyond the largest element.
     overflow: float
-    #: E[sum of the token's components] in units of c/N, if the other components are right on
-    #: average. The sum equals E[A - Q].
+    #: E[sum of a token's rounded components] in units of c/N, which is E[A - Q] if the components
+    #: of the other symbols are right on average.
     sum: float
 
 
@@ -100,7 +102,7 @@ class LogitGradientBias:
     frequency: Fraction
 
     def at(self, p: Any) -> Array:
-        """Return E[Q]/A - 1 for each p, if the token's own component decides the scale.
+        """Return E[Q]/A - 1 for each p, if the token's own target decides the scale.
 
         For p = 1 the result is 0.
 
@@ -115,12 +117,12 @@ class LogitGradientBias:
         return relative
 
     def overflows(self, p: Any) -> Array:
-        """Return True for each p whose component is beyond the largest element of its block."""
+        """Return True for each p at which the target's component is beyond the largest element."""
         u = 1 - _probabilities(p)
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """Return the exact pieces of p in 0..1 - 2**-binades, for blocks along the vocabulary."""
+        """Return the exact pieces of p up to 1 - 2**-binades, for blocks along the vocabulary."""
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -131,7 +133,7 @@ class LogitGradientBias:
         return found
 
     def shrinking(self, p: Any) -> Shrinking:
-        """Return expectations over tokens for p, a number, a sample or a `Beta`.
+        """Return expectations over tokens; p is a number, a sample or a `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -158,8 +160,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Below 2**-binades, each error is at most the number itself, and the probability of
-            # overflow at most that of 1 - p in this interval.
+            # Where 1 - p is below 2**-binades, each error is at most the number itself, and the
+            # probability of overflow is at most P(1 - p < 2**-binades).
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -173,8 +175,8 @@ class LogitGradientBias:
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # A block of k tokens has scale s with probability others(end of s) - others(begin of s), where
-    # others(t) is the probability that no other token with the same target has A >= t. All lengths
-    # are in units of c/N, so they are values of 1 - p.
+    # others(t) is the probability that no other token with the same target has A >= t. Ends of
+    # scales and pieces are in units of c/N, and are therefore values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the scales of components from 2**-binades to 1."""
@@ -185,7 +187,7 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield each piece of 1 - p under scale s: its ends, mean of Q, and overflow."""
+        """Yield each piece of 1 - p under scale s: its ends, the mean of Q, True if Q overflows."""
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
@@ -195,7 +197,7 @@ class LogitGradientBias:
             yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """Return E[Q - A], its part from overflow, and the probability of overflow.
+        """Return E[Q - A], the part of it that overflow causes, and the probability of overflow.
 
         Both expectations are in units of c/N.
         """
@@ -204,7 +206,8 @@ class LogitGradientBias:
         for s in self._scales(binades):
             begin, end = self._ends(s)
             reached = law.others(end, self.frequency, self.block_size)
-            risen = reached - law.others(begin, self.frequency, self.block_size)  # another token sets scale s
+            # `risen` is the probability that another token sets scale s.
+            risen = reached - law.others(begin, self.frequency, self.block_size)
             for low, high, level, overflows in self._pieces_at(s):
                 for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
                     x, y = max(low, first), min(high, last, Fraction(1))
@@ -243,7 +246,7 @@ class LogitGradientBias:
         return scales
 
     def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
-        """Return E[Q] in units of c/N, and True for each component that overflows."""
+        """Return E[Q] in units of c/N for each component, and True if the component overflows."""
         breaks, lower, upper, at = self._levels
         units = self._tables[1][scales]
         x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
@@ -259,8 +262,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that no other token of the block requires scale s, or one above it
-            # (`is_end`).
+            # The probability that no other token of the block with the same target requires a scale
+            # above s (`is_end`), or a scale of at least s.
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -288,7 +291,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """Return the change of the target's component by rounding, as a function of its probability p.
+    """Return the change of the target's component by rounding, as a function of the probability p.
 
     Parameters
     ----------
@@ -303,8 +306,8 @@ def logit_gradient_bias(
         probability that another token of the block has the same target. 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. By default the largest component of the
-        tensor is assumed to be c/N, which is that of p = 0.
+        The tensor scale of NVFP4 and similar formats. By default, the tensor scale that fits a
+        largest component of c/N, the component at p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -330,7 +333,7 @@ def _positive_pieces(
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
     """Return the quantizer's pieces above zero: their ends, their value, and True if they overflow.
 
-    The value None means that Q(x) is x on average.
+    A value of None means that Q(x) is x on average.
     """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
@@ -353,7 +356,7 @@ def _probabilities(p: Any) -> Array:
 
 
 class _MpmathBeta:
-    """The distribution of 1 - p for p from a `Beta`, in mpmath's floats."""
+    """The distribution of 1 - p, where p has a `Beta` distribution, in mpmath's floats."""
 
     def __init__(self, law: Beta):
         import mpmath
@@ -381,16 +384,16 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return E[1 - p; 1 - p < x]."""
+        """Return the expectation of 1 - p, counting values of 1 - p from x on as 0."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """Return the probability that no other token in a block has this target and 1 - p >= t."""
+        """Return P(no other token of a block has the same target and 1 - p >= t)."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 
 class _ArbBeta(_MpmathBeta):
-    """The distribution of 1 - p for p from a `Beta`, in balls of Arb."""
+    """The distribution of 1 - p, where p has a `Beta` distribution, in intervals of Arb."""
 
     def __init__(self, flint: Any, law: Beta):
         self._flint = flint

@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: The usual names of the columns. The first name that the file has is used.
+#: The usual names of the column for each quantity; the first name that a file has counts.
 COLUMNS = {
     "parameters": ("parameters", "params", "n_params", "N"),
     "tokens": ("tokens", "n_tokens", "D"),
@@ -59,13 +59,16 @@ class LossTable:
 
 
 def loss_table(parameters: Any, tokens: Any, losses: Any) -> LossTable:
-    """Return a table of three sequences of positive numbers; raise an error if they do not fit."""
+    """Return a table of three equally long sequences of positive numbers, after checking them."""
     arrays = {"parameters": parameters, "tokens": tokens, "losses": losses}
     checked = {name: _positive(name, values) for name, values in arrays.items()}
     for name, values in checked.items():
         errors.require(len(values) == len(checked["losses"]), name, "as long as 'losses' is", len(values))
     errors.require(
-        len(checked["losses"]) >= FEWEST_RUNS, "losses", f"those of at least {FEWEST_RUNS} runs", len(checked["losses"])
+        len(checked["losses"]) >= FEWEST_RUNS,
+        "losses",
+        f"losses of at least {FEWEST_RUNS} runs",
+        len(checked["losses"]),
     )
     for name in ("parameters", "tokens"):
         sizes = len(np.unique(checked[name]))
@@ -96,9 +99,9 @@ def read_losses(
 ) -> LossTable:
     """Return the table in a file of comma-separated values with a line of headings.
 
-    `parameters`, `tokens` and `loss` name the columns if these do not have the usual names. `where`
-    selects rows by the values of columns. Rows whose loss is blank or NaN are left out and counted.
-    Any other value that is not a positive number raises an error that names the line.
+    `parameters`, `tokens` and `loss` name the columns that do not have the usual names (`COLUMNS`).
+    `where` selects rows by the values of columns. Rows whose loss is blank or NaN are left out and
+    counted. Any other value that is not a positive number raises an error that names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)
@@ -150,7 +153,7 @@ def _column(path: Path, what: str, given: str | None, headings: Sequence[str]) -
     for name in usual:
         if name in headings:
             return name
-    wanted = f"; it has none called {errors.joined(usual)}" if given is None else f", not {given!r}"
+    wanted = f"; the file has no column called {errors.joined(usual)}" if given is None else f", not {given!r}"
     raise ValueError(f"Argument {what!r} must name a column of {str(path)!r}, one of {list(headings)}{wanted}.")
 
 

@@ -1,11 +1,12 @@
-"""Simulate with the kernels where logits come to rest if their whole gradient is rounded.
+"""Simulate, with mxnum's kernels, where logits come to rest if their whole gradient is rounded.
 
-`logit_rest` assumes that only the target's component changes, and that all others are right on
-average. But in a block without a target, the largest number is the largest p. If the mantissa of
-this p is large, it overflows too, and shrinks. How often this happens depends on how the p of a
-model scatter around their means. This module draws contexts, each with its own order of symbols,
-scattered logits and a target. The kernels round the gradients of these contexts, and the module
-moves the mean logits until the mean gradient of each symbol is the same.
+`logit_rest` assumes that rounding changes only the target's component, and that all other
+components are right on average. But in a block without a target, the largest number is the largest
+p. If the mantissa of the largest p is large, it overflows too, and shrinks. How often the largest p
+overflows depends on how the p of a model scatter around their means. This module draws contexts,
+each with its own order of symbols, scattered logits and a target. The kernels round the gradients
+of the contexts, and the module moves the mean logits until the mean gradient of each symbol is the
+same.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from mxnum import FloatScaleRule, MXFormat, Rounding, ScaleRule, errors, fake_qu
 from mxnum.lab.theory.logit_equilibrium import Equilibrium, probabilities_of
 from mxnum.memory.dtypes import Array
 
-#: The number of steps of the search. The result is the mean of the last quarter of the steps.
+#: The number of steps of the search; the result is the mean over the last quarter of the steps.
 _STEPS = 60
 #: The largest change of a logit in a step.
 _FARTHEST = 0.5
-#: After this many steps the changes are halved, so that logits at a jump of the gradient come to
-#: rest.
+#: The number of steps after which changes have half their size. Shrinking changes bring logits to
+#: rest even at a jump of the gradient.
 _STEADY = 20
-#: The initial p of symbols with q = 0, relative to an equal share; and the smallest divisor.
+#: The initial p of symbols with q = 0, relative to 1 / (number of symbols); and the smallest
+#: divisor.
 _LEAST, _TINY = 1e-3, 1e-30
 
 
@@ -51,14 +53,15 @@ def sampled_logit_rest(
     q
         Probabilities that sum to 1. Symbols with the same q come to rest at the same p.
     tokens, factor
-        N and c: the gradient of a logit is (p - [it is the target's]) c/N.
+        N and c: the gradient of a logit is (p - 1) c/N for the target, and p c/N for other symbols.
     noise
         The loss of the model without rounding minus the entropy, in nats. Logits scatter around
-        their mean with a deviation of sqrt(2 noise). With 0 the model has learnt everything.
+        their mean with a standard deviation of sqrt(2 noise). A noise of 0 means a model that has
+        learnt everything.
     along
         The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
-        or "tokens", as in the gradient of its weights. For "tokens", a target is assumed to decide
-        the scale of its block.
+        or "tokens", as in the gradient of the last layer's weight. For "tokens", a target is
+        assumed to decide the scale of its block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
@@ -110,7 +113,7 @@ class _Contexts:
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
         #: For each position of each context: the index of its value of q, True if its symbol can be
-        #: a target, and True if it is the target.
+        #: a target, and True if its symbol is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
@@ -124,7 +127,7 @@ class _Contexts:
         return found
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
-        """Find the rest point; return p of each symbol, the excess loss, and the drift.
+        """Find the rest point; return the p of each symbol, the excess loss, and the drift.
 
         `rounded` rounds two arrays: the gradients of contexts, and the components that a target
         would have at each position.

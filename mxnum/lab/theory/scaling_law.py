@@ -1,4 +1,4 @@
-"""Fit scaling laws L = A/N^alpha + B/D^beta + E of the loss, with intervals.
+"""Fit scaling laws L = A/N^alpha + B/D^beta + E of the loss, with intervals of the parameters.
 
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
@@ -28,7 +28,7 @@ from mxnum.memory.dtypes import Array
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
-#: Minima within this relative distance count as the same.
+#: Minima whose relative distance is at most `_SAME` count as the same.
 _SAME = 1e-6
 
 #: The two ends of an interval.
@@ -73,7 +73,7 @@ class ScalingLaw:
 
     def optimal(self, flops: float) -> tuple[float, float]:
         """Return the parameters and tokens of least loss at 6 N D = flops."""
-        errors.require(self.falls, "law", "one that falls with parameters and tokens", self)
+        errors.require(self.falls, "law", "a law whose loss falls with parameters and tokens", self)
         errors.require(flops > 0, "flops", "positive", flops)
         factor = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
         best = factor * (flops / 6) ** self.compute_exponent
@@ -89,26 +89,27 @@ class ScalingFit:
     loss: float
     table: LossTable
     delta: float
-    #: The number of starting points, and (`agreeing`) how many of them led to this minimum.
+    #: The number of starting points, and (`agreeing`) how many starting points led to the lowest
+    #: minimum.
     starts: int
     agreeing: int
 
     @cached_property
     def residuals(self) -> Array:
-        """The log of each run's loss minus that of the law: its relative distance above the law."""
+        """The log of each run's loss minus the log of the loss by the law."""
         x, y = np.log(self.table.parameters), np.log(self.table.tokens)
         result: Array = np.log(self.table.losses) - huber_law.predict(self._centred(), *self._offset(x, y))[0]
         return result
 
     @property
     def typical_miss(self) -> float:
-        """The median size of the residuals."""
+        """The median magnitude of the residuals."""
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Return the parameters (`NAMES`, draws x 5) of a fit for each row of run weights.
+        """Return the parameters (`NAMES`, draws x 5) of new fits, for each row of run weights.
 
-        The search starts from this fit.
+        The search for each new fit starts from the law of this fit.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
@@ -116,11 +117,11 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return bootstrap intervals, which contain the middle `level` of resampled fits.
+        """Return bootstrap intervals, which contain the middle share `level` of the resampled fits.
 
         The result also has an interval of the `compute_exponent`. The intervals show how much the
-        law depends on the choice of runs. The intervals do not show the effect of something that
-        all runs share, such as one seed.
+        law depends on the choice of runs. The intervals do not show the effect of what all runs
+        share, such as one seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -130,7 +131,7 @@ class ScalingFit:
     def forecast(
         self, parameters: float, tokens: float, *, level: float = 0.9, draws: int = 400, seed: int = 0
     ) -> tuple[float, float, float]:
-        """Return the law's loss for a model, and its bootstrap interval.
+        """Return the loss of a model by the law, and the bootstrap interval of this loss.
 
         The interval does not include the noise of a single run.
         """
@@ -140,17 +141,17 @@ class ScalingFit:
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Return the interval of each parameter in which a fit is not significantly worse.
+        """Return the interval of each parameter's values at which a fit is not significantly worse.
 
-        A fit is significantly worse if twice the increase of the summed Huber loss, scaled so that
-        it is chi-squared for noise of this size, exceeds the quantile at `level`. An end is 0 or
-        infinite if no value on that side is rejected.
+        A fit is significantly worse if twice the increase of the summed Huber loss, scaled to be
+        chi-squared for noise as large as the residuals, exceeds the quantile at `level`. An end is
+        0 or infinite if all values on its side give fits that are not significantly worse.
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # With `delta` near 0 a fit passes through five of the runs. The residuals of these five do
-        # not show the noise, so they are left out. Too few of the other residuals lie within a
-        # small `delta` to count them, so the median residual gives their expected share.
+        # With `delta` near 0 a fit passes through five of the runs, so the five smallest residuals
+        # do not show the noise and are left out. Too few of the other residuals lie within a small
+        # `delta` to be counted, so the median residual gives their expected share.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -178,8 +179,8 @@ def fit_scaling_law(
 
     `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
     squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. The
-    fit keeps the lowest minimum, and `agreeing` counts the starts that led there. If few did, pass
-    more starts.
+    fit keeps the lowest minimum, and `agreeing` counts the starts that led to this minimum. If few
+    starts did, pass more starts.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out if 'parameters' is a table", tokens)
@@ -189,7 +190,7 @@ def fit_scaling_law(
     errors.require(delta > 0, "delta", "positive", delta)
     grid = _grid() if starts is None else np.array(starts, np.float64)
     fits = grid.ndim == 2 and grid.shape[1:] == (5,) and len(grid) > 0 and bool(np.isfinite(grid).all())
-    errors.require(fits, "starts", "a sequence of five finite numbers each", starts)
+    errors.require(fits, "starts", "a sequence of rows of five finite numbers", starts)
     weights = np.full(len(table), 1 / len(table))
     found = _minimize(table, _moved(grid, table), weights, delta)
     best = int(np.argmin(found.loss))
@@ -199,7 +200,7 @@ def fit_scaling_law(
 
 
 def middle(values: Array, level: float) -> Interval:
-    """Return the interval that contains the middle `level` of a sample."""
+    """Return the interval that contains the middle share `level` of a sample."""
     _check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -220,9 +221,10 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters with N and D relative to the middle of the table; `back` undoes this.
+    """Return the parameters for N and D relative to their geometric means; `back` reverses this.
 
-    With these parameters, a change of alpha does not change the term A/N^alpha at the middle.
+    With the changed parameters, the term A/N^alpha at the geometric mean of N does not depend on
+    alpha.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)

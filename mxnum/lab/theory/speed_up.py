@@ -1,11 +1,12 @@
 """Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
-The step in bf16 takes the time 1. The share `other` of this time is for operations that are not
-matrix products (normalization, optimizer, communication). The remaining time is for products, in
-proportion to their FLOPs: the linear layers of the MLPs and of attention, the attention scores, the
-logits. Each linear layer has three products of equal size: forward, the gradient of the input, the
-gradient of the weights. A product in fewer bits takes 1 / rate of its time, plus `conversion` of
-its time for quantizing its operands. All other times stay the same.
+The step in bf16 takes the time 1. The share `other` of the step's time is for operations that are
+not matrix products (normalization, optimizer, communication). The remaining time is for products,
+in proportion to their FLOPs: the linear layers of the MLPs and of attention, the attention scores,
+the logits. Each linear layer has three products of equal size: forward, the gradient of the input,
+the gradient of the weights. A product in fewer bits takes 1 / rate of its time in bf16, plus the
+share `conversion` of this time for quantizing its operands. The times of all other operations stay
+the same.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from dataclasses import dataclass, field
 from mxnum import errors
 
 #: The rates of dense products relative to bf16, by instruction throughput. Most hardware multiplies
-#: six-bit operands as fast as eight-bit ones.
+#: six-bit operands as fast as eight-bit operands.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
-#: Reasonable ranges of the parameters; products may not reach their full rate.
+#: Reasonable ranges of the parameters; the ranges of rates allow for products below the full rate.
 REASONABLE = {
     "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
 }  # fmt: skip
@@ -48,7 +49,7 @@ class TransformerShape:
 
     @property
     def flops(self) -> dict[str, float]:
-        """Forward FLOPs per token: MLPs, attention's projections and scores, logits."""
+        """Forward FLOPs per token of MLPs, attention's projections, attention scores and logits."""
         mlp = (3 if self.gated else 2) * self.width * self.mlp_width
         attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
         scores = self.context * self.width  # two products over half of the context
@@ -81,12 +82,13 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The precision of each of the three products of the linear layers: a name of `RATES`."""
+    """The precisions (names of `RATES`) of the three products of the linear layers."""
 
     forward: str
     input_gradient: str
     weight_gradient: str
-    #: The precision of all three products of the linear layers of attention, if it differs.
+    #: The precision of all three products of attention's linear layers; None means the same
+    #: precisions as in the MLPs.
     attention: str | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +101,8 @@ class Recipe:
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
         """Return a recipe from the precisions of the forward and both backward products.
 
-        Most hardware multiplies operands of two precisions at the rate of the wider one.
+        If the operands of a product differ in precision, name the wider precision, because most
+        hardware multiplies at its rate.
         """
         both = forward if backward is None else backward
         return cls(forward, both, both, attention)
@@ -113,7 +116,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Projection:
-    """The speed-up of a step in low precision over one in bf16."""
+    """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
     #: The time of each part if the step in bf16 takes 1; `conversion` is the time to quantize
@@ -145,9 +148,10 @@ def project_shares(
     rates: Mapping[str, float] | None = None,
     conversion: float = 0.0,
 ) -> Projection:
-    """Return the speed-up, given the share of each part in the time in bf16.
+    """Return the speed-up, given the share of each part in the time of a step in bf16.
 
-    `mlp` and `attention` are the shares of their linear layers.
+    The entries "mlp" and "attention" of `shares` are for the linear layers of the MLPs and of
+    attention.
     """
     known = dict(RATES)
     for name, rate in (rates or {}).items():
@@ -158,7 +162,7 @@ def project_shares(
     errors.require_type(isinstance(recipe, Recipe), "recipe", "a Recipe", recipe)
     whole = sum(shares.values())
     fits = all(share >= 0 for share in shares.values()) and 0 < whole < math.inf
-    errors.require(fits, "shares", "times of at least 0 each, finite and not all 0", dict(shares))
+    errors.require(fits, "shares", "finite times of at least 0, not all 0", dict(shares))
     times, converting = {}, 0.0
     for part, share in shares.items():
         products = recipe.products(part) if part in _LINEAR else ("bf16",)
@@ -174,7 +178,7 @@ def project_range(
     """Return the least and greatest speed-up over ranges of the parameters.
 
     The keys of `ranges` are names of rates, "other" and "conversion"; the default is `REASONABLE`.
-    The speed-up is monotonic in each parameter, so its extremes are at corners.
+    The speed-up is monotonic in each parameter, so its extremes are at corners of the ranges.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

@@ -1,10 +1,11 @@
-"""Bounds of the mean result of a matrix unit that truncates toward zero, for positive operands.
+"""Bound the mean result of a matrix unit that truncates toward zero, for positive operands.
 
-Operands are independent, and each is one of some numbers from 1 to 2 with equal probability. The
-chain of fused sums is a Markov chain: the running sum S, between 2^e and 2^(e + 1), is one of at
-most 2^F numbers, and the next fused sum adds to it the products truncated to the unit 2^(e - F).
-So the distribution of S is found exactly, step by step. The numbers are floats, all of them
-nonnegative, so that a count of the operations bounds the relative error.
+Operands are independent, and each is drawn with equal probability from given numbers between 1
+and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^(e + 1), S is one of
+at most 2^F numbers, where F is the number of fraction bits. The next fused sum adds to S the
+products, truncated to multiples of 2^(e - F). So the distribution of S can be computed step by
+step. The probabilities are floats and never negative, so that a count of the operations bounds
+their relative error.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from mxnum.units import MatrixUnit
 
 #: The E4M3 numbers from 1 to 2.
 E4M3_BINADE = tuple(1 + i / 8 for i in range(8))
-#: Probabilities below this are dropped, and counted as lost.
+#: Probabilities below this threshold are dropped, and added to `lost`.
 _NEGLIGIBLE = 1e-25
 #: The bound of the relative error of one operation, with a factor of 2 to spare.
 _PER_OPERATION = 2.0**-52
-#: Fraction bits of `values` at most: more would need long distributions.
+#: The largest number of fraction bits of `values`; more bits would make the distributions long.
 _MOST_BITS = 6
 
 
@@ -50,12 +51,13 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     Parameters
     ----------
     unit
-        A unit whose results have as many fraction bits as its aligned terms, both toward zero, as
-        Hopper's and Ada's FP8 units. Its promotion counts.
+        A unit that truncates aligned terms and results to the same number of fraction bits, toward
+        zero, as Hopper's and Ada's FP8 units do. The promotion of the unit to float32 is included.
     k
-        A multiple of the products of a fused sum, and of the promotion.
+        The number of products: a multiple of the products between promotions, or, for a unit
+        without promotion, of the products of a fused sum.
     values
-        Numbers from 1 to 2 (2 excluded), of which both operands are drawn.
+        Numbers from 1 to 2 (2 excluded), from which both operands are drawn.
 
     Examples
     --------
@@ -65,15 +67,15 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     """
     row = units.get(unit)
     truncates = row.rounding == "rtz" and row.fraction_bits == row.result_bits and row.group == 1
-    errors.require(truncates and not row.scales, "unit", "one with equal fraction bits, toward zero", row.name)
+    errors.require(truncates and not row.scales, "unit", "one that truncates terms and results alike", row.name)
     each = row.promotion or k
     multiple = row.promotion or row.terms
     errors.require(k > 0 and k % multiple == 0, "k", f"a positive multiple of {multiple}", k)
     bits = next((b for b in range(_MOST_BITS + 1) if all((v * 2**b).is_integer() for v in values)), None)
     fits = bits is not None and all(1 <= v < 2 for v in values)
-    errors.require(fits, "values", f"numbers from 1 to 2 with {_MOST_BITS} fraction bits", tuple(values))
+    errors.require(fits, "values", f"numbers from 1 to below 2 with at most {_MOST_BITS} fraction bits", tuple(values))
     chain = _Chain(row, tuple(values), 2 * int(bits or 0))
-    # Promotion adds chunks in float32: exactly, if the total has at most 24 bits.
+    # Promotion adds in float32, which is exact if the total has at most 24 bits.
     errors.require(k * 4 << chain.fine <= 1 << 24 or not row.promotion, "k", "small enough for exact totals", k)
     chain.run(each // row.terms)
     mean = chain.mean() * (k // each)
@@ -88,19 +90,20 @@ class _Chain:
     def __init__(self, unit: MatrixUnit, values: tuple[float, ...], fine: int):
         self.unit, self.fine = unit, fine
         products = np.multiply.outer(values, values).ravel()
-        #: The products in units of 2^-fine: integers.
+        #: The products as integers, in units of 2^-fine.
         self.products = (products * 2.0**fine).astype(np.int64)
-        #: For each exponent e, the probabilities of the sums 2^e, 2^e + 1 `spacing`, and so on.
+        #: For each exponent e, the probabilities of the sums 2^e, 2^e + spacing, 2^e + 2 spacing,
+        #: and so on.
         self.states: dict[int, Array] = {}
         self.lost, self.operations = 0.0, 0
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return log2 of the spacing of sums with that exponent, in units of 2^-fine."""
+        """Return log2 of the spacing of sums with this exponent, in units of 2^-fine."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
-        """Return the distribution of the truncated products of a fused sum, and where it begins."""
+        """Return the least sum of a step's truncated products, and the probability of each sum."""
         if exponent not in self._of_exponent:
             counts = np.bincount(self.products >> self.shift(exponent))
             first = int(np.flatnonzero(counts)[0])
@@ -112,7 +115,7 @@ class _Chain:
         return self._of_exponent[exponent]
 
     def run(self, steps: int) -> None:
-        """Run the sum through fused sums, from zero."""
+        """Run `steps` fused sums, beginning with the sum zero."""
         first, power = self.added(0)
         self.count(len(power))
         self.enter(self.states, 0, first, power)
@@ -136,11 +139,11 @@ class _Chain:
             self.states = new
 
     def begin(self, exponent: int) -> int:
-        """Return 2^exponent in units of the spacing there."""
+        """Return 2^exponent in units of the spacing of sums with this exponent."""
         return 1 << (exponent + self.fine) >> self.shift(exponent)
 
     def enter(self, states: dict[int, Array], exponent: int, start: int, chances: Array) -> None:
-        """Add sums, start + i times the spacing of `exponent`, truncated to the result's bits."""
+        """Truncate sums to the result's bits, and add their probabilities `chances` to `states`."""
         stop, spacing = start + len(chances), self.shift(exponent)
         while exponent < 64:
             below = 1 << (exponent + self.fine) >> spacing
@@ -154,13 +157,13 @@ class _Chain:
             exponent += 1
 
     def count(self, length: int) -> None:
-        """Count the operations of one step, in which each probability is a sum of `length`."""
-        # The distribution of the products was itself made by log2(terms) convolutions that are
-        # shorter, and `enter` adds fewer numbers than the spacing of the largest sum has.
+        """Count the operations of a step, in which each probability is a sum of `length` terms."""
+        # 4 covers the shorter convolutions that made the distribution of the products, and 2^16 the
+        # additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 
     def mean(self) -> float:
-        """Return the mean of the sum."""
+        """Return the mean of the running sum."""
         total = 0.0
         for exponent, states in self.states.items():
             sums = (self.begin(exponent) + np.arange(len(states))) * 2.0 ** (self.shift(exponent) - self.fine)

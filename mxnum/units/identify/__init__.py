@@ -3,8 +3,8 @@
     from mxnum.units.identify import identify
     print(identify(f, "e4m3", k=32))
 
-`family` has the rules and evaluates them, `cases` makes cases, `search` finds the rules that fit,
-`identification` asks in rounds, `report` and `text` write and read.
+`family` has the rules, `compiled` evaluates them, `cases` makes cases, `search` finds the rules
+that fit, `identification` asks in rounds, `report` and `text` write and read.
 """
 
 from __future__ import annotations

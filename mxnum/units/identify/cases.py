@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.formats import ElementFormat
-from mxnum.units.identify.family import Array, Cases, Problem, decode
+from mxnum.formats import SCALES, ElementFormat
+from mxnum.units.identify.family import Array, Cases, Problem, join
 
 #: The kinds of cases, with the share of each kind among the first cases.
 KINDS = {
@@ -19,29 +19,24 @@ SPAN = 38
 def _power(fmt: ElementFormat, exponent: int) -> int:
     """Return the code of 2**exponent; the exponent is clipped to those of the format."""
     exponent = min(max(exponent, fmt.emin - fmt.mantissa_bits), fmt.emax)
-    if fmt.integer:
-        return 1 << min(max(exponent, -fmt.mantissa_bits) + fmt.mantissa_bits, fmt.bits - 2)
     if exponent < fmt.emin:
         return 1 << (exponent - fmt.emin + fmt.mantissa_bits)
     return (exponent + fmt.bias) << fmt.mantissa_bits
 
 
-def _least(fmt: ElementFormat) -> int:
-    """Return the exponent of the least power of two that is a normal number, or an integer."""
-    return -fmt.mantissa_bits if fmt.integer else fmt.emin
-
-
 class Maker:
     """Makes cases of each kind from a seed."""
 
-    def __init__(self, problem: Problem, seed: int | tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
+        #: Fraction bits to tell apart: small terms then often lie there.
+        self.depths = depths
         a, b = problem.formats
         c = problem.result
         #: The exponents of products that are used in ordinary cases. Wide formats stay where
         #: neither zeros nor the ends of the accumulator take part.
         self.high = min(a.emax, 10) + min(b.emax, 10)
-        self.low = max(max(_least(a), -14) + max(_least(b), -14), self.high - SPAN)
+        self.low = max(max(a.emin, -14) + max(b.emin, -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
         #: The exponent of the least product in an ordinary case.
         self.least = self.low
@@ -50,16 +45,30 @@ class Maker:
 
     def blank(self) -> tuple[Array, Array, int]:
         """Return the codes of a case whose numbers are all zero."""
-        k = self.problem.k
-        return np.zeros(k, np.int64), np.zeros(k, np.int64), 0
+        k, blocks = self.problem.k, self.problem.blocks
+        a = np.array([0] * k + [one_of(self.problem)] * blocks, np.int64)
+        return a, a.copy(), 0
+
+    def _scale(self, codes: Array) -> None:
+        """Write scales: all alike, or far apart; perhaps with fractions, a zero or NaN."""
+        r, k, one = self.random, self.problem.k, one_of(self.problem)
+        number, blocks = SCALES[self.problem.scale].number, self.problem.blocks
+        m = number.mantissa_bits if number else 0
+        reach = min(one >> m, 20) - 1
+        exponents = r.integers(-reach, reach + 1, blocks if r.random() < 0.7 else 1) // int(r.choice([1, 1, 4]))
+        codes[k:] = one + (exponents << m)
+        if m and r.random() < 0.6:
+            codes[k:] += r.integers(0, 1 << m, blocks)
+        if r.random() < 0.05:
+            codes[k + int(r.integers(blocks))] = int(r.choice([0, 1, SCALES[self.problem.scale].nan_code]))
 
     def _put(self, a: Array, b: Array, index: int, exponent: int, negative: bool, mantissa: bool = False) -> None:
         """Write a product of about 2**exponent; `mantissa` fills its fraction with random bits."""
         x, y = self.problem.formats
-        first = min(max(exponent // 2, _least(x), exponent - y.emax), max(exponent - _least(y), _least(x)))
+        first = min(max(exponent // 2, x.emin, exponent - y.emax), max(exponent - y.emin, x.emin))
         codes = [_power(x, first), _power(y, exponent - first)]
         for i, fmt in enumerate((x, y)):
-            if mantissa and fmt.mantissa_bits and not fmt.integer and codes[i] >> fmt.mantissa_bits:
+            if mantissa and fmt.mantissa_bits and codes[i] >> fmt.mantissa_bits:
                 code = codes[i] | int(self.random.integers(0, 1 << fmt.mantissa_bits))
                 codes[i] = min(code, fmt.max_code)
         a[index] = self._signed(codes[0], x, negative)
@@ -67,9 +76,7 @@ class Maker:
 
     @staticmethod
     def _signed(code: int, fmt: ElementFormat, negative: bool) -> int:
-        if not negative:
-            return code
-        return ((1 << fmt.bits) - code) & ((1 << fmt.bits) - 1) if fmt.integer else code | 1 << (fmt.bits - 1)
+        return code | 1 << (fmt.bits - 1) if negative else code
 
     def _addend(self, exponent: int, negative: bool, mantissa: bool = False) -> int:
         fmt = self.problem.result
@@ -90,7 +97,13 @@ class Maker:
 
     def _depth(self) -> int:
         """Return by how many bits a term lies below the largest one."""
-        return int(self.random.integers(0, 40) if self.random.random() < 0.7 else self.random.integers(8, 28))
+        return self._far(0, 40) if self.random.random() < 0.7 else self._far(8, 28)
+
+    def _far(self, low: int, high: int) -> int:
+        """Return a distance below `high`, or one near the fraction bits in question."""
+        if self.depths and self.random.random() < 0.6:
+            return max(int(self.random.choice(self.depths)) + int(self.random.integers(-2, 4)), low)
+        return int(self.random.integers(low, high))
 
     def structure(self) -> tuple[Array, Array, int]:
         """Make two large terms that cancel, and a small one, which survives if added afterwards."""
@@ -141,10 +154,10 @@ class Maker:
         """Make two products far apart, often neighbours; perhaps with an addend far below."""
         a, b, c = self.blank()
         r = self.random
-        for index, depth in zip(self._some(2), (int(r.integers(4)), int(r.integers(18, SPAN + 3))), strict=False):
+        for index, depth in zip(self._some(2), (int(r.integers(4)), self._far(18, SPAN + 3)), strict=False):
             self._put(a, b, index, max(self.high - depth, self.least), bool(r.integers(2)), bool(r.integers(2)))
         if r.random() < 0.3:
-            c = self._addend(max(self.high - int(r.integers(18, SPAN + 3)), self.c_low), bool(r.integers(2)))
+            c = self._addend(max(self.high - self._far(18, SPAN + 3), self.c_low), bool(r.integers(2)))
         return a, b, c
 
     def tie(self) -> tuple[Array, Array, int]:
@@ -153,7 +166,7 @@ class Maker:
         r, (x, y), where = self.random, self.problem.formats, self._some(3)
         last, top, negative = self.problem.sum.mantissa_bits + 1, self.high - int(r.integers(3)), bool(r.integers(2))
         most, least = min(x.mantissa_bits, last - 1), max(last - y.mantissa_bits, 1)
-        if most >= least and not x.integer and r.random() < 0.6:
+        if most >= least and r.random() < 0.6:
             in_a = int(r.integers(least, most + 1))
             self._put(a, b, where[0], top, negative)  # (1 + 2**-in_a)(1 + 2**-(last - in_a))
             a[where[0]] |= 1 << (x.mantissa_bits - in_a)
@@ -165,7 +178,7 @@ class Maker:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
         if len(where) > 1:
-            deep = top - int(r.integers(last + 1, SPAN + 3))
+            deep = top - self._far(last + 1, SPAN + 3)
             self._put(a, b, where[1], max(deep, self.least), bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 
@@ -181,7 +194,7 @@ class Maker:
             self._put(a, b, index, max(base - down, self.low), sign, True)
             if full and r.random() < 0.8:
                 for codes, fmt in zip((a, b), self.problem.formats, strict=True):
-                    if not fmt.integer and (codes[index] >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1):
+                    if (codes[index] >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1):
                         codes[index] |= min((1 << fmt.mantissa_bits) - 1, fmt.max_code & ((1 << fmt.mantissa_bits) - 1))
         if r.random() < 0.5:
             c = self._addend(base + int(r.integers(-12, 6)), bool(r.integers(2)), True)
@@ -202,12 +215,12 @@ class Maker:
             a[where[0]] = _power(x, min(int(r.integers(-1, 4)), x.emax))
         else:
             c = int(r.integers(1, 1 << int(r.integers(1, fmt.mantissa_bits + 3)))) | sign << (fmt.bits - 1)
-            if style == 2 and self.problem.k > 0:
+            if style == 2:
                 a[where[0]], b[where[0]] = (0, y.max_code) if r.integers(2) else (x.max_code, 0)
-                if x.integer or y.integer:
-                    a[where[0]], b[where[0]] = 0, 1
+                if r.random() < 0.5:  # the exponent of the zero may cut the addend
+                    c = self._addend(fmt.emin + int(r.integers(0, 24)), bool(sign), True)
             else:  # a product near the least numbers, or the least product
-                least = max(fmt.emin + int(r.integers(-8, 3)), _least(x) + _least(y))
+                least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
                 self._put(a, b, where[0], least, bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 
@@ -232,10 +245,9 @@ class Maker:
         elif style == 3:  # zeros
             c = sign
             for codes, one in zip((a, b), self.problem.formats, strict=True):
-                if not one.integer:
-                    codes[:] = (np.int64(1) << (one.bits - 1)) * int(r.integers(2))
-                    if r.random() < 0.3:
-                        codes[where[0]] ^= 1 << (one.bits - 1)
+                codes[: self.problem.k] = (np.int64(1) << (one.bits - 1)) * int(r.integers(2))
+                if r.random() < 0.3:
+                    codes[where[0]] ^= 1 << (one.bits - 1)
         elif style >= 4:  # overflow
             c = fmt.max_code - int(r.integers(0, 3)) * (style == 5) | sign
             for index in where:
@@ -248,14 +260,119 @@ class Maker:
         """Return cases of one kind, or of all kinds."""
         some = [kind] * count if kind else self.random.choice(list(KINDS), size=count, p=list(KINDS.values()))
         rows = [getattr(self, str(one))() for one in some]
+        if self.problem.blocks:
+            for name, (a, b, _) in zip(some, rows, strict=True):
+                if name != "structure" and self.random.random() < 0.8:
+                    self._scale(a)
+                    self._scale(b)
         return Cases(np.stack([r[0] for r in rows]), np.stack([r[1] for r in rows]), np.array([r[2] for r in rows]))
+
+
+def one_of(problem: Problem) -> int:
+    """Return the code of the scale 1."""
+    scale = SCALES[problem.scale] if problem.scale else None
+    return 0 if scale is None else scale.bias << (scale.number.mantissa_bits if scale.number else 0)
 
 
 def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
     """Return the cases of the first round: shares of all kinds."""
     maker = Maker(problem, seed)
-    parts = [maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()]
-    return Cases(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+    return join(*(maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()))
+
+
+def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generator) -> Cases:
+    """Return mixtures of two cases each, with products at other indices, exponents and signs."""
+    k, n = problem.k, len(cases.c)
+    first, second = random.integers(0, n, (2, count))
+    share = random.choice([0.5, 1.0, 1.0], (count, 1))
+    rows = np.where(random.random((count, k)) < share, first[:, None], second[:, None])
+    index = np.tile(np.arange(k), (count, 1))
+    moved = random.random(count) < 0.5
+    index[moved] = random.permuted(index[moved], axis=1)
+    shifts = _shifts(problem, cases, rows, index, random)
+    operands = list[Array]()
+    for codes, fmt, shift in zip(cases[:2], problem.formats, shifts, strict=False):
+        new = _changed(codes[rows, index], fmt, shift[:, None], random)
+        operands.append(np.concatenate([new, codes[first, k:]], axis=1))
+    c = np.where(random.random(count) < 0.8, cases.c[first], cases.c[second])
+    shift = shifts.sum(axis=0) + random.choice([0, 0, -1, 1, 2], count)
+    a, b = operands
+    return Cases(a, b, _changed(c[:, None], problem.result, shift[:, None], random)[:, 0])
+
+
+def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: np.random.Generator) -> Array:
+    """Return by how much the exponents of a and of b change: by few, or to an end of the result."""
+    count, fmt = len(rows), problem.result
+    a, b = (decode(codes[rows, index], one) for codes, one in zip(cases[:2], problem.formats, strict=False))
+    largest = np.where(a[0] * b[0] != 0, a[1] + b[1], -1000).max(axis=1)
+    low, high = fmt.emin - largest + random.integers(-28, 5, count), fmt.emax - largest - random.integers(-1, 6, count)
+    style = random.integers(0, 6, count)
+    shift = np.select([style < 2, style < 4, style == 4], [0, random.integers(-12, 13, count), low], high)
+    first = shift // 2 + random.integers(-2, 3, count) * (style >= 2)
+    return np.stack([first, shift - first])
+
+
+def _changed(codes: Array, fmt: ElementFormat, shift: Array, random: np.random.Generator) -> Array:
+    """Return numbers with other exponents, some with other fractions and signs."""
+    m, sign = fmt.mantissa_bits, 1 << (fmt.bits - 1)
+    magnitude, count = codes & (sign - 1), len(codes)
+    field = magnitude >> m
+    finite = (magnitude <= fmt.max_code) & (field > 0)
+    moved = magnitude + (shift << m)
+    magnitude = np.where(finite & (field + shift > 0) & (moved <= fmt.max_code), moved, magnitude)
+    ones = (1 << m) - 1
+    fraction = np.where(random.random((count, 1)) < 0.3, ones, random.integers(0, 1 << m, codes.shape))
+    refilled = (magnitude | ones) - ones + fraction
+    some = random.random(codes.shape) < random.choice([0.0, 0.0, 0.3, 1.0], (count, 1))
+    magnitude = np.where(some & finite & (refilled <= fmt.max_code), refilled, magnitude)
+    flipped = random.random(codes.shape) < random.choice([0.0, 0.2], (count, 1))
+    same = random.random((count, 1)) < 0.2
+    return magnitude | np.where(same, codes[:, :1] & sign, (codes & sign) ^ np.where(flipped, sign, 0))
+
+
+def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
+    """Return the signed significands and the exponents of codes, and which are special."""
+    m, sign = fmt.mantissa_bits, 1 << (fmt.bits - 1)
+    magnitude = codes & (sign - 1)
+    field = magnitude >> m
+    sig = magnitude & ((1 << m) - 1) | np.where(field > 0, 1 << m, 0)
+    special = magnitude > fmt.max_code
+    sig = np.where(special, 0, np.where(codes & sign, -sig, sig))
+    return sig, np.maximum(field, 1) - fmt.bias, special
+
+
+def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
+    """Return significands, exponents and points of all terms, the addend last, and which are odd.
+
+    Odd cases have special or subnormal values, or a zero whose partner is so large that the
+    exponent of their product may count.
+    """
+    k, odd = problem.k, np.zeros(len(cases.c), bool)
+    sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
+    largest = exponent
+    for codes, fmt in zip(cases[:2], problem.formats, strict=False):
+        parts = [(decode(codes[:, :k], fmt), fmt.mantissa_bits)]
+        if problem.blocks:
+            parts.append(_scales(problem, codes[:, k:]))
+        for (s, e, special), m in parts:
+            odd |= ((s != 0) & (np.abs(s) < 1 << m) | special).any(axis=1)
+            sig, exponent, point = sig * s, exponent + e, point + m
+            largest = np.maximum(largest, e)
+    odd |= ((sig == 0) & (largest > 20)).any(axis=1)
+    fmt = problem.result
+    s, e, special = decode(cases.c[:, None], fmt)
+    odd |= ((s != 0) & (np.abs(s) < 1 << fmt.mantissa_bits) | special).any(axis=1)
+    points = np.array([point] * k + [fmt.mantissa_bits])
+    return np.concatenate([sig, s], axis=1), np.concatenate([exponent, e], axis=1), points, odd
+
+
+def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
+    """Return the scales of all products, as `decode` does, and their point; zeros are special."""
+    scale, codes = SCALES[problem.scale], np.repeat(codes, problem.block, axis=1)
+    if scale.number is None:
+        return (np.ones_like(codes), codes - scale.bias, codes == scale.nan_code), 0
+    sig, exponent, special = decode(codes, scale.number)
+    return (sig, exponent, special | (sig == 0)), scale.number.mantissa_bits
 
 
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
@@ -267,29 +384,22 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     power of two.
     """
     fmt = problem.result
-    columns = zip((cases.a, cases.b, cases.c[:, None]), (*problem.formats, fmt), strict=True)
-    parts = [decode(codes, one) for codes, one in columns]
-    fine = np.ones(len(cases.c), bool)
-    for x, one in zip(parts, (*problem.formats, fmt), strict=True):
-        tiny = (x.sig != 0) & (np.abs(x.sig) < 1 << one.mantissa_bits) & (not one.integer)
-        fine &= ~(tiny | (x.state != 0)).any(axis=1)
+    sig, exponent, points, odd = _terms(problem, cases)
+    fine = ~odd
     magnitude = answers & ((1 << (fmt.bits - 1)) - 1)
     fine &= (magnitude <= fmt.max_code) & ((magnitude >> fmt.mantissa_bits != 0) | (answers == 0))
-    a, b, c = parts
-    sig = np.concatenate([a.sig * b.sig, c.sig], axis=1)
-    exponent = np.where(sig != 0, np.concatenate([a.exponent + b.exponent, c.exponent], axis=1), -(10**4))
-    point = [sum(one.mantissa_bits for one in problem.formats)] * problem.k + [fmt.mantissa_bits]
+    exponent = np.where(sig != 0, exponent, -(10**4))
     # No sum of terms may be subnormal: the last bit of each term is at least the least normal
     # number.
-    last_bit = np.frexp((sig & -sig).astype(np.float64))[1] - 1 + exponent - np.array(point)
+    last_bit = np.frexp((sig & -sig).astype(np.float64))[1] - 1 + exponent - points
     fine &= ((last_bit >= problem.sum.emin) | (sig == 0)).all(axis=1)
     order = np.argsort(exponent, axis=1)
-    sig = np.take_along_axis(np.abs(sig) * 0.5 ** np.array(point), order, 1)
+    values = np.take_along_axis(np.abs(sig) * 0.5**points, order, 1)
     exponent = np.take_along_axis(exponent, order, 1)
     largest = exponent[:, -1]
     fine &= largest >= -60 if problem.accumulator == "float32" else largest >= -14
     power = 2.0 ** np.clip(exponent, -300, 300)
-    total = np.cumsum(sig * power, axis=1)
+    total = np.cumsum(values * power, axis=1)
     fine &= total[:, -1] < 2.0**fmt.emax
     return fine, fine & (total < 6 * power).all(axis=1)
 
@@ -297,14 +407,13 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
     """Return which cases `Maker.structure` made, and the answer that shows the small term."""
     maker = Maker(problem, 0)
-    x, y, c = (decode(codes, one) for codes, one in zip(cases, (*problem.formats, problem.result), strict=True))
-    point = sum(one.mantissa_bits for one in problem.formats)
-    products = x.sig * y.sig * 2.0 ** (x.exponent + y.exponent - point)
-    terms = np.concatenate([products, (c.sig * 2.0 ** (c.exponent - problem.result.mantissa_bits))[:, None]], axis=1)
-    high, low = 2.0**maker.high, 2.0**maker.low
-    found = (terms != 0).sum(axis=1) == 3
-    for value in (high, -high, low):
+    sig, exponent, points, odd = _terms(problem, cases)
+    terms = sig * 2.0 ** np.clip(exponent - points, -900, 900)
+    found = ((terms != 0).sum(axis=1) == 3) & ~odd
+    for value in (2.0**maker.high, -(2.0**maker.high), 2.0**maker.low):
         found &= (terms == value).sum(axis=1) == 1
+    scales = (cases.a[:, problem.k :] == one_of(problem)) & (cases.b[:, problem.k :] == one_of(problem))
+    found &= scales.all(axis=1)
     fmt = problem.result
     small = ((maker.low + fmt.bias) << fmt.mantissa_bits) if maker.low >= fmt.emin else -1
     return np.flatnonzero(found), small

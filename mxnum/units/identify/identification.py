@@ -5,48 +5,62 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.formats import ElementFormat
-from mxnum.units.identify.cases import Maker, first_cases
-from mxnum.units.identify.family import FIELDS, Array, Cases, Problem, Rule, evaluate, evaluate_all, join
+from mxnum.units.identify.cases import Maker, first_cases, mixed
+from mxnum.units.identify.family import (
+    FIELDS,
+    Array,
+    Cases,
+    Evaluator,
+    Problem,
+    Rule,
+    evaluate,
+    join,
+    rules_of,
+    table_of,
+)
 from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import Search, canonical, core_of
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The most wrong answers with which a rule is still shown as the nearest one.
 FEW = 3
-#: The rules whose answers are compared to find cases that separate them.
-COMPARED = 128
-#: The random cases that are tried at once to separate them.
-PART = 250
+#: The rules whose answers are compared at once to find cases that separate them.
+COMPARED = 64
+#: The random cases that are tried at once to separate them, and the mixtures of two of these.
+PART, MIXED = 200, 1050
 
 
 @dataclass
 class Identification:
-    """What the answers say about a unit.
-
-    `rules` holds the rules of the family that reproduce every answer; it is empty if none does.
-    """
+    """What the answers say about a unit."""
 
     problem: Problem
     cases: Cases
     answers: Array
-    rules: list[Rule]
+    #: The rules of the family that reproduce every answer, as a table of integers.
+    table: Array = field(repr=False)
     #: A rule that reproduces all answers but a few, if no rule reproduces all.
     nearest: Rule | None = None
     #: Indices of cases to which the function gave two different answers.
     unstable: list[int] = field(default_factory=list)
     #: The registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: All rules that give the ordinary answers; a later round starts from them.
-    left: list[Rule] = field(default_factory=list, repr=False)
+    #: All rules that give the ordinary answers, as a table; a later round starts from them.
+    left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that fits.
     complete: bool = False
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """The rules of the family that reproduce every answer; empty if none does."""
+        return rules_of(self.table, self.problem.k)
 
     @property
     def fields(self) -> dict[str, list[Any]]:
@@ -59,6 +73,11 @@ class Identification:
         stated = (unit_of(rule, self.problem) for rule in self.rules)
         return next((unit for unit in stated if unit is not None), None)
 
+    @property
+    def nan_seen(self) -> bool:
+        """True if the answers have a NaN, so that its bits are known."""
+        return canonical(self.problem, self.answers)[1] is not None
+
     def contradictions(self) -> list[int]:
         """Return the cases that contradict the nearest rule, those with the fewest terms first."""
         if self.rules or self.nearest is None:
@@ -68,15 +87,25 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 3000, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = 10_000, count: int = 24) -> Cases | None:
         """Return cases on which the rules that are left differ; None if there are none."""
-        rules = some_of(self.rules, seed)
+        rules = shuffled(self.table, seed)
+        if not self.nan_seen and len(rules):
+            other = rules[:1].copy()
+            other[:, FIELDS.index("nan")] ^= 1
+            rules = np.concatenate([other, rules])
         if len(rules) < 2:
             return None
+        evaluator, random = Evaluator(self.problem), np.random.default_rng(seed)
+        bits = np.unique(rules[:, FIELDS.index("fraction_bits")])
+        depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
-        for index in range(-(-pool // PART)):
-            part = random_cases(self.problem, seed, index)
-            chosen = separating(evaluate_all(rules, self.problem, part), count)
+        for index in range(-(-pool // (PART + MIXED))):
+            start = index * COMPARED % len(rules)  # each part compares others, and the first
+            some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
+            part = random_cases(self.problem, seed, index, depths)
+            part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
+            chosen = separating(evaluator.answers(some[np.lexsort(some.T)], part), count)
             found += [part.at(np.array(chosen))] if chosen else []
             if sum(len(cases.c) for cases in found) >= count // 4:
                 break
@@ -101,26 +130,30 @@ class Identification:
         return report(self)
 
 
-def some_of(rules: list[Rule], seed: int) -> list[Rule]:
-    """Return at most `COMPARED` rules, with every core: all fields but the special ones."""
-    shuffled = [rules[i] for i in np.random.default_rng(seed).permutation(len(rules))]
-    cores = {core_of(rule): rule for rule in shuffled}
-    return list(dict.fromkeys([*cores.values(), *shuffled]))[:COMPARED]
+def shuffled(table: Array, seed: int) -> Array:
+    """Return rules in random order, first one of each core: all fields but the special ones."""
+    table = np.random.default_rng(seed).permutation(table)
+    first = np.unique(core_of(table), return_index=True)[1]
+    rest = np.setdiff1d(np.arange(len(table)), first)
+    return np.asarray(table[np.concatenate([np.sort(first), rest])])
 
 
-@lru_cache(64)
-def random_cases(problem: Problem, seed: int, index: int) -> Cases:
-    """Return the part `index` of the random cases of a seed.
+@lru_cache(512)
+def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
+    """Return the part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    Half of them are pairs of distant products, which separate rules that seldom differ.
+    A third of them are pairs of distant products, which separate rules that seldom differ.
     """
-    maker = Maker(problem, (seed, index))
-    return join(maker.make(PART // 2), maker.make(PART // 2, "pair"))
+    maker = Maker(problem, (seed, index), depths)
+    return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))
 
 
 def separating(answers: Array, count: int) -> list[int]:
     """Return at most `count` columns of answers that split the rows into the most classes."""
-    labels = np.stack([np.unique(column, return_inverse=True)[1].reshape(-1) for column in answers.T])
+    columns = np.flatnonzero((answers != answers[0]).any(axis=0))
+    if not len(columns):
+        return []
+    labels = np.stack([np.unique(column, return_inverse=True)[1].reshape(-1) for column in answers.T[columns]])
     classes, chosen = np.zeros(len(answers), np.int64), list[int]()
     for _ in range(count):
         split = np.sort(classes * len(answers) + labels, axis=1)
@@ -128,16 +161,17 @@ def separating(answers: Array, count: int) -> list[int]:
         best = int(np.argmax(parts))
         if parts[best] == classes.max():
             break
-        chosen.append(best)
+        chosen.append(int(columns[best]))
         classes = np.unique(classes * len(answers) + labels[best], return_inverse=True)[1].reshape(-1)
     return chosen
 
 
 def pasted(unit: MatrixUnit) -> str:
     """Return the expression that makes a unit."""
-    values = ("name", "operands", "k", "terms", "fraction_bits", "result_bits", "rounding", "accumulator", "addend")
-    order = f", order={unit.order!r}" if unit.order else ""
-    return f"MatrixUnit({', '.join(f'{name}={getattr(unit, name)!r}' for name in values)}{order})"
+    blank = MatrixUnit(unit.name, unit.operands, unit.k, unit.terms, unit.fraction_bits)
+    names = ["name", "operands", "k", "terms", "fraction_bits", "result_bits", "rounding", "accumulator", "addend"]
+    names += [name for name in ("order", "group", "scales") if getattr(unit, name) != getattr(blank, name)]
+    return f"MatrixUnit({', '.join(f'{name}={getattr(unit, name)!r}' for name in names)})"
 
 
 def identify(
@@ -146,6 +180,7 @@ def identify(
     k: int = 16,
     accumulator: str = "float32",
     *,
+    scales: tuple[str, int] | None = None,
     library: str = "numpy",
     count: int = 300,
     rounds: int = 10,
@@ -157,13 +192,16 @@ def identify(
     ----------
     f
         A function that returns row-wise dot products plus `c`. `a` and `b` have the shape
-        (cases, k), `c` and the result have the shape (cases,).
+        (cases, k), `c` and the result have the shape (cases,). With `scales`, `f` also takes the
+        codes of the scales of `a` and of `b`, of shape (cases, k / block).
     operands
         The format of `a` and `b`, or their two formats.
     k
         The products of an instruction.
     accumulator
         The type of `c` and the result: float32, float16 or bfloat16.
+    scales
+        The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
         numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no
         narrow floats, so that `f` gets and returns their codes.
@@ -191,14 +229,14 @@ def identify(
     >>> found.fields["terms"], found.fields["add_rounding"]
     ([1], ['rne'])
     """
-    problem = problem_of(operands, k, accumulator)
+    problem = problem_of(operands, k, accumulator, scales)
     errors.choose("library", library, ("numpy", "torch", "cupy", "numba"))
     cases = first_cases(problem, count, seed)
     ask = _asker(f, problem, library, len(cases.c))
     answers, again = ask(cases), ask(cases)
     unstable = [int(i) for i in np.flatnonzero(answers != again)]
     if unstable:
-        return Identification(problem, cases, answers, [], unstable=unstable)
+        return Identification(problem, cases, answers, table_of([], k), unstable=unstable)
     found = judge(problem, cases, answers)
     for round_number in range(1, rounds + 1):
         more = None
@@ -211,11 +249,13 @@ def identify(
     return found
 
 
-def problem_of(operands: str | tuple[str, ...], k: int, accumulator: str) -> Problem:
+def problem_of(
+    operands: str | tuple[str, ...], k: int, accumulator: str, scales: tuple[str, int] | None = None
+) -> Problem:
     """Return the problem that arguments state."""
     pair = (operands, operands) if isinstance(operands, str) else tuple(operands)
     errors.require(len(pair) == 2, "operands", "a format or two formats", operands)
-    return Problem(pair[0], pair[1], k, accumulator)
+    return Problem(pair[0], pair[1], k, accumulator, *(scales or ()))
 
 
 def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
@@ -225,20 +265,21 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
     """
     answers = answers.astype(np.int64)
     search = Search(problem, cases, answers)
-    rules = search.run() if before is None else search.narrowed(before.left, before.rules, before.complete)
-    found = Identification(problem, cases, answers, rules, left=search.left, complete=search.complete)
+    if before is None or before.left is None:
+        table = search.run()
+    else:
+        table = search.narrowed(before.left, before.table, before.complete)
+    found = Identification(problem, cases, answers, table, left=search.left, complete=search.complete)
     expected, nan = canonical(problem, answers)
     from mxnum.units import get, names
 
     known = [(name, get(name)) for name in names()]
     fitting = [
-        (name, rule) for name, unit in known
-        if {problem.a, problem.b} <= set(unit.operands) and unit.accumulator == problem.accumulator
-        and problem.k in unit.k and (rule := rule_of(unit, problem.k)) is not None
+        (name, rule) for name, unit in known if (rule := rule_of(unit, problem)) is not None
     ]  # fmt: skip
     found.registered = [name for name, rule in fitting if (evaluate(rule, problem, cases) == expected).all()]
-    if not rules:
-        near = Search(problem, cases, answers, FEW).run()
+    if not len(table):
+        near = rules_of(Search(problem, cases, answers, FEW).run(), problem.k)
         near += [rule for _, rule in fitting] or [Rule(problem.k, nan=nan or 0x7FFFFFFF)]
         found.nearest = min(near, key=lambda rule: int((evaluate(rule, problem, cases) != expected).sum()))
     return found
@@ -256,9 +297,10 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) ->
         return np.concatenate([ask_once(cases.at(part)) for part in index])[:here]
 
     def ask_once(cases: Cases) -> Array:
-        a, b = (_array(codes, fmt, library) for codes, fmt in zip(cases[:2], problem.formats, strict=True))
+        a, b = (_array(x[:, : problem.k], fmt, library) for x, fmt in zip(cases[:2], problem.formats, strict=True))
+        scales = [_raw(x[:, problem.k :].astype(np.uint8), library) for x in cases[:2] if problem.blocks]
         with np.errstate(all="ignore"):  # special values are cases like others
-            d = f(a, b, _array(cases.c, problem.result, library))
+            d = f(a, b, _array(cases.c, problem.result, library), *scales)
         d = _on_host(d, library)
         wanted = problem.accumulator if library == "numpy" or problem.accumulator != "bfloat16" else "uint16"
         errors.require_dtype("f", d.dtype, np.dtype(wanted), " as its result")
@@ -296,16 +338,20 @@ def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
     dtype = _DTYPES.get(fmt.name)
     if dtype in ("float16", "float32"):
         raw = raw.view(dtype)
-    if library == "torch":
-        torch = _torch()
-        tensor = torch.from_numpy(raw)
-        return tensor.view(getattr(torch, dtype)) if dtype and raw.dtype.kind == "u" else tensor
-    if library == "cupy":
-        return errors.package("cupy", "cuda").asarray(raw)
-    if library == "numba":
-        return errors.package("numba.cuda", "cuda").to_device(raw)
-    if dtype and raw.dtype.kind == "u":
+    found = _raw(raw, library)
+    if dtype and raw.dtype.kind == "u" and library == "torch":
+        return found.view(getattr(_torch(), dtype))
+    if dtype and raw.dtype.kind == "u" and library == "numpy":
         import ml_dtypes
 
-        return raw.view(getattr(ml_dtypes, dtype))
-    return raw
+        return found.view(getattr(ml_dtypes, dtype))
+    return found
+
+
+def _raw(codes: Array, library: str) -> Any:
+    """Return an array of NumPy as one of a library."""
+    if library == "torch":
+        return _torch().from_numpy(codes)
+    if library == "cupy":
+        return errors.package("cupy", "cuda").asarray(codes)
+    return errors.package("numba.cuda", "cuda").to_device(codes) if library == "numba" else codes

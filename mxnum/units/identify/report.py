@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mxnum.units.identify.cases import one_of
 from mxnum.units.identify.family import Cases, Problem, Rule, evaluate
 from mxnum.units.identify.identification import Identification, pasted
 
@@ -15,13 +16,15 @@ _FIELDS = {
     "flush_operands": "subnormal operands flushed", "flush_addend": "subnormal addends flushed",
     "flush_result": "subnormal results flushed", "zero_exponent": "exponent of a zero", "zero": "sign of a zero result",
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
+    "group": "products added exactly to one term",
 }  # fmt: skip
 
 
 def report(found: Identification) -> str:
     """Return every field with the values that fit, or the smallest contradicting case."""
     problem, count = found.problem, len(found.cases.c)
-    head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}: {count} answers."
+    scales = f", {problem.scale} scales in blocks of {problem.block}" if problem.block else ""
+    head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}{scales}: {count} answers."
     if found.unstable:
         return "\n".join([
             head, f"The sums are not deterministic: {len(found.unstable)} of {count} cases gave two answers.",
@@ -33,17 +36,21 @@ def report(found: Identification) -> str:
     for name, values in found.fields.items():
         if name == "add_rounding" and all(r.combine == "chain" and r.addend == "term" for r in found.rules):
             continue
+        if (name == "group" and not problem.groups) or (name == "nan" and not found.nan_seen):
+            continue
         lines.append(f"  {_FIELDS[name]}: {_values(name, values)}")
     lines.append(f"The rule with the fewest unusual fields: {_one(min(found.rules, key=_unusual))}.")
     lines.append(f"Registered units that agree: {', '.join(found.registered) or 'none'}.")
     open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
     if open_fields:
         lines.append(f"These cases cannot tell apart: {', '.join(open_fields)}.")
+    if not found.complete:
+        lines.append("More rules fit than were tried: these values are a sample, which further cases narrow.")
     more = found.further_cases()
     if more is not None:
         lines.append(f"{len(more.c)} further cases would; the first: {case_text(problem, more, 0)}")
     elif open_fields:
-        lines.append("No case of 3,000 further ones separates the rules that are left.")
+        lines.append("No case of 10,000 further ones separates the rules that are left.")
     unit = found.unit
     lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
     return "\n".join(lines)
@@ -103,4 +110,8 @@ def case_text(problem: Problem, cases: Cases, index: int) -> str:
         for i in range(problem.k)
         if cases.a[index, i] or cases.b[index, i]
     ]
+    one = one_of(problem)
+    for name, codes in (("scales_a", cases.a), ("scales_b", cases.b)):
+        some = enumerate(codes[index, problem.k :])
+        shown += [f"{name}[{i}] = 0x{int(code):02X}" for i, code in some if code != one]
     return ", ".join([*shown, f"c = 0x{int(cases.c[index]):0{problem.result.bits // 4}X}"])

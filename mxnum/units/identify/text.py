@@ -1,7 +1,7 @@
 """Cases of a unit as text: a header of ``# key: value`` lines, then one case a line in hexadecimal.
 
 A line holds the K codes of a, the K codes of b, and the bits of c; a line with an answer ends with
-the bits of d.
+the bits of d. The codes of an operand's scales follow its own.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ HEAD = "# mxnum-unit 1"
 
 def write_cases(problem: Problem, cases: Cases, answers: Array | None = None) -> str:
     """Return cases, with their answers if given, as text."""
+    k, blocks, d = problem.k, problem.blocks, " d" if answers is not None else ""
+    scales = [f"# scale: {problem.scale}", f"# block: {problem.block}"] if blocks else []
+    operands = (f"{name}[{k}]" + (f" scales_{name}[{blocks}]" if blocks else "") for name in "ab")
     lines = [
-        HEAD, f"# a: {problem.a}", f"# b: {problem.b}", f"# k: {problem.k}", f"# accumulator: {problem.accumulator}",
-        f"# fields: a[{problem.k}] b[{problem.k}] c{' d' if answers is not None else ''}",
-        f"# cases: {len(cases.c)}",
+        HEAD, f"# a: {problem.a}", f"# b: {problem.b}", f"# k: {k}", f"# accumulator: {problem.accumulator}", *scales,
+        f"# fields: {' '.join(operands)} c{d}", f"# cases: {len(cases.c)}",
     ]  # fmt: skip
-    digits = [-(-fmt.bits // 4) for fmt in (*problem.formats, problem.result)]
-    for i in range(len(cases.c)):
-        words = [f"{int(code):0{n}X}" for n, codes in zip(digits, cases[:2], strict=False) for code in codes[i]]
-        words.append(f"{int(cases.c[i]):0{digits[2]}X}")
-        if answers is not None:
-            words.append(f"{int(answers[i]):0{digits[2]}X}")
-        lines.append(" ".join(words))
+    columns = [cases.a, cases.b, cases.c[:, None], *([] if answers is None else [answers[:, None]])]
+    digits = [-(-bits // 4) for bits in widths(problem)]
+    for row in np.concatenate(columns, axis=1).tolist():
+        lines.append(" ".join(f"{code:0{n}X}" for n, code in zip(digits, row, strict=False)))
     return "\n".join(lines) + "\n"
+
+
+def widths(problem: Problem) -> list[int]:
+    """Return the bits of each word of a line with its answer."""
+    a, b = ([fmt.bits] * problem.k + [8] * problem.blocks for fmt in problem.formats)
+    return [*a, *b, problem.result.bits, problem.result.bits]
 
 
 def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
@@ -48,30 +53,31 @@ def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
             rows.append(_row(text, number, problem))
     if problem is None:
         raise ValueError("The text must hold at least one case with its answer.")
-    table, k = np.array(rows, np.int64), problem.k
-    return problem, Cases(table[:, :k], table[:, k : 2 * k], table[:, 2 * k]), table[:, 2 * k + 1]
+    table, n = np.array(rows, np.int64), problem.k + problem.blocks
+    return problem, Cases(table[:, :n], table[:, n : 2 * n], table[:, 2 * n]), table[:, 2 * n + 1]
 
 
 def _problem(header: dict[str, str]) -> Problem:
     missing = [key for key in (HEAD[2:], "a", "b", "k", "accumulator") if key not in header]
     if missing:
         raise ValueError(f"The header must have a line '# {missing[0]}', as 'mxnum unit probe' writes it.")
-    errors.require(header["k"].isdecimal(), "k", "a positive integer", header["k"])
-    return Problem(header["a"], header["b"], int(header["k"]), header["accumulator"])
+    block = header.get("block", "0")
+    for name, value in (("k", header["k"]), ("block", block)):
+        errors.require(value.isdecimal(), name, "a positive integer", value)
+    scale = header.get("scale", "")
+    return Problem(header["a"], header["b"], int(header["k"]), header["accumulator"], scale, int(block))
 
 
 def _row(text: str, number: int, problem: Problem) -> list[int]:
     """Return the numbers of a line; raise ValueError if it has other words or too large codes."""
-    words, k = text.split(), problem.k
-    if len(words) != 2 * k + 2:
-        raise ValueError(f"Line {number} must have {2 * k + 2} words, a, b, c and the answer d, not {len(words)}.")
+    words, bits = text.split(), widths(problem)
+    if len(words) != len(bits):
+        raise ValueError(f"Line {number} must have {len(bits)} words, a, b, c and the answer d, not {len(words)}.")
     try:
         row = [int(word, 16) for word in words]
     except ValueError:
         raise ValueError(f"Line {number} must have hexadecimal words alone.") from None
-    x, y = problem.formats
-    widths = [x.bits] * k + [y.bits] * k + [problem.result.bits] * 2
-    for value, bits in zip(row, widths, strict=True):
-        if not 0 <= value < 1 << bits:
-            raise ValueError(f"Line {number} must have codes of {bits} bits there, not {value:#x}.")
+    for value, width in zip(row, bits, strict=True):
+        if not 0 <= value < 1 << width:
+            raise ValueError(f"Line {number} must have codes of {width} bits there, not {value:#x}.")
     return row

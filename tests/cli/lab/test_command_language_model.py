@@ -54,7 +54,7 @@ def test_a_study_of_which_all_runs_fail_says_why_and_no_more(tmp_path, capsys):
     (tmp_path / "one.toml").write_text(TEXT.replace("vocabulary = 8", source))
     assert main(["lab", "language-model", str(tmp_path / "one.toml"), "-o", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().err
-    assert "'text' must be a file of which each part has at least" in said
+    assert "'text' must be a file with at least" in said
     assert "Error:" not in said.replace("ValueError:", "")
 
 

@@ -14,7 +14,7 @@ BITS = Evidence(statements=(Statement("bits are bits", True),))
 
 @pytest.fixture(autouse=True)
 def one_check(monkeypatch, tmp_path):
-    """Reduce the claims to two, one of which lacks results."""
+    """Reduce the claims to I6a, whose results are missing, and M9."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: BITS)
     monkeypatch.chdir(tmp_path)
     with patch.dict(CLAIMS, {id: CLAIMS[id] for id in ("I6a", "M9")}, clear=True):
@@ -43,13 +43,14 @@ def test_another_file(run, tmp_path):
 def test_errors_are_one_sentence(run):
     said = run("lab", "ledger", status=2)
     assert said == (
-        "Error: Folder 'docs/lab' does not exist; run this command in a checkout, or give another file with --out.\n"
+        "Error: Folder 'docs/lab' does not exist; run this command in a checkout of mxnum, or give another "
+        "file with --out.\n"
     )
     assert "Option --only must be one of" in run("lab", "ledger", "--only", "M99", status=2)
 
 
 def test_mistakes_are_said_before_any_check_is_run_and_cost_no_page(run, tmp_path, monkeypatch):
-    """Check that wrong arguments raise errors before a check runs and a page is written."""
+    """Check that wrong arguments raise errors before any check runs and any page is written."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: pytest.fail("it was run"))
     run("lab", "ledger", status=2)
     (tmp_path / "docs" / "lab").mkdir(parents=True)

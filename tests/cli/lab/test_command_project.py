@@ -7,7 +7,7 @@ from mxnum.lab.theory import Recipe, project
 
 def test_usual_recipes(run):
     printed = run("lab", "project")
-    assert "linear layers have 95.5% of the FLOPs, the MLPs 82.1% of those" in printed
+    assert "Linear layers have 95.5% of the FLOPs, and the MLPs have 82.1% of the linear layers' FLOPs." in printed
     for recipe, parts in {"fp4": ("fp4",), "fp8/bf16": ("fp8", "bf16"), "fp6/fp4": ("fp6", "fp4")}.items():
         (line,) = [line for line in printed.splitlines() if line.split()[:1] == [recipe]]
         assert line.split()[1] == f"{project('llama-3-405b', Recipe.of(*parts)).speed_up:.2f}"
@@ -47,8 +47,8 @@ def test_json_with_ranges_and_another_shape(run):
     [
         (["fp5"], "A recipe must be written FORWARD or FORWARD/BACKWARD, each one of"),
         (["fp4/fp8/fp8"], "A recipe must be written"),
-        (["--fp8", "fast"], "Option --fp8 must be a number, or two written LOW:HIGH, not 'fast'."),
-        (["--fp8", "3:2"], "Option --fp8 must be a number, or two written LOW:HIGH, not '3:2'."),
+        (["--fp8", "fast"], "Option --fp8 must be a number, or two numbers written LOW:HIGH, not 'fast'."),
+        (["--fp8", "3:2"], "Option --fp8 must be a number, or two numbers written LOW:HIGH, not '3:2'."),
         (["--fp8=-1"], "Option --fp8 must be a positive rate, not -1.0."),
         (["--other", "1"], "Option --other must be at least 0 and below 1, not 1.0."),
         (["--shape", "llama"], "Option --shape must be one of"),

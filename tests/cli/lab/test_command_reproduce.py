@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Replace the checks by two quick ones, for a claim that holds and one that differs."""
+    """Replace two checks by quick ones: of claim I4, which holds, and M5, which differs."""
     from mxnum.lab.claims import CLAIMS, Evidence, Statement
 
     holds, differs = Statement("so", True), Statement("not so", False)
@@ -67,6 +67,9 @@ def test_a_kill_loses_nothing(run, tmp_path):
     assert process.returncode == 130, told
     assert "Traceback" not in told
     (claim,) = json.loads(printed)["claims"]
-    assert (claim["verdict"], claim["remark"]) == ("not run", "Not reached yet; run the same command to continue.")
+    assert (claim["verdict"], claim["remark"]) == (
+        "not run",
+        "The check was not reached yet; run the same command to continue.",
+    )
     assert "not complete" in (tmp_path / "r" / "report.html").read_text()
     assert not list(tmp_path.rglob("*.partial"))

@@ -43,7 +43,7 @@ def test_fresh_seeds_are_others(run, tmp_path):
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
-    """Check that the message names the drawn seed, since --fresh would draw another one."""
+    """Check that the message names the seed that --fresh drew: a new --fresh draws another seed."""
     from mxnum.cli.main import main
 
     asked = []
@@ -73,10 +73,13 @@ def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path,
 
 def test_list(run):
     said = run("lab", "list")
-    assert "  mechanism (36 arms, 12 seeds): What about the rounding of gamma and beta drives the divergence?\n" in said
+    assert (
+        "  mechanism (36 arms, 12 seeds): Which property of the rounding of gamma and beta drives the divergence?\n"
+        in said
+    )
     of_mlp, of_language_models = said.split("language model:\n")
     assert "  parts (8 arms, 24 seeds): Which part of a 4-bit recipe makes a run jump" in of_mlp
-    assert "  logits (19 arms, 6 seeds): Is the damage of E4M3 in a language model" in of_language_models
+    assert "  logits (19 arms, 6 seeds): Does clamping of the gradient of the logits" in of_language_models
     assert "    E2M1, LN FP32" not in said
     arms = run("lab", "list", "recipes")
     assert "    recipe E2M1 even, SR gradients\n" in arms
@@ -94,7 +97,8 @@ def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "interventions.json").write_text('{"study": "confirm", "base": "E2M1"}')
     told = run("lab", "interventions", "--base", "LN E2M1", "--runs", tmp_path, status=2)
-    assert "interventions.json' has results of E2M1 in the study confirm; give another folder (--results)." in told
+    message = "interventions.json' has results of the arm E2M1 in the study confirm; give another folder (--results)."
+    assert message in told
     assert not (tmp_path / "width-32").exists()
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mxnum.conformance.bits import as_floats
-from mxnum.conformance.cases import grid
+from mxnum.conformance.bits import Generator, as_floats, magnitude_bits
+from mxnum.conformance.cases import float_scales, grid, units
 from mxnum.conformance.cases.batches import cases, number_of_cases
 from mxnum.conformance.judging.right import expected
 from mxnum.conformance.operations import OPERATIONS, make_task
@@ -28,7 +28,7 @@ def test_shapes_counts_and_seeds(operation, fmt):
         assert {len(column) for column in got.values()} == {number_of_cases(task, **options)}
         again = gathered(task, **options)
         assert all(np.array_equal(got[name], again[name]) for name in got)
-    if operation not in ("decode", "dequantize"):  # there every code comes in turn
+    if operation not in ("decode", "dequantize"):  # decoding takes every code in turn
         other = gathered(task, level=2, count=9000, seed=1)
         assert not np.array_equal(other[task.inputs[0].name], got[task.inputs[0].name])
     least = 1 << task.element.bits if operation == "decode" else 500
@@ -52,7 +52,7 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
         inputs = gathered(task)
         want = expected(task, inputs)
         scales = set(want["scale"][:, 0].tolist())
-        highest = 246 + (rule != "floor")  # the largest scale code of float32 numbers
+        highest = 246 + (rule != "floor")  # the largest scale code of a finite float32 block
         assert {0, 1, 2, 126, 127, 128, highest - 1, highest, 255} <= scales
         at_one = inputs["x"][want["scale"][:, 0] == 127]
         found = grid.places(grid.as_magnitudes(at_one, task.source), task.element)
@@ -85,7 +85,7 @@ def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
 def test_nan_that_the_element_has_no_answer_for_comes_last_at_level_1_alone(operation, modes):
-    # Level 1 must have cases with these random words, too.
+    # E2M1 has no NaN, so cases with NaN occur only at level 1, at the end.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
     assert not any(np.isnan(as_floats(batch["x"], task.source)).any() for batch in finite)
@@ -100,7 +100,7 @@ def test_nan_is_tried_where_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_come_on_both_sides_of_the_threshold(operation):
-    """Check that random words are at the threshold: adding one to a word changes many answers."""
+    """Check that many random words lie at the threshold: one less changes the answer."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name
@@ -143,3 +143,21 @@ def test_blocks_of_16_bit_sources_at_level_1(operation, source):
     # types.
     task = make_task(operation, "mxfp8_e4m3", source=source)
     assert sum(len(batch["x"]) for batch in cases(task)) > 500
+
+
+def test_blocks_under_float_scales_have_boundaries_and_both_neighbours():
+    task = make_task("quantize", "e4m3:block=128,scale=float32")
+    anchors = grid.narrowed(np.full(100, 448.0), task.source)  # the scale of such a block is 1
+    found = magnitude_bits(float_scales._around(task, Generator(1), anchors, None), task.source).astype(np.int64)
+    points = grid.narrowed(grid.points(task.element), task.source).astype(np.int64)
+    steps = found[:, :, None] - points[points <= anchors[0]]
+    nearest = np.take_along_axis(steps, np.abs(steps).argmin(axis=2)[:, :, None], axis=2)[:, :, 0]
+    assert {*nearest[found < anchors[0]].tolist()} == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("operation", ["dot", "mma"])
+def test_special_addends_of_units_have_both_signs(operation):
+    task = make_task(operation, "e4m3", accumulate="hopper_fp8")
+    addends = {*units._special_products(task)["c"][:, 0].tolist()}
+    assert {0, 1, task.source.max_code, task.source.max_code + 1, task.source.nan_code} <= addends
+    assert addends == {code ^ (1 << 31) for code in addends}

@@ -12,7 +12,7 @@ ENCODE = {"format": "mxfp4_e2m1", "operation": "encode"}
 
 
 def after_nan(code):
-    """Return an encoder that gives this code to every NaN."""
+    """Return an encoder to E2M1 that returns `code` for every NaN."""
 
     def encode(x):
         nan = np.isnan(x)
@@ -23,7 +23,7 @@ def after_nan(code):
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
 def test_a_mistake_at_one_nan_is_seen(source):
-    # Regression: this kernel passed, because the cases for elements without NaN had no NaN.
+    # Regression: `wrong` passed, because the cases for elements without NaN contained no NaN.
     def wrong(x):
         return np.where(x.view(np.uint16) == 0x7FC1, 3, after_nan(7)(x))
 
@@ -43,7 +43,7 @@ def test_what_nan_becomes_is_a_choice_and_may_be_an_exception():
         check(after_nan(0), **ENCODE, strict=True, shrink=False)
     report = check(lambda x: mx.encode(x, "e2m1"), **ENCODE, strict=True)
     assert "with infinity, without NaN (for which the function raises ValueError)." in report.text()
-    with pytest.raises(ValueError, match="NaN"):  # a NaN has a right answer, so a kernel must not raise an error
+    with pytest.raises(ValueError, match="NaN"):  # E4M3 has a code for NaN, so a kernel must not raise an error
         check(lambda x: mx.encode(x, "e2m1"), format="mxfp8_e4m3", operation="encode")
 
 

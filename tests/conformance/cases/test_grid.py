@@ -14,7 +14,7 @@ from mxnum.formats import ELEMENTS, FLOATS
 
 @pytest.mark.parametrize("element", ELEMENTS.values(), ids=ELEMENTS)
 def test_every_boundary_of_rounding_is_a_point(element):
-    """Check that every rounding threshold of the reference, found by bisection, is a grid point."""
+    """Check that every rounding threshold of the reference (found by bisection) is a grid point."""
     points = {Fraction(p) for p in grid.points(element).tolist()}
     values = [Fraction(v) for v in grid.magnitudes(element).tolist()]
     for low, high in pairwise(values):

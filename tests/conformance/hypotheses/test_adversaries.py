@@ -1,6 +1,6 @@
-"""Tests that subtly wrong kernels get the right verdict, and that odd but right kernels pass.
+"""Tests that subtly wrong kernels get a true verdict, and that unusual but right kernels pass.
 
-The wrong kernels have wrong numbers, shapes, types, widths or orders, or write into their
+The wrong kernels return wrong numbers, shapes, types, widths or orders, or write into their
 arguments.
 """
 
@@ -59,7 +59,7 @@ def drawn(x, words, **modes):
 
 
 def changed(kernel, change):
-    """Return a quantizer whose right codes and scales are then changed."""
+    """Return a quantizer that applies `change` to the right codes and scales of `kernel`."""
     return lambda *arguments: change(*kernel(*arguments))
 
 
@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """Return a kernel that is wrong for one case."""
+    """Return a kernel that changes one answer of `kernel`, that of case number `place`."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()
@@ -109,9 +109,9 @@ def normal(codes):
 
 
 def compared_otherwise(rule, fraction, step):
-    """Return a quantizer whose scales differ for a maximum at the threshold of the rule.
+    """Return a quantizer with wrong scales for blocks whose maximum is at the rule's threshold.
 
-    The threshold is f = 2 * fraction.
+    The threshold is a mantissa of 2 * fraction.
     """
 
     def wrong(x):
@@ -127,7 +127,7 @@ def compared_otherwise(rule, fraction, step):
 
 
 def from_five(x):
-    """Round 5 to 6, as a kernel does that compares with >= instead of >."""
+    """Round 5 to 6, as a kernel does that compares with the midpoint by >= instead of >."""
     codes, of_scales = blocks(x)
     y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
     return np.where(y == 5, codes | 1, codes), of_scales
@@ -174,7 +174,7 @@ def scaled(y, of_scales):
 
 
 def times(codes, factors):
-    """Multiply values of E2M1 by factors.
+    """Return values of E2M1 times factors.
 
     A product is NaN if the scale is NaN, or if the scale is infinite and the element zero.
     """
@@ -192,7 +192,7 @@ def pairwise(a, a_scales, b, b_scales):
 
 
 def in_order(dtype, a, a_scales, b, b_scales):
-    """Return sums of products in which each step is rounded to one type."""
+    """Return dot products of E2M1 blocks, with every step rounded to `dtype`."""
     table = np.array(mx.formats.element("e2m1").values())
     with np.errstate(all="ignore"):
         left, right = (
@@ -203,7 +203,7 @@ def in_order(dtype, a, a_scales, b, b_scales):
 
 
 def in_blocks(a, a_scales, b, b_scales):
-    """Return sums of E4M3 products in float32, within each block and then over the blocks."""
+    """Return float32 sums of E4M3 products, summed within each block and then over the blocks."""
     table, total = np.array(mx.formats.element("e4m3").values(), np.float32), np.float32(0)
     with np.errstate(all="ignore"):
         for i in range(4):

@@ -10,11 +10,11 @@ from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.operations import OPERATIONS, make_task
 
-#: Fields in which float32 numbers below 2^-126 have the same answer as zero.
+#: For each operation, the fields whose answers for float32 subnormals are those for zero.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 
-# For `mma`, tests/conformance/operations/test_mma.py has this test.
+# tests/conformance/operations/test_mma.py tests the operation `mma`.
 @pytest.mark.parametrize("operation", sorted({*OPERATIONS} - {"mma"}))
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxint8"])
 def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
@@ -32,7 +32,7 @@ def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
             same.add((one.field, one.name))
     assert len(names) == len(set(names)) > 5
     alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
-    if operation in ("quantize", "scale"):  # scales depend only on exponents
+    if operation in ("quantize", "scale"):  # scales depend only on exponents, which cutting keeps
         alike.add(("scale", "cutting to bfloat16 first (the upper 16 bits)"))
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 

@@ -1,4 +1,4 @@
-"""Tests that the verdict on kernels that are wrong only near a threshold fits all answers."""
+"""Tests of kernels that are wrong only near a threshold: the verdict must fit all their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.formats import ELEMENTS
 
 
 def farther(x, ulps):
-    """Move finite numbers away from zero by a number of float32 ulps."""
+    """Move finite numbers away from zero by `ulps` float32 ulps."""
     bits = x.view(np.uint32)
     magnitude = (bits & 0x7FFFFFFF).astype(np.int64)
     inside = (magnitude > 0) & (magnitude < 0x7F800000)
@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Round numbers over their scales toward zero, `bits` bits below the element's last digit."""
+    """Divide by scales, and round toward zero with `bits` bits below the element's last bit."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)
@@ -43,7 +43,7 @@ def said_of(kernel, **task):
 
 
 def at_threshold(ulps, rule):
-    """Return two kernels of which only the scales have another threshold."""
+    """Return two kernels (operation, function) that are right but for the threshold of scales."""
 
     def scales(x):
         return mx.shared_scale(farther(x, ulps), "mxfp4_e2m1", scale_rule=rule)
@@ -68,8 +68,8 @@ def at_threshold(ulps, rule):
     ],
 )
 def test_a_threshold_of_scales_that_is_an_ulp_off_is_named(rule, ulps, name):
-    # Regression: the verdict was "rounding to bfloat16 first" or "cutting", because no maximum was
-    # close to the threshold.
+    # Regression: the report said "rounding to bfloat16 first" or "cutting", because no case had a
+    # maximum close to the threshold.
     for operation, kernel in at_threshold(ulps, rule):
         said = said_of(kernel, format="mxfp4_e2m1", operation=operation, scale_rule=rule)
         assert re.match(rf"All \d+ wrong scales are what {name} (gives|\()", said), said
@@ -99,8 +99,8 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # Regression: the verdict was "cutting to bfloat16 first", or similar for one class, which other
-    # answers contradict.
+    # Regression: the report said "cutting to bfloat16 first", or a similar cause for one class,
+    # although other answers contradict it.
     element = fmt[-4:]
 
     def encode(x):

@@ -59,7 +59,8 @@ def test_fewer_random_bits_are_a_choice():
     assert list(got.choices) == ["sr_bits (5)"]
     wrong = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ (inputs["random"] % 97 == 0)})
     assert not wrong.conforms
-    # Fewer random bits in one class alone are a mistake, not a choice.
+    # A kernel that uses fewer random bits in one class of cases only is wrong; fewer bits
+    # everywhere are a choice.
     fewer = replace(task, sr_bits=5)
 
     def in_a_class(inputs):
@@ -122,7 +123,7 @@ def test_counts_add_up():
 
 
 def test_failures_are_as_different_as_can_be():
-    """Check that the report shows failures that differ, not the first five, which are similar."""
+    """Check that the report shows failures of different kinds, not the first five similar ones."""
     task = make_task("encode", "mxfp4_e2m1")
     got = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ 1})
     assert len({case.part for case in got.failures}) == 5

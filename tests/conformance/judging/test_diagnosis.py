@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return the explanations that hold for all cases, or those that hold for some classes."""
+    """Return the explanations for all cases, or with `of_classes` the explanations for classes."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)
@@ -25,7 +25,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
 
 
 def halves(rounding):
-    """Yield the cases in two batches, each answered with another rounding."""
+    """Yield the cases in two batches, each answered with a different rounding."""
     inputs = next(cases(TASK))
     answers = expected(replace(TASK, rounding=rounding), inputs)
     for rows in (slice(0, 3000), slice(3000, None)):
@@ -39,12 +39,12 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
     assert diagnosed([late, early]) == []
-    # A right batch before the first wrong batch contradicts the hypothesis, too.
+    # Right answers in a batch before the first wrong batch contradict the hypothesis, too.
     right_first = expected(TASK, early[0])
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
     (found,) = diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]])
-    assert found.right < 3000  # answers of batches that were not kept count as unexplained
+    assert found.right < 3000  # answers in discarded batches do not count as explained
 
 
 def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
@@ -55,7 +55,7 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
     assert diagnosed(without_minus_zero(Rounding.RTZ))[0].names[0] == "rounding rtz"
     assert diagnosed(without_minus_zero(Rounding.RTZ), set(LABELS) - {"minus_zero"}) == []
     first, _ = without_minus_zero(Rounding.RTZ)
-    # The first batch loses its minus zeros, and the second keeps them.
+    # The first batch loses the sign of -0, and the second batch keeps the sign.
     assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []
 
 
@@ -72,7 +72,7 @@ def test_two_slips_at_once(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    # The limit of kept bytes is below the size of the first half, so some cases are not kept.
+    # The limit of stored bytes is below the size of the first half, so some cases are not stored.
     monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
@@ -85,14 +85,14 @@ def test_what_explains_a_class_alone():
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    # Too few cases lose their sign to name this as a cause.
+    # Too few cases lose their sign for the report to name lost signs as a cause.
     code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make the answer to one tie wrong that was right
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one right answer to a tie wrong
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

@@ -1,4 +1,4 @@
-"""Tests that each choice is recognized, and that everything else is a bug."""
+"""Tests that the judge recognizes each permitted choice, and calls every other difference a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the right answers in vectors equal the exact reference."""
+"""Tests that the right answers, computed on arrays, equal the exact reference."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_dot_of_blocks_with_float_scales(fmt, accumulate):
     inputs = some(task, 12)
     got = expected(task, inputs)["value"][:, 0]
     scale, element = task.format.scale, np.array(task.element.values())
-    with np.errstate(invalid="ignore"):  # infinity times zero would warn
+    with np.errstate(invalid="ignore"):  # numpy would warn about infinity times zero
         values = {
             side: element[inputs[side]]
             * np.vectorize(lambda code: scale.value(int(code)))(inputs[f"{side}_scale"]).repeat(task.block, axis=1)

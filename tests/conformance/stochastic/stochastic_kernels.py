@@ -8,7 +8,7 @@ GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def fractions(x):
-    """Return the code below each magnitude, and the position of the magnitude in the gap above.
+    """Return the code below each magnitude, and the magnitude's position in the gap above the code.
 
     The position is given as a fraction of the gap.
     """
@@ -22,7 +22,7 @@ def signed(codes, x):
 
 
 def rounded(x, u, change=lambda delta, x: delta):
-    """Return the codes of x; numbers round away from zero where u is below the fraction."""
+    """Return the codes of x, rounded away from zero where u is below the position in the gap."""
     below, delta = fractions(x)
     return signed(below + (u < change(delta, x)), x)
 
@@ -32,9 +32,9 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor, least=0):
-    """Round as the library does, with `bits` bits of the fraction and of a random number.
+    """Round as mxnum does, with `bits` bits of the position in the gap and of a random integer.
 
-    The random number is at least `least`.
+    The random integer is at least `least`.
     """
     below, delta = fractions(x)
     random = np.random.default_rng(seed).integers(least, 1 << bits, x.shape)
@@ -52,7 +52,7 @@ def block_scales(x):
 
 
 def blocks(draw):
-    """Return a quantizer whose random numbers for an array come from `draw`."""
+    """Return a quantizer whose random numbers come from `draw(seed, shape)`."""
 
     def quantize(x, seed):
         scales, y = block_scales(x)
@@ -62,12 +62,12 @@ def blocks(draw):
 
 
 def plain(change):
-    """Return an encoder with right random numbers and changed probabilities."""
+    """Return an encoder whose random numbers are right and whose probabilities `change` alters."""
     return lambda x, seed: rounded(x, uniform(seed, x.shape), change)
 
 
 def drawing(draw):
-    """Return an encoder with other random numbers."""
+    """Return an encoder whose random numbers come from `draw(seed, shape)`."""
     return lambda x, seed: rounded(x, draw(seed, x.shape))
 
 
@@ -82,7 +82,7 @@ def generator_of_period_256(seed, shape):
 
 
 def lfsr():
-    """Return an encoder whose register of 12 bits runs on from call to call."""
+    """Return an encoder whose random numbers come from a 12-bit register that no seed resets."""
     cycle, state = np.empty(4095), 1
     for i in range(4095):
         cycle[i] = state / 4096
@@ -99,7 +99,7 @@ def lfsr():
 
 
 def shift_register(seed, shape):
-    """Return for each element the last eight bits of a register that shifts by one bit."""
+    """Return the last eight bits of a register that shifts by one bit from element to element."""
     size = int(np.prod(shape))
     bits = np.random.default_rng(seed).integers(0, 2, size + 8)
     return sum(bits[i : i + size] * 2.0 ** (-1 - i) for i in range(8)).reshape(shape)
@@ -129,7 +129,7 @@ def noise_and_truncation(x, seed):
 
 
 def noise_and_nearest(x, seed):
-    """Add noise of half a gap to both sides; then round to nearest.
+    """Add noise of up to half a gap in both directions, then round to nearest.
 
     The result is wrong near the end of a gap that borders on a smaller gap.
     """
@@ -162,7 +162,7 @@ def sometimes_without_sign(x, seed):
 
 
 def counts_zero_in(x, seed):
-    """Compare with <=, so that a representable number changes if the random integer is zero."""
+    """Compare with <=, so that an exact number changes if the random integer is zero."""
     below, delta = fractions(x)
     return signed(np.minimum(7, below + (np.floor(16 * uniform(seed, x.shape)) / 16 <= delta)), x)
 
@@ -175,7 +175,7 @@ def draws_scales(x, seed):
 
 
 def of_ceil(x, seed):
-    """Round rightly, but with the scale rule ceil instead of floor."""
+    """Round without mistakes, but with the scale rule ceil instead of floor."""
     scales, y = block_scales(x)
     more = (np.frexp(np.abs(y).max(axis=1))[0] > 0.5) & (scales < 254)
     scales = scales + more.astype(np.uint8)

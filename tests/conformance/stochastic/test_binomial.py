@@ -12,7 +12,7 @@ from mxnum.conformance.stochastic.statistics import critical, deviation, draws_f
 
 @cache
 def exact(n, p):
-    """Return the exact probability of each count, in rationals."""
+    """Return the exact probability of each number of successes in n trials, as rationals."""
     p = Fraction(p)
     return [math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(n + 1)]
 
@@ -45,7 +45,7 @@ def test_next_to_nothing():
 @pytest.mark.parametrize("level", [0.2, 1e-2, 1e-5])
 @pytest.mark.parametrize("p", [0.5, 0.25, 0.01, 0.9990234375])
 def test_a_right_share_is_contradicted_no_more_often_than_said(p, level):
-    """Check that the exact false-alarm rate of one case is at most its level."""
+    """Check that the exact false-alarm rate of one case is at most the level of the test."""
     for n in (1, 5, 40, 200):
         counts = [k for k in range(n + 1) if p_value(k, n, p) <= level]
         low, high = critical(n, p, level)
@@ -70,7 +70,7 @@ def test_draws_are_enough_and_not_many_more():
 
 
 def test_the_bound_holds_exactly():
-    """Check Bernstein's bound against the exact tails of sums of equal draws."""
+    """Check Bernstein's bound against the exact tails of sums of identically distributed draws."""
     for p in (0.5, 1 / 16, 0.01):
         for n in (20, 200, 2000):
             for level in (0.1, 1e-3, 1e-6):

@@ -75,7 +75,7 @@ def test_wrong_scales_are_said_once():
 
 
 def test_what_is_no_code_is_said_to_be_none():
-    """Check that answers that are not codes, in any integer type, are reported as such."""
+    """Check that the report names answers that are not codes, in any integer type."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
     # Regression: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code
     # 1.

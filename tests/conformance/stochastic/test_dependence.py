@@ -25,7 +25,7 @@ def level_of(length):
 
 
 def test_independent_draws_have_no_echo_more_often_than_said():
-    """Check that independent draws cause no more false alarms than a high level allows."""
+    """Check that independent draws cause no more false alarms than the level allows, here 20 %."""
     rng = np.random.default_rng(1)
     level = 0.2 / comparisons(512)
     alarms = 0

@@ -1,4 +1,4 @@
-"""Tests of verdicts on stochastic kernels with float scales: right and wrong kernels in numpy."""
+"""Tests of verdicts on stochastic kernels with float scales, right and wrong, in numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOATS = "e2m1:block=16,scale=float32"
 
 
 def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: largest / 2688):
-    """Return a kernel of NVFP4 in float64 whose random numbers come from `draw`."""
+    """Return an NVFP4 kernel in float64 whose random numbers come from `draw(seed, shape)`."""
 
     def quantize(x, seed):
         t = np.float32(of_tensor(np.abs(x).max())).astype(np.float64)
@@ -35,7 +35,7 @@ def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: larg
 
 
 def told(x, seed, tensor_scale):
-    """Quantize stochastically with a tensor scale from the caller."""
+    """Quantize stochastically; the caller passes the tensor scale."""
     return blocks(of_tensor=lambda largest: tensor_scale)(x, seed)
 
 
@@ -130,7 +130,7 @@ def test_wrong_scales_of_many_bits():
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
 def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source):
-    """Check that factors of randomly rounded numbers are powers of two, which divide exactly."""
+    """Check that stochastic cases have powers of two as factors, by which division is exact."""
     from mxnum import reference
 
     task = make_task("quantize", fmt, scale_rule=rule, source=source, rounding="sr")

@@ -24,7 +24,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
 
 
 def test_a_right_kernel_is_seldom_called_wrong():
-    """Check the false-alarm rate of the whole check, at a level at which alarms can be counted."""
+    """Check that the whole check fails a right kernel in at most 30 % of runs at the level 0.3."""
     alarms, runs = 0, 30
     for first in range(runs):
         report = run(lambda x, seed, first=first: kernels.rounded(x, kernels.uniform([first, seed], x.shape)), 0.3)

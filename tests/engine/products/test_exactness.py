@@ -154,3 +154,28 @@ def test_what_is_split_and_what_is_not_held():
     long = mx.MXArray.from_parts(wide.codes, wide.scales[:, :1], wide.format, block_size=40)
     assert held(long, long) is None
     assert held(wide[:, :0], wide[:, :0]) is None
+
+
+def beyond_float64(count):
+    """Return E5M2 codes of 63 pairs whose products add up to 2**53 + 2**29 + 1 units.
+
+    The numbers of a side are 1 to 7 * 2**21 times the unit 2**-16 of E5M2.
+    """
+    units = np.array(ELEMENTS["e5m2"].values())[:124] * 2.0**16
+    pairs = [(7 << 21, 7 << 21)] * 41 + [(7 << 21, 5 << 21), (1 << 21, 4 << 21), (1 << 14, 1 << 15), (1, 1)]
+    assert sum(a * b for a, b in pairs) == (1 << 53) + (1 << 29) + 1
+    pairs += [(0, 0)] * (63 - len(pairs))
+    return [np.uint8([[units.tolist().index(pair[side]) for pair in pairs]] * count) for side in (0, 1)]
+
+
+def test_a_sum_just_beyond_float64():
+    """Float64 loses the last unit of the sum, and float32 then rounds a tie to the wrong side."""
+    a, b = (
+        mx.MXArray.from_parts(codes, np.full((4, 1), 127, np.uint8), "mxfp8_e5m2", block_size=64)
+        for codes in beyond_float64(4)
+    )
+    assert (exactness.widths(operand(a), 64) + exactness.widths(operand(b), 64)).tolist() == [48]
+    assert held(a, b) is None
+    assert (mx.matmul(a, b.T) == np.float32(2.0**21 + 2.0**-2)).all()
+    halved = mx.MXArray.from_parts(np.where(a.codes > 64, a.codes - 4, a.codes), a.scales, a.format, block_size=64)
+    assert held(halved, b) == Held("float64")  # 47 bits and 64 products

@@ -142,3 +142,22 @@ def test_what_is_no_number_is_left_to_the_definition():
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 1, tensor)[1]
         # The product would be 0 times infinity.
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "doubles"),
+    [(0x01000000, True), (0x00FFFFFF, False), (0x7DFFFFFF, True), (0x7E000000, False)],
+    ids=["2**-125", "below 2**-125", "below 2**125", "2**125"],
+)
+@pytest.mark.parametrize("target", [None, FLOAT32], ids=["codes", "values"])
+def test_factors_at_the_ends_of_doubling(tensor, doubles, target):
+    """Thresholds and values double by additions to exponents exactly where all are normal."""
+    one, e4m3, e2m1 = 0x38, SCALES["e4m3"], ELEMENTS["e2m1"]
+    fast = by_factors.by_places(FLOAT32, e2m1, e4m3, Rounding.RNE, target)
+    defined = formulation.quantizing_over(FLOAT32, e2m1, e4m3, Rounding.RNE, Overflow.SATURATE, target)
+    made, is_right = constants(fast, one, tensor)
+    exact, _ = constants(defined, one, tensor)
+    assert is_right == doubles
+    factor, mask = numbers.decode_exact(tensor, FLOAT32).magnitude, 15 if target is None else 0xFFFFFFFF
+    words = [signed(x, 32) for x in inputs(generator("ends"), e2m1, FLOAT32, factor)] if doubles else []
+    assert [int(fast.element(x, made, 0)) & mask for x in words] == [defined.element(x, exact, 0) & mask for x in words]

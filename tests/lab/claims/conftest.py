@@ -1,4 +1,4 @@
-"""Fixtures that run the check of a claim once for several test files."""
+"""Fixtures that check a claim once for several test files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 
 @pytest.fixture(scope="session")
 def checked():
-    """Return a function that finds a claim's entry, checked with stored results, by its id."""
+    """Return a function from a claim's id to its entry, checked on stored results."""
     return cache(lambda id: reproduce([id], results=RESULTS)[id])
 
 
 @pytest.fixture(scope="session")
 def held(checked):
-    """Return a function that returns a claim's statements by its id, each with True if it holds."""
+    """Return a function from a claim's id to a dictionary {statement: True if it holds}."""
     return lambda id: {s.what: s.holds for s in checked(id).evidence.statements}
 
 
@@ -32,7 +32,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Return a function that replaces the check of a claim, and the files that the check needs."""
+    """Return a function that replaces a claim's check and the list of files it needs."""
 
     def replace(id, run, **changes):
         for name, value in {"run": run, "needs": (), "takes": (), **changes}.items():

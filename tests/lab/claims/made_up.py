@@ -12,7 +12,7 @@ from mxnum.lab.claims.rows import m10
 
 
 def runs(first, zeta=None):
-    """Return runs of at most 1000 steps that end at their first rise, as in old studies."""
+    """Return runs of at most 1000 steps that end 20 steps after they diverge, as in old studies."""
     made = []
     for seed, at in enumerate(first):
         steps = 1000 if at is None else at + 20
@@ -23,7 +23,7 @@ def runs(first, zeta=None):
 
 
 def followed(spans, steps=1000):
-    """Return runs that continued after a rise; each has an excursion (start, end) or None."""
+    """Return runs to the last step; `spans` gives each run an excursion (start, end) or None."""
     made = runs([None] * len(spans))
     for run, span in zip(made, spans, strict=True):
         excursions = [] if span is None else [{"start": span[0], "end": span[1], "base": 0.1, "peak": 9.0, "area": 1.0}]
@@ -53,7 +53,7 @@ def mlp(tmp_path, name, arms, width=64, **more):
 
 
 def mlp_recipes(tmp_path, name, losses):
-    """Store a study of recipes, each given as runs or as a final loss; return its context."""
+    """Store a study of recipes, each given as runs or a final loss; return a context for checks."""
     experiment = {"width": 32, "layers": 4, "batch": 64, "rate": 0.1, "steps": 10}
     experiment |= {"optimizer": "adam", "activation": "gelu"}
     arms = {
@@ -65,14 +65,14 @@ def mlp_recipes(tmp_path, name, losses):
 
 
 def ends(loss, spread=0.002, seeds=8):
-    """Return runs that end at a loss, with some noise."""
+    """Return runs whose final loss is `loss` with some noise."""
     rng = np.random.default_rng(int(loss * 1000))
     curves = [[9.0] * 32 + [loss * 1.3**seed * (1 + spread * rng.standard_normal())] * 8 for seed in range(seeds)]
     return [{"seed": seed, "curve": curve} for seed, curve in enumerate(curves)]
 
 
 def arm(gap, error=None, spread=1e-3):
-    """Return an arm of language models whose runs end above a common loss by a gap.
+    """Return an arm of language models whose runs end `gap` above arms without a gap.
 
     The gap differs slightly from seed to seed.
     """
@@ -103,7 +103,7 @@ def store(context, name, arms):
 
 
 def lm_recipes(**changes):
-    """Return the arms of a study in which stochastic gradients help only with rule even."""
+    """Return arms of a study in which stochastic rounding of gradients helps only with `even`."""
     arms = {"float32": arm(0), "bfloat16": arm(0.001), "E4M3": arm(0.01), "E2M3": arm(0.02), "E3M2": arm(0.04)}
     arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
     for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():

@@ -32,8 +32,11 @@ def test_a_claim_of_ones_own(tmp_path):
     mine = Claim("B99", "Mine", "It is so.", "By looking.", needs=(("a.json", "b.json"),), command="make a")
     with patch.dict(CLAIMS):
         mine.check(lambda context: Evidence(note=context.first("a.json", "b.json")))
-        assert reproduce(["B99"], results=tmp_path)["B99"].remark == "Needs the results file a.json: run `make a`."
+        assert (
+            reproduce(["B99"], results=tmp_path)["B99"].remark
+            == "The check needs the results file a.json: run `make a`."
+        )
         (tmp_path / "b.json").write_text('"seen"')
         assert reproduce(["B99"], results=tmp_path)["B99"].evidence.note == "seen"
-        with pytest.raises(ValueError, match="'id' must be that of a new claim, not 'B99'"):
+        with pytest.raises(ValueError, match="'id' must be the id of a new claim, not 'B99'"):
             Claim("B99", "Another", "It is not.", "By looking.").check(lambda context: Evidence())

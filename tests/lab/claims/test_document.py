@@ -112,10 +112,10 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     first, added, numbers, counts = re.findall("^<p>(.*)</p>$", top, re.MULTILINE)
     assert first == "Yes. E2M1 runs away sooner (exact paired log-rank test, p = 0.001; row I6c)."
     assert added == stored.sentence()
-    assert added.startswith("Results of stored studies, which this run did not repeat: ")
-    assert numbers.startswith("In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75")
+    assert added.startswith("Stored studies, which this run did not repeat, found: ")
+    assert numbers.startswith("In E4M3 under the floor rule, a block overflows if its largest number has a mantissa")
     assert counts == (
-        "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 claims of this "
+        "1 of 2 decided claims of papers came out as stated (I2 does not); 2 of 2 decided claims of this "
         "project came out as expected."
     )
     assert top.count("<svg") == text.count("<svg") == 2  # each figure occurs once

@@ -26,7 +26,7 @@ def figures_of(id, store):
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a report folder with the results of the repository and a stored block of gamma."""
+    """Return a report folder with the repository's stored results and a made-up block of gamma."""
     store = ReportFolder(tmp_path)
     store.results.mkdir(parents=True)
     for path in RESULTS.glob("*.json"):
@@ -51,7 +51,7 @@ def test_figures_are_part_of_the_page(store, id):
 
 
 def test_a_run_that_failed_does_not_cost_the_figure_of_the_others(store):
-    """Check that a figure is drawn if FP32 lacks a seed that recipes have."""
+    """Check that a figure is drawn even if FP32 lacks a seed that the recipes have."""
     path = store.results / "recipes.json"
     table = json.loads(path.read_text())
     del table["arms"]["recipe FP32"]["runs"][0]

@@ -13,7 +13,7 @@ PLAIN = {"float32": (0, 1.5, 0)}
 
 
 def made(arms):
-    """Return a table of arms with the given gap, mean row (`common_weight`) and gap at rest.
+    """Return a table of arms, each with a given gap, mean row (`common_weight`) and gap at rest.
 
     Runs of an arm without a gap end at 1 nat, plus 0.1 nat for each further seed.
     """
@@ -39,7 +39,7 @@ def test_every_study_that_is_there_is_judged(context, parts):
 
 @pytest.fixture
 def parts():
-    """Return arms of operands for which every prediction holds."""
+    """Return arms, each with one rounded operand, whose gaps fit every prediction about shares."""
     shares = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
     shares |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
     return {f"{name}, {part}": (share, 0, 0) for part, share in shares.items() for name in ("E4M3", "E2M1")}
@@ -55,7 +55,7 @@ def test_shares_of_operands(parts):
 
 
 def test_shares_of_operands_at_the_end(parts):
-    """Check the five predictions on shares at convergence, of which one is for E2M1 alone."""
+    """Check the five predictions about operands' shares of the gap; only E2M1 decides the last."""
     how = last_layer.RULES["operands-converged"]
     assert judged(how, parts) == [True] * 5
     assert judged(how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
@@ -78,7 +78,7 @@ def test_recipes_at_the_end():
 
 
 def test_gaps_that_grow_or_shrink():
-    """Check that gaps are compared with those of the study that stops early, except small ones."""
+    """Check that all but small gaps are compared with the gaps of a study that stops early."""
     kinds = "E4M3", "E5M2", "E2M3", "E3M2"
     names = [
         *kinds,
@@ -120,7 +120,7 @@ def test_on_text():
 
 
 def test_without_the_mean_row():
-    """Check that the rule holds only if both arms are repaired, and fails if one keeps its cost."""
+    """Check that the rule holds if centring repairs both arms, and fails if one keeps its cost."""
     costs = {"E4M3, logits": 1, "E4M3": 5, "E4M3, logits, centred weight": 0.02, "E4M3, centred weight": 0.5}
 
     def found(**changes):

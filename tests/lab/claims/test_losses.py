@@ -1,4 +1,4 @@
-"""Tests that the shipped losses are those published: counts, single values, and groups."""
+"""Tests that mxnum has the published losses: numbers of losses, single values, and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_there_are_1234_runs_in_17_arms():
 def test_single_values():
     first = losses.runs()[0]
     assert first.cell == (192268160, 3963879424)
-    assert first.final == 0.7684688568115234  # the published number, as float32
+    assert first.final == 0.7684688568115234  # the published loss, as float32
     assert (first.label, first.state, math.isnan(first.training)) == ("fp32", "finished", True)
 
 

@@ -30,7 +30,7 @@ def test_every_claim_is_on_the_page_word_for_word():
 
 
 def test_what_is_not_settled_is_answered_in_a_sentence():
-    """Check that the row of an unsettled claim has a sentence and a number, not counts."""
+    """Check that the row of an unsettled claim has a sentence and a number as its answer."""
     not_settled = (Verdict.UNDECIDED, Verdict.CORRECTED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
     rows = [row for row in ROW.findall(PAGE) if row[1] in not_settled]
     assert rows

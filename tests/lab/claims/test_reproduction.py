@@ -43,7 +43,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def counted(fake):
-    """Return the recorded calls of two checks that need no results, among two checks of studies."""
+    """Replace the checks of M9, M5, I6c and I7; return the list of calls of the first two."""
     calls = []
 
     def first(context):
@@ -89,7 +89,7 @@ def test_a_second_run_continues(tmp_path, counted):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6c"], processes=1, watch=told)
     assert counted == ["M9", "M5"]
-    assert told.said[0] == f"Continuing in {tmp_path / 'r'}: 1 of 2 checks and 4 training runs are there."
+    assert told.said[0] == f"Continuing in {tmp_path / 'r'}, which has 1 of 2 checks and 4 training runs."
     assert "quick: 2 arms, 2 seeds from 39304300, 0 tasks to do." in told.said
     assert found.report.counts == {"reproduced": 1, "not reproduced": 1, "confirmed": 1}
 
@@ -102,7 +102,7 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6c"].remark == "Not reached yet; run the same command to continue."
+    assert found.report["I6c"].remark == "The check was not reached yet; run the same command to continue."
     assert told.said[-1] == "Interrupted; run the same command to continue."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
@@ -125,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
-    """Check that a full reproduction also makes the limits of SGD (once) and the interventions."""
+    """Check that a full reproduction also computes SGD's limits (once) and the interventions."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
@@ -170,7 +170,7 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
 
 
 def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
-    """Check that language models are trained for claims that use them, or that torch is missed."""
+    """Check that claims about language models train them, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)
@@ -205,7 +205,9 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
-    assert "organisation: leaves out text, because their texts are not in this folder." in told.said
+    assert (
+        "organisation: leaves out the arms text, because the texts that they read are not in this folder." in told.said
+    )
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 
@@ -222,7 +224,7 @@ def test_what_each_scale_makes():
         str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
     }
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    # These studies take hours, with `mxnum lab run`, `mxnum lab sweep` and `mxnum lab language-model`.
+    # Commands of `mxnum lab` take hours for these studies.
     by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json", "language/accumulators.json"}
     assert stored - by_hours <= set(reproduction.FULL), "a stored study that no command makes"
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"

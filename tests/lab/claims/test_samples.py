@@ -1,4 +1,4 @@
-"""Tests that error bars of samples of normal numbers contain a formula's value, but not others."""
+"""Tests that error bars of samples contain the value of a formula, but no wrong value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_grid_of_mantissas_is_exact():
 
 
 def test_the_sample_is_large_enough_to_refute():
-    """Check that samples would notice an error of 1/30 of a mean square, or of 1/10 of a rate."""
+    """Check that samples notice a mean square wrong by 1/30, and a rate wrong by 1/10."""
     exact = block_error("mxfp4_e2m1").mse
     values = samples.by_block("mxfp4_e2m1", "floor").mse
     assert samples.kernels_agree([(exact, values)]).holds

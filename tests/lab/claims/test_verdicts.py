@@ -29,7 +29,7 @@ def test_a_check_of_results_files_waits_for_them(fake, tmp_path):
     fake("I6a", diverges, needs=("quick/summary.json",), command="mxnum lab sweep quick.toml")
     entry = reproduce(["I6a"], results=tmp_path)["I6a"]
     assert entry.verdict == Verdict.NOT_RUN
-    assert entry.remark == "Needs the results file quick/summary.json: run `mxnum lab sweep quick.toml`."
+    assert entry.remark == "The check needs the results file quick/summary.json: run `mxnum lab sweep quick.toml`."
     (tmp_path / "quick").mkdir()
     (tmp_path / "quick" / "summary.json").write_text('{"diverged": false}')
     assert reproduce(["I6a"], results=tmp_path)["I6a"].verdict == Verdict.NOT_REPRODUCED

@@ -1,4 +1,4 @@
-"""Tests of the language model and its training: equal starts, repetition, continuing, rounding."""
+"""Tests of the language model and its training: starts, repetition, checkpoints, rounding."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def test_it_goes_on_bit_for_bit(tmp_path, changes):
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
-    # Another run that continued from this checkpoint would mix the losses of two runs.
+    # A run with another setting or seed must not continue from this checkpoint: its losses would be
+    # those of two runs.
     for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):
         with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
             train(other, seed, checkpoint=path)
@@ -137,7 +138,7 @@ def test_where_the_recipe_is(where, one, some, without):
 
 
 def test_looking_changes_nothing_and_sees_the_operands():
-    """Check that measuring changes no loss, and that it gives the error of rounded weights."""
+    """Check that measuring changes no loss, and that the measured error is that of the weights."""
     import mxnum as mx
 
     setting = TINY.but(recipe={"weights": "mxfp4_e2m1"}, where="last")
@@ -181,7 +182,7 @@ def test_centred_weight_has_no_mean_row_after_any_step():
 
 
 def test_z_loss_is_trained_on_and_not_reported():
-    """Check that training includes the z loss, but that the reported loss does not."""
+    """Check that the loss in training includes the z-loss, and that the reported loss does not."""
     setting = TINY.but(optimizer="sgd", rate=0.5, schedule="constant", warm_up=0.0, clip=1e9, steps=1, z_loss=0.5)
     model = Decoder(setting, 40, 2)
     symbols = torch.from_numpy(source_of(setting).batch(generator(2, [TRAINING, 0]), 2, 17))
@@ -214,7 +215,8 @@ def test_the_rate_rises_and_falls():
         ({"width": 33}, "'width' must be a multiple of 4"),
         ({"activation": "relu"}, "'activation' must be one of"),
         ({"choices": 41}, "'choices' must be at most the vocabulary, 40"),
-        # With this order no position is evaluated. Regression: the loss was NaN.
+        # Regression: with an order above the context, no position was evaluated, so the loss was
+        # NaN.
         ({"order": 17}, "'order' must be at most the context, 16"),
         ({"factor": 0}, "'factor' must be positive"),
         ({"centred": True}, "'centred' must be False unless"),

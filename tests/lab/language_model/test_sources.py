@@ -60,9 +60,9 @@ def test_text_is_read_by_bytes(tmp_path):
     assert (np.diff(made, axis=1) == 1).all()
     assert made.max() <= 179
     assert held_out.min() >= 180
-    with pytest.raises(ValueError, match="'text' must be a file of which each part has at least 21 symbols"):
+    with pytest.raises(ValueError, match="'text' must be a file with at least 21 symbols"):
         Text(path).batch(np.random.default_rng(0), 5, 21, held_out=True)
-    with pytest.raises(ValueError, match="'vocabulary' must be 256 for the bytes of a text, or more"):
+    with pytest.raises(ValueError, match=r"'vocabulary' must be 256 \(one symbol for each byte\) or more"):
         source_of(Setting(source="text", text=str(path)))
 
 
@@ -85,9 +85,10 @@ def test_text_in_pairs_of_bytes(tmp_path):
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
 def test_pairs_as_counting_anew_finds_them(text, more):
-    """Check pairs against counting anew: the commonest pair within words is merged from the left.
+    """Check pairs against an encoder that counts all pairs again before each merge.
 
-    Of several equally common pairs the smallest is merged."""
+    The commonest pair within words is merged, from the left; among equally common pairs, the
+    smallest."""
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):
         counts = Counter(pair for word in words for pair in pairwise(word))

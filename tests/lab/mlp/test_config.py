@@ -24,7 +24,7 @@ def test_changes_reach_the_precision():
 
 
 def test_precision_is_a_recipe_or_what_people_write_for_one():
-    """Check that `precision` may be a recipe, a name, a format or a mapping."""
+    """Check that `precision` may be a recipe, the name of a recipe, a format or a mapping."""
     for written in ("mxfp8_e4m3", {"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}):
         assert Experiment(precision=written).precision == uniform_precision("mxfp8_e4m3", layer_norm=FLOAT32).but(
             vector="float32"
@@ -58,21 +58,22 @@ def test_descriptions():
         (lambda: Injection(where="layernorm"), "did you mean 'layer_norm'"),
         (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
-        # Regression: runs with this setting divided by zero.
+        # Regression: with expansion=0, training divided by zero.
         (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),
-        (  # Regression: the labels were uninitialized memory.
+        (  # Regression: with a teacher that rounds stochastically, labels were uninitialized memory.
             lambda: Experiment(quantized_teacher=True, precision=uniform_precision("mxfp4_e2m1", rounding="sr")),
             "'quantized_teacher' must be False if weights or activations are rounded stochastically",
         ),
-        # Regression: with these settings all losses were NaN from the first step on.
+        # Regression: with betas of 1 or negative momentum, all losses were NaN from the first step
+        # on.
         (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),
         (lambda: Experiment(momentum=-0.5), "'momentum' must be at least 0 and below 1"),
-        # Regression: every start value was 0.95.
+        # Regression: with the bounds reversed, every initial gamma was 0.95.
         (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),
         (lambda: Experiment.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: Experiment.from_dict({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
-        (lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))), "for gamma and beta"),
-        (lambda: Experiment(precision=Recipe(gradients=Operand("mxfp4_e2m1", matched=True))), "for gamma and beta"),
+        (lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))), "only gamma and beta"),
+        (lambda: Experiment(precision=Recipe(gradients=Operand("mxfp4_e2m1", matched=True))), "only gamma and beta"),
     ],
 )
 def test_errors_are_one_sentence(make, message):

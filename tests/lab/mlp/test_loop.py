@@ -71,7 +71,8 @@ def test_a_run_is_the_same_alone_and_stacked():
     assert alone[0].losses == stacked[1].losses
 
 
-#: A setting whose loss explodes at once, because Adam's step is about the rate.
+#: A setting whose loss explodes at once: Adam changes each parameter by about the learning
+#: rate, 30.
 WILD = SMALL.but(rate=30.0, steps=60, precision=Experiment().precision)
 
 
@@ -82,7 +83,7 @@ def test_no_run_is_stopped_for_what_its_loss_does():
     assert train(SMALL.but(steps=60), (1,))[0].diverged is None
 
 
-#: Every switch of the training, with a value whose effect shows within twelve steps.
+#: Each option of the training, with a value that changes the first twelve steps.
 SWITCHES = {
     "w1_rate": 0.25,
     "beta_rate": 0.25,
@@ -107,7 +108,7 @@ def test_switches_act_and_resume(switch, tmp_path):
         train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
     resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
     assert [run.losses for run in resumed] == [run.losses for run in whole]
-    # A run does not depend on the runs that are trained together with it.
+    # A run does not depend on which runs are trained with it in one stack.
     assert train(experiment, (2,))[0].losses == whole[1].losses
 
 
@@ -134,7 +135,7 @@ def test_norms_stay_below_the_cap():
     free = Training(training.experiment.but(cap_norms_at=None), (1, 2))
     for _ in range(3):
         training.advance(), free.advance()
-    # Until the cap begins, both trainings are equal.
+    # Before the step of the cap, the trainings with and without cap are equal.
     assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)
     norms = [np.linalg.norm(p, axis=(-2, -1)) for p in (free.network.parameters.w1, free.network.parameters.w2)]
     for _ in range(9):
@@ -174,12 +175,12 @@ def test_what_is_stored_in_a_format_is_in_it():
     ),
 )
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
-    """Check that a gain frozen at g equals a start and a rate of W1 multiplied by g (SGD: g^2).
+    """Check that a gamma frozen at g acts as g times W1's start and learning rate (SGD: g^2).
 
-    The reason is W1 (g LN(x)) = (g W1) LN(x). For powers of two g the runs are equal in every bit
-    and precision, as long as no number leaves its range. Scaling W1 by g scales its gradient and
-    both of Adam's moments by 1 / g or its square, which Adam divides out, since epsilon is
-    negligible here.
+    The reason is W1 (g LN(x)) = (g W1) LN(x). If g is a power of two and no number leaves its
+    range, the runs are equal in every bit, at any precision. Scaling W1 by g scales its gradient
+    and the first moment by 1 / g, and the second moment by 1 / g^2. Adam divides the factors 1 / g
+    out, because epsilon is negligible in this test.
     """
     gain = 2.0**power
     base = Experiment(

@@ -1,4 +1,4 @@
-"""Tests of the network on another machine, for which PyTorch on the CPU takes a GPU's place."""
+"""Tests of the network on other machines, with PyTorch on the CPU in place of a GPU."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_other_operands_are_multiplied_by_blas(narrow):
     fits = Operand("mxfp8_e4m3")
     for pair in ((Operand(), fits), (fits, Operand())):
         assert narrow.product(*pair, bf16=1) is np.matmul
-    for bf16 in (0, 2):  # results that stay float32, or are rounded to bfloat16 in another mode
+    for bf16 in (0, 2):  # float32 results, and bfloat16 results with ties away from zero
         assert narrow.product(fits, fits, bf16=bf16) == (np.matmul if narrow.rounds else narrow.narrow_product)
     assert machine.CPU.product(fits, fits, bf16=1) is np.matmul
 

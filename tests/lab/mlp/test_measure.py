@@ -28,7 +28,7 @@ def test_zeta_is_the_relative_difference_of_two_gradients():
     cosine = reduced @ exact / np.linalg.norm(reduced) / np.linalg.norm(exact)
     assert values["cosine"][1] == pytest.approx(cosine, rel=1e-5)
     assert 0 < values["cosine"][1] < 1
-    start = 2 * 64  # parameters begin with gamma of both layers, and then beta
+    start = 2 * 64  # gamma of both layers precedes beta in the vector of parameters
     part = slice(start, 2 * start)
     beta = np.linalg.norm(reduced[part] - exact[part]) / np.linalg.norm(exact[part])
     assert values["zeta_beta"][1] == pytest.approx(beta, rel=1e-5)
@@ -44,7 +44,8 @@ def test_zeta_of_float32_is_zero():
 
 
 def test_last_bins_and_errors_by_layer():
-    # Numbers of gamma in (0.875, 1) clamp to 0.875 in E4M3, as the block's largest is below 1.
+    # All blocks of gamma have their largest number below 1. So numbers above 0.875 are beyond
+    # E4M3's largest element, and become 0.875.
     gamma = np.linspace(0.8, 0.999, 64, dtype=np.float32)
     _, values = measured(SMALL.but(gamma=Operand("mxfp8_e4m3")))
     assert values["gamma_in_last_bin"].shape == (2, 2)

@@ -1,4 +1,4 @@
-"""Tests that gradients equal finite differences, torch's, and those of mxnum's linear layer."""
+"""Tests that gradients equal finite differences, torch's gradients, and mxnum's linear layer's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIANTS = {
 
 def network_and_batch(experiment, seeds=(3,)):
     network = Network(experiment, seeds)
-    rng = np.random.default_rng(1)  # set beta, since it starts at zero, where its gradient would not be tested
+    rng = np.random.default_rng(1)  # beta starts at zero, where its gradient would be untested
     network.parameters.beta[...] = 0.1 * rng.standard_normal(network.parameters.beta.shape)
     return network, *Batches(experiment, seeds)(0)
 
@@ -79,7 +79,8 @@ def test_gradients_against_torch(experiment):
         assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), kind
 
 
-#: The operands of a layer's products in both passes, as keywords of mxnum's linear layer.
+#: The operands of a layer's products in the forward and backward passes, as keywords of mxnum's
+#: linear layer.
 OPERANDS = {
     "E4M3": {kind: Operand("mxfp8_e4m3") for kind in ("activations", "weights", "gradients")},
     "E2M1, rceil": {
@@ -211,8 +212,8 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # measuring computes another step in float32
-        training.network.parameters.beta[...] = 1e-39  # subnormal numbers, which fast loops leave to the definition
+            training.advance(measure=step == 1)  # a measurement computes the step again in float32.
+        training.network.parameters.beta[...] = 1e-39  # fast loops leave subnormal numbers to the definition
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]
         return np.array(losses), training.network.parameters.flat, training.network.gradients.flat
@@ -229,7 +230,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     ids=["repeatable", "stochastic", "released", "bfloat16"],
 )
 def test_operands_that_share_memory_do_not_disturb_each_other(operand, monkeypatch):
-    """Check operands of equal shapes, so that all operands that may share memory do share it."""
+    """Check a network whose operands have equal shapes and therefore share buffers."""
     experiment = Experiment(width=32, layers=2, batch=32, expansion=1, precision=Recipe(*(operand,) * 5))
     shared = gradients(experiment, (3, 4))
     monkeypatch.setattr("mxnum.lab.mlp.model._BUFFERS", {name: name for name in _STREAMS})

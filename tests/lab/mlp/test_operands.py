@@ -41,16 +41,16 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # A row has two blocks. The released code takes the maximum over blocks at each offset, and its
-    # mantissa decides.
+    # A row has two blocks. At each offset, the released code takes the maximum over the blocks; the
+    # mantissa of this maximum decides if the scale is raised.
     x = np.ones((1, 64), np.float32)
-    x[0, 3], x[0, 35] = 1.9, 0.2  # at offset 3 the maximum is 1.9, with a mantissa above 1.75
-    x[0, 40] = 7.0  # the second block has a larger scale; the mantissa of 7.0 is 1.75, not above
-    x[0, 9] = 0.96  # at offset 9 the maximum is 1, whose mantissa is not above 1.75
+    x[0, 3], x[0, 35] = 1.9, 0.2  # the maximum at offset 3 is 1.9: mantissa above 1.75.
+    x[0, 40] = 7.0  # 7.0 raises the second block's scale; its mantissa is not above 1.75.
+    x[0, 9] = 0.96  # the maximum at offset 9 is 1: mantissa not above 1.75
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")
     assert plain[0, 3] == 1.75
-    assert ours[0, 3] == 1.875  # the bumped scale represents 1.9
+    assert ours[0, 3] == 1.875  # 1.9 rounds to 1.875 under the raised scale
     elsewhere = np.ones(64, bool)
     elsewhere[[3, 35]] = False
     assert np.array_equal(ours[0, elsewhere], plain[0, elsewhere])
@@ -164,7 +164,7 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # Regression: `affine` used the matched error, but the network did not.
+    # Regression: `affine` gave gamma the matched error, but the network ignored it.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)
@@ -195,5 +195,5 @@ def test_a_cut_that_is_not_enough_is_at_zero():
 
     magnitudes = np.array([[3.0, 1.0, 2.0, 0.5]])
     assert _cut(magnitudes, np.array([[10.0]])).tolist() == [[0.0]]
-    assert _cut(magnitudes, np.array([[0.25]])).tolist() == [[2.5]]  # the cut takes 0.5 off one of the four numbers
+    assert _cut(magnitudes, np.array([[0.25]])).tolist() == [[2.5]]  # the error of one number is 0.5
     assert _cut(magnitudes, np.array([[0.0]])).tolist() == [[3.0]]

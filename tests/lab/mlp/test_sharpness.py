@@ -1,4 +1,4 @@
-"""Tests that Lanczos agrees with the whole spectrum of a matrix and of a network's Hessian."""
+"""Tests of Lanczos iteration against the full spectrum of a matrix and of a network's Hessian."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_lanczos_finds_the_largest_eigenvalue_of_each_matrix():
 
 
 def hessian(training):
-    """Return the Hessian of a run's loss, from differences of gradients."""
+    """Return the Hessian of a run's loss, computed by differences of gradients."""
     network, (x, y) = training.network, training.batches(training.step)
     here, columns, h = network.parameters.run(0).astype(np.float64), [], 2e-3
     for index in range(len(here)):
@@ -54,8 +54,8 @@ def test_it_is_the_largest_eigenvalue_of_the_preconditioned_hessian(precision, l
     second = alone.state()["second"][0] / (1 - TINY.betas[1] ** 6)
     root = np.sqrt(np.sqrt(second) + TINY.epsilon)
     whole = hessian(alone) / root / root[:, None]
-    # gamma and beta, which come first, do not learn. Regression: their part of the mode was
-    # counted.
+    # Frozen parameters, gamma and beta, come first. Regression: the eigenvector's components for
+    # frozen parameters were counted.
     if not learns:
         whole[:16], whole[:, :16] = 0, 0
     values, vectors = np.linalg.eigh(whole)

@@ -20,7 +20,7 @@ def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
     (row,) = table["rows"]
     assert said[1].startswith("mean -0.5, deviation 0: ")
     assert row["predicted"] == 2
-    # Halving every gradient doubles the largest stable rate.
+    # Halving every gradient doubles the largest stable learning rate.
     assert row["ratios"][0] == pytest.approx(2, rel=0.03)
 
 
@@ -44,10 +44,10 @@ def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
     before = list(asked)
     assert before[:2] == [(None, 3), (None, 4)]
     write()
-    assert asked == [*before, before[-1]]  # only the interrupted limit is computed again
+    assert asked == [*before, before[-1]]  # only the limit that was interrupted is computed again
     assert storage.read_json(path)["without"]["4"] == [7.0, 7.07]
     assert list(tmp_path.iterdir()) == [path]
-    # Results that another machine began are not continued.
+    # Partial results from another machine are not continued.
     storage.write_json(path.with_suffix(".partial.json"), {"environment": {}, "limits": {}})
     write()
     assert len(asked) == len(before) + 1 + 4
@@ -65,7 +65,7 @@ def test_bounds_that_do_not_enclose_it():
 
 
 def studied(**first):
-    """Return a collected study in which seeds 0, 1, 2 first diverge at the given steps."""
+    """Return the table of a study in which seeds 0, 1, 2 of each arm diverge at the given steps."""
     experiment = {"steps": 100}
     arms = {
         f"{kind}, rate {rate:g}": {
@@ -83,14 +83,14 @@ NO, YES = None, 50
 
 def test_curve_and_shift_of_critical_rates():
     plain = {1: [NO, NO, NO], 2: [NO, NO, YES], 4: [NO, YES, YES]}
-    # Each seed diverges at half the rate. Seed 0 of FP32 never diverges, which counts as a rate
-    # of 8.
+    # Each seed of E2M1 diverges at half of FP32's rate. Seed 0 of FP32 never diverges, which counts
+    # as a rate of 8.
     low = {1: [NO, NO, YES], 2: [NO, YES, YES], 4: [YES, YES, YES]}
     table = studied(FP32=plain, E2M1=low, E4M3=plain)
     assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]
     assert shift(table, "E2M1") == pytest.approx((0.5, 0.5, 0.5))
     assert shift(table, "E4M3") == pytest.approx((1, 1, 1))
-    # If a seed is stable again at a higher rate, its lowest diverging rate counts.
+    # If a seed diverges at one rate and not at a higher rate, the lowest diverging rate counts.
     table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
     assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
     assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None

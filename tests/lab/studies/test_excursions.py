@@ -1,4 +1,4 @@
-"""Tests of excursions on losses made by hand, and against a definition that goes step by step."""
+"""Tests of excursions on losses made by hand, and against a definition that examines every step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALM = [1.0] * 10 + [0.02] * 300
 
 
 def naive(losses):
-    """Return the excursions as the definition says, step by step."""
+    """Return the excursions by the definition, one step after the other."""
     bases = [losses[0]]
     for end in range(1, len(losses)):
         bases.append(min(bases[-1], np.median(losses[max(0, end - WINDOW) : end])))
@@ -75,8 +75,8 @@ def test_a_single_loss_counts_and_a_small_rise_does_not():
 
 
 def test_a_hundredfold_rise_far_below_the_untrained_loss_is_none():
-    # Without layer norm the loss falls to 1e-4. There a rise is an excursion only if it reaches a
-    # share of the untrained loss.
+    # Without layer norm the loss can fall to 1e-4 of the loss before training. A rise from 1e-4 is
+    # an excursion only if it reaches a tenth of the loss before training.
     calm = [1.0] * 10 + [1e-4] * 300
     assert excursions([*calm, 0.05, *[1e-4] * WINDOW]) == []
     assert len(excursions([*calm, 0.11, *[1e-4] * WINDOW])) == 1
@@ -102,7 +102,7 @@ def test_outcomes():
 
     assert course().outcome is Outcome.NONE
     assert course((99, 150)).outcome is Outcome.RECOVERED
-    # This excursion starts too late to be watched until the horizon.
+    # Step 100 is the horizon, so the excursion starts too late to count.
     assert course((100, None)).outcome is Outcome.NONE
     assert course((99, None)).outcome is Outcome.RUNAWAY
     assert course((20, 40), (99, None)).away == 99
@@ -122,7 +122,7 @@ def test_a_run_ends_high_above_the_line_of_its_last_excursion():
     assert course(2.1).ends_high  # the limit is 20 times the base
     assert not course(1.9).ends_high
     assert course(None).ends_high
-    assert not course(2.1, start=60).ends_high  # an excursion after the horizon does not count
+    assert not course(2.1, start=60).ends_high  # excursions after the horizon do not count
 
 
 def test_degraded_needs_two_quiet_runs():

@@ -94,7 +94,7 @@ def test_the_first_step_is_a_state_too(tmp_path):
     [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
 )
 def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
-    """Check that a run continues from an earlier checkpoint of its experiment and machine."""
+    """Check that training starts from an earlier checkpoint of the same experiment and machine."""
     experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
     if checkpoint == "another rate":
         experiment = SOON.but(rate=4)
@@ -149,12 +149,12 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
     gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
     (path,) = (tmp_path / TOY.folder / "soon").glob("seed-2.json")
     storage.write_json(path, storage.read_json(path) | {"diverged": 23})
-    with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as its run .* another machine"):
+    with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as the original run .* another machine"):
         gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
 
 
 def made_up(after, count=10):
-    """Return seeds with controls that diverge after 100, 110 and 120 steps, and an action."""
+    """Return a table: controls diverge after 100 to 120 steps, and actions after `after(seed)`."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},
@@ -181,7 +181,9 @@ def test_readings(after, delay, reading):
     assert row.reading == reading
     assert row.arm.runs == 10
     when = "later" if delay >= 0 else "sooner"
-    assert f", {round(abs(delay))} steps {when} than the perturbed controls of its seed (95 % limits " in row.numbers
+    assert (
+        f", {round(abs(delay))} steps {when} than the perturbed controls of the same seeds (95 % limits " in row.numbers
+    )
     low, high = sorted(limit if delay >= 0 else -limit for limit in row.delay[1:])
     assert f"(95 % limits {round(low)} and {round(high)}), exact p" in row.numbers
     two, five = (rows(made_up(after, count=count))[-1] for count in (2, 5))

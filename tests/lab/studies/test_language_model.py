@@ -54,7 +54,7 @@ def read(path):
 
 
 def run_study(study, runs, *, processes=0, say=lambda text: None, **how):
-    """Run a study in this process."""
+    """Run a study in the process of the test."""
     return running.run_study(study, runs, processes=processes, say=say, **how)
 
 
@@ -91,7 +91,7 @@ def test_a_grid_is_every_combination_with_its_control(tmp_path):
 
 
 def test_operands_are_kept_and_compared(study, tmp_path):
-    """Check that kept operands are those of the last layer: activations, weights, gradients."""
+    """Check that activations, weights and gradients of the layers are stored and compared."""
     run_study(study, tmp_path / "runs", seeds=1, keep_operands=True)
     with np.load(tmp_path / "runs" / "plain" / "seed-5-operands.npz") as kept:
         operands = dict(kept)
@@ -124,14 +124,14 @@ def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
     path = tmp_path / "plain" / "seed-5-operands.npz"
     assert not path.exists()
     said: list[str] = []
-    for _ in range(2):  # the second time the operands are there
+    for _ in range(2):  # the second call finds the stored operands
         run_study(study, tmp_path, seeds=1, keep_operands=True, say=said.append)
         assert path.exists()
         assert said.count("tiny: 3 arms, 1 seeds from 5, 3 tasks to do.") == 1
 
 
 def test_a_run_whose_losses_are_not_numbers_leaves_the_others_their_table(study, tmp_path):
-    """Check that a run with NaN losses, without measured biases, does not prevent the table."""
+    """Check that the table is made even if a run has NaN losses and no measured biases."""
     lost = replace(study, arms=study.arms | {"last": study.arms["last"].but(rate=1e38)})
     run_study(lost, tmp_path)
     table = collect(lost, tmp_path)
@@ -186,7 +186,7 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
 
 
 def test_excursions_are_those_of_the_loss_above_the_entropy(study, tmp_path):
-    """Check that excursions are those of the loss minus the entropy."""
+    """Check that excursions are judged on the loss minus the entropy."""
     run_study(study, tmp_path / "runs", seeds=1)
     path = next((tmp_path / "runs").glob("plain/seed-5.npz"))
     arrays = dict(np.load(path))
@@ -209,7 +209,7 @@ def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
     wrong = replace(study, arms=study.arms | {"wrong": text})
     failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2).failed
     assert [(failure.arm, failure.seed) for failure in failed] == [("wrong", 5)]
-    assert "'text' must be a file of which each part has at least" in failed[0].reason
+    assert "'text' must be a file with at least" in failed[0].reason
     ours, theirs = (collect(study, tmp_path / name)["arms"] for name in ("runs", "here"))
     assert ours == theirs
 
@@ -281,7 +281,7 @@ def test_what_language_models_cannot_do_is_said_before_anything_runs(how, told, 
 
 @pytest.mark.parametrize("most", [None, 0.0])
 def test_only_what_comes_to_rest_has_a_rest_by_the_kernels(most, tmp_path, monkeypatch):
-    """Check that an arm without a prediction, or one that learns nothing, has no `sampled_rest`."""
+    """Check that arms without a prediction, and arms that learn nothing, have no `sampled_rest`."""
     if most is not None:
         monkeypatch.setattr(studies, "MOST_NOISE", most)
     path = tmp_path / "tiny.toml"

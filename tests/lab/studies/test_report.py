@@ -20,7 +20,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
 def table(**arms):
-    """Return a collected study, as old studies stored it, of runs with the given first rises."""
+    """Return the table of a study in the old form: each run ends 20 steps after its first rise."""
     experiment = {"steps": 100, "width": 64, "layers": 4, "batch": 256, "optimizer": "adam", "rate": 0.01}
     made = {}
     for name, first in arms.items():
@@ -33,7 +33,7 @@ def table(**arms):
 
 
 def followed(horizon=50, **arms):
-    """Return a collected study whose runs continue to step 100.
+    """Return the table of a study whose runs continue to step 100.
 
     A run is given as its excursions (start, end, peak) and its final loss.
     """
@@ -57,7 +57,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     assert lines[0].startswith("b: excursions come sooner (12 of 12 against 0 of 12")
     assert lines[1].startswith("c: no pair of runs differs")
     assert lines[2].startswith("d: no difference shown")
-    assert "whether they would have come back is not known" in report.page(t)
+    assert "whether the loss would have come back is not known" in report.page(t)
     assert not report.is_followed(t)
 
 
@@ -67,8 +67,8 @@ def test_excursions_that_came_back_are_told_from_runaways():
     t = followed(a=[calm] * 6, b=[spike, away, blown, late, high, calm])
     row = dict(zip(report.HEADINGS, report.rows(t)[1], strict=True))
     assert [row[k] for k in ("excursion", "recovered", "runaway", "open")] == ["3 of 6", "1", "2", "0"]
-    assert row["degraded"] == "1 of 2"  # the late excursion is after the horizon, but its run is not quiet
-    assert row["median peak"] == "90"  # the median of 90, 70 and infinity
+    assert row["degraded"] == "1 of 2"  # an excursion after the horizon still makes a run not quiet.
+    assert row["median peak"] == "90"  # median of 90, 70 and infinity
     assert report.arm_of(t, "b", event="away").times == (50, 20, 20, 50, 50, 50)
     assert report.arm_of(t, "b").times == (10, 20, 20, 50, 50, 50)
     assert report.is_followed(t)
@@ -183,21 +183,23 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     assert [(run["seed"], run["steps"], run["measured_at"]) for run in runs] == [(4, 30, [0, 20]), (9, 30, [0, 20])]
     assert len(runs[1]["measured"]["second_moment_least"]) == 2
     report.write(study, tmp_path, tmp_path / "results", unfinished=True)
-    told = "Under way, and calm so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
+    told = (
+        "Unfinished, and without an excursion so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
+    )
     assert told in (tmp_path / "results" / "tiny.md").read_text()
-    shutil.copytree(path.parent, tmp_path / study.folder / "other")  # a checkpoint of another configuration
+    shutil.copytree(path.parent, tmp_path / study.folder / "other")  # a checkpoint made with another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
     for other in (Training(study.arms["other"], (4, 9)), Training(tiny, (4, 5)), Training(tiny, (4,))):
         with pytest.raises(ValueError, match="was made with another configuration or other seeds; remove it"):
             load(other, path)
-    load(Training(tiny.but(steps=80), (4, 9)), path)  # the same configuration with more steps
+    load(Training(tiny.but(steps=80), (4, 9)), path)  # the configuration of the checkpoint, with more steps
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 #: The OpenBLAS kernels with which the stored results were made; other kernels add in another
 #: order.
 KERNELS = "SkylakeX"
-#: Studies that have a page with their table in the folder of stored results.
+#: The names of studies whose table is a page in the folder of stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
 
 

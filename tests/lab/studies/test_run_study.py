@@ -27,9 +27,7 @@ def test_a_second_call_runs_what_is_missing_and_tells_of_everything(tmp_path):
     second = run_study("quick", tmp_path, arms=["FP32", "E2M1"], seeds=2, **keywords)
     assert {name: len(arm["runs"]) for name, arm in second.table["arms"].items()} == {"FP32": 2, "E2M1": 2}
     assert second.table["arms"]["FP32"]["runs"][0] == first.table["arms"]["FP32"]["runs"][0]
-    assert second.verdict == [
-        "E2M1: no pair of runs differs (0 of 2 against 0 of 2 of FP32); the horizon cannot tell them apart."
-    ]
+    assert second.verdict == ["E2M1: no pair of runs differs before the horizon (0 of 2 against 0 of 2 of FP32)."]
     assert f"quick: 2 arms, 2 seeds from {studies.QUICK_SEED}, 2 tasks to do." in said
     assert sum(line.startswith("done:") for line in said) == 3
 
@@ -57,8 +55,8 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
 
 
 def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
-    # Regression: the table had the lowest seeds in the folder, so fresh seeds were trained and old
-    # seeds reported.
+    # Regression: the table had the lowest seeds in the folder, so that fresh seeds were trained but
+    # old seeds reported.
     study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
     for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table
@@ -80,10 +78,12 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     for seed in (39304300, 39304301):
         prolonged, whole = (next((tmp_path / store).rglob(f"b/seed-{seed}.npz")) for store in ("r", "at once"))
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
-    # The study asks for fewer steps than the runs have, so nothing is left to do.
+    # The runs already have more steps than the study asks for, so no task is left.
     outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)
     assert "0 tasks to do" in said[-1]
-    assert [line.endswith("has 9 steps, not 6; it is kept, and all its steps are reported.") for line in said[-3:]] == [
+    assert [
+        line.endswith("has 9 steps, not 6; the run is kept, and all its steps are reported.") for line in said[-3:]
+    ] == [
         True,
         True,
         False,
@@ -106,7 +106,7 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "it says: PyTorch finds no GPU")]
+    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "reason: PyTorch finds no GPU")]
 )
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", module)

@@ -53,7 +53,7 @@ def test_no_p_is_below_what_the_seeds_can_give():
 
 
 def log_rank_statistic(times, horizon=100):
-    """Return the log-rank statistic: observed minus expected events of the first of two arms."""
+    """Return the log-rank statistic: the observed minus the expected events of the first arm."""
     total = 0.0
     for a, b in zip(*times, strict=True):
         for time in sorted({t for t in (*a, *b) if t < horizon}):
@@ -100,8 +100,8 @@ def test_the_statistic_is_that_of_scipys_log_rank_test():
 
 
 def test_which_run_of_a_pair_comes_first():
-    # Pairs: sooner; later; tie; both quiet; event at the other run's last step; event after the
-    # other run ended.
+    # The six pairs are: a sooner; a later; a tie; no event; a's event at the last step of b; a's
+    # event after b ended.
     a = Arm("a", (10, 50, 30, 100, 60, 80), (True, True, True, False, True, True), tuple(range(6)))
     b = Arm("b", (20, 40, 30, 100, 60, 70), (True, False, True, False, False, False), tuple(range(6)))
     found = compare([(a, b)])
@@ -132,8 +132,8 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 
 def test_coxs_ratio_by_hand():
-    # Arm a has events at 1 and 3, arm b at 2. At time 1 an event of a with 2 and 1 runs at risk, at
-    # time 2 an event of b with 1 and 1 at risk: log L = t - log(2 e^t + 1) - log(e^t + 1).
+    # Arm a has events at times 1 and 3, arm b at 2. At time 1, 2 runs of a and 1 run of b are at
+    # risk; at time 2, 1 run of each. So log L = t - log(2 e^t + 1) - log(e^t + 1).
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
@@ -193,8 +193,8 @@ def test_power_draws_pairs_with_replacement():
     early = Arm("a", tuple(range(10, 22)), (True,) * 12, tuple(range(12)))
     never = Arm("b", (100,) * 12, (False,) * 12, tuple(range(12)))
     assert power((early, never), 16, 0.01, draws=20) == 1.0
-    assert power((never, early), 16, 0.01, draws=20) == 0.0  # the first arm diverges later, not sooner
-    assert power((early, never), 6, 0.01, draws=20) == 0.0  # with six pairs p is at least 1 / 32
+    assert power((never, early), 16, 0.01, draws=20) == 0.0  # the first arm has its events later.
+    assert power((early, never), 6, 0.01, draws=20) == 0.0  # six pairs cannot give p below 1 / 32
     mixed = Arm("a", tuple(range(10, 16)) + (100,) * 6, (True,) * 6 + (False,) * 6, tuple(range(12)))
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
 
@@ -225,7 +225,7 @@ def test_without_events_there_is_no_median():
 
 
 def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
-    """Check the median time for any even number of runs, half of which have an event."""
+    """Check the median time to an event if exactly half of the runs have an event."""
     for runs in range(2, 61, 2):
         half = runs // 2
         times = (*range(100, 100 + half), *[1000] * half)

@@ -17,7 +17,8 @@ def test_a_study_is_well_made(name):
 
 
 def test_arms_of_one_name_are_one_experiment(tmp_path):
-    # Runs of all studies are in folders named after the arms, so arms with one name must be equal.
+    # Runs of all studies lie in folders named after arms, so arms with the same name must have
+    # equal settings.
     folders = {}
     for study in map(studies.get, studies.STUDIES):
         for name, experiment in study.arms.items():

@@ -53,7 +53,7 @@ def test_a_grid_is_every_combination(tmp_path):
     arm = study.arms["b, rate 0.25, uniform mxfp4_e2m1 even"]
     assert (arm.rate, arm.steps, arm.precision.weights) == (0.25, 3, Operand("mxfp4_e2m1", scale_rule="even"))
     assert (study.name, study.control) == ("some", "a, rate 0.5, uniform mxfp8_e4m3")
-    # An arm is compared with the control of the same combination: arms are compared, not rates.
+    # An arm is compared with the control at the same rate and the same precision of the grid.
     assert study.controls["b, rate 0.25, uniform mxfp4_e2m1 even"] == "a, rate 0.25, uniform mxfp4_e2m1 even"
     for control, expected in (("b", "b, rate 0.25"), ("b, rate 0.5", "b, rate 0.5")):
         study = read(tmp_path, f"control = '{control}'\n[arms.a]\n[arms.b]\n[grid]\nrate = [0.5, 0.25]\n")
@@ -171,7 +171,7 @@ def test_first_seed_and_horizon(tmp_path):
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-#: Studies whose settings are fixed, and which no GPU was there to run.
+#: Studies whose settings are fixed but which were not run, because no GPU was available.
 WAITING = ("paper-pairs",)
 SETTINGS = sorted(path for path in studies.FILES.glob("mlp/*.toml") if path.stem not in WAITING)
 
@@ -186,5 +186,5 @@ def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
         assert Experiment.from_dict(arm["experiment"]) == study.arms[name]
         seeds = [run["seed"] for run in arm["runs"]]
         assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
-        # Runs that were stored before they ended have fewer steps, and may have open excursions.
+        # Runs stored before they ended have fewer steps than the arm, and may have open excursions.
         assert all(0 < run["steps"] <= study.arms[name].steps for run in arm["runs"])

@@ -79,11 +79,11 @@ def test_a_failure_is_that_of_a_seed(tmp_path, monkeypatch):
 def test_a_process_that_dies_fails_its_task_alone():
     workers = sweep.Workers(1)
     try:
-        with pytest.raises(RuntimeError, match="process died"):
+        with pytest.raises(RuntimeError, match="process of the task died"):
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
         # Regression: SIGTERM to a worker ended the sweep with exit status 0.
-        with pytest.raises(RuntimeError, match="process was asked to end"):
+        with pytest.raises(RuntimeError, match="process of the task was asked to end"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:
@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Return the page faults of making an array a second time, and of making it the first time."""
+    """Return the numbers of page faults of making an array the second time, and the first time."""
     import resource
 
     counts = []
@@ -113,13 +113,13 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """Check that the message about an interruption says that a compiling process ends later."""
+    """Check that the message on an interruption says that compiling processes end later."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run_all(tasks, processes=1, say=told.append)
-    assert told == ["Interrupted: ending the processes. A process that is compiling finishes that first."]
+    assert told == ["Interrupted: ending the processes. A process that is compiling finishes the compilation first."]
 
 
 def test_a_state_and_its_estimate(monkeypatch):
@@ -144,7 +144,7 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
 
 
 def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
-    """Check that steps from a checkpoint are left out of the estimated speed."""
+    """Check that steps before the checkpoint do not count in the estimated speed."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
     progress, shown = queue.Queue(), []

@@ -17,7 +17,8 @@ def table(*runs):
 
 def test_each_line_has_its_own_count():
     calm = run([0.1] * 40, 0.1)
-    # After the jump, the loss is at least 2.8 times the base, and at the end 6 times.
+    # After the jump, the loss of `low` is at least 2.8 times the base, and 6 times the base at the
+    # end.
     low = run([0.5] * 10 + [50.0, 1.4] + [3.0] * 28, 3.0, start=100)
     high = run([0.5] * 10 + [50.0] * 30, None, start=100)
     made = table(calm, low, high)

@@ -1,4 +1,4 @@
-"""Tests of errors that compound over layers, in symbols and with really quantized gains."""
+"""Tests of errors that compound over layers, in symbols and with quantized gains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_layer_factor_is_the_moments_of_its_definition():
 
 @pytest.mark.parametrize(("residual", "branch"), [(False, 1.0), (True, 1.0), (True, 0.2)])
 def test_products_through_the_kernels(residual, branch):
-    """Check the gain of a signal through one quantized weight of each of 8 layers."""
+    """Check the gain of a signal through 8 layers, which multiply by quantized weights."""
     noise = gamma_bias("mxfp8_e4m3", 0.97, 0.015)
     predicted = compounded_gain(noise.bias, noise.variance, layers=8, branch=branch, residual=residual)
     runs, skip = 40_000, int(residual)

@@ -1,4 +1,4 @@
-"""Tests of dead zones, jumps, dwell times and cycles by kernels and gradient descent (B3)."""
+"""Tests of dead zones, jumps, dwell times and cycles against kernels and gradient descent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIRS = list(itertools.product(mx.formats.names("e8m0"), mx.ScaleRule))
 def test_jumps_are_what_the_kernel_does_to_a_block(name, rule):
     zone = dead_zone(name, scale_rule=rule)
     crossing = float(2 * scale_threshold(name, rule))
-    u = 0.5 + (np.arange(999) + 0.37) / 2000  # none of these numbers is a tie
+    u = 0.5 + (np.arange(999) + 0.37) / 2000  # no number of u is a tie
     before, after = (
         mx.fake_quantize(np.concatenate([u, [m]]) * crossing, name, scale_rule=rule, block_size=1000)[:-1] / crossing
         for m in (1 - 1e-12, 1 + 1e-12)
@@ -64,8 +64,8 @@ def test_dwell_duty_and_period_in_a_run(target):
     below, above = 0.875, 1.0
     crossed = int(np.argmax(path[:, 0] == above))
     assert crossed == dwell(start, 1.0, rate * (target - below))
-    assert (path[:crossed] == below).all()  # the loss does not change before the crossing
-    assert (path[crossed] == above).all()  # then the whole block jumps at once
+    assert (path[:crossed] == below).all()  # the loss does not change before the crossing.
+    assert (path[crossed] == above).all()  # at the crossing, all elements jump at once
     assert path[crossed, 0] / path[crossed - 1, 0] - 1 == pytest.approx(1 / 7)
     cycle, after = limit_cycle(target, below, above), path[crossed:, 0]
     assert (after == above).mean() == pytest.approx(float(cycle.duty), abs=2 / len(after) * 10)
@@ -89,7 +89,7 @@ def test_adam_crosses_after_the_distance_over_the_rate_whatever_the_gradient():
 
 
 def test_one_leader_moves_the_whole_block():
-    """Check that if the maximum crosses, elements that did not move change by 1/7 or 1/14."""
+    """Check that when the block's maximum crosses, other elements change by 1/7 or 1/14."""
     block = np.full(32, 0.95)
     block[5] = 0.98
     for leader, want in ((0.9999, 0.875), (1.0, 0.9375)):

@@ -1,4 +1,4 @@
-"""Tests that the limit of a mode agrees with simulation, and of the model of self-arrest."""
+"""Tests of the limit of a mode against simulation, and of the model in which Adam stops a rise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_inverse_participation():
 def growth(mode, deviation, rate, momentum, steps=10, copies=200_000):
     """Return the factor by which one step multiplies the mean square along a mode of curvature 1.
 
-    The simulation has all dimensions of the mode.
+    The simulation keeps all elements of the mode.
     """
     rng, mode = np.random.default_rng(3), mode / np.linalg.norm(mode)
     x, m = np.tile(mode, (copies, 1)), np.zeros((copies, len(mode)))
@@ -51,8 +51,8 @@ def test_noise_that_many_elements_share_does_not_lower_the_limit():
 
 
 def test_a_rise_arrests_itself():
-    # Ten per cent above its limit, each step multiplies x by more than 1.1. Without arrest x would
-    # exceed 1e100.
+    # Ten per cent above the stability limit, each step would multiply x by more than 1.1. If Adam
+    # did not stop the rise, x would exceed 1e100.
     for beta2 in (0.95, 0.999):
         found = arrest(beta2, sharpening=3e-3)
         assert 5 < found.lowest <= found.height <= found.highest < 1000
@@ -68,7 +68,8 @@ def test_only_a_mode_that_goes_on_sharpening_rises_higher_under_a_slow_second_mo
     "changes",
     [
         {"start": 0.9}, {"start": 0.0}, {"ceiling": 0.9}, {"beta2": 1.0},
-        # Regression: these values divided by zero, ran backwards, or took the median of no numbers.
+        # Regression: invalid values led to a division by zero, a negative number of steps, or the
+        # median of no numbers.
         {"sharpening": 0}, {"sharpening": -1e-3}, {"sharpening": 1.0}, {"copies": 0}, {"after": -1},
     ],
 )  # fmt: skip

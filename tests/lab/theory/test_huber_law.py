@@ -14,7 +14,7 @@ DELTA = 0.02
 
 
 def plainly(parameters, x=X, y=Y):
-    """Return the logarithm of the law, computed as the law is written."""
+    """Return the logarithm of the law, from the formula as written."""
     a, b, e, alpha, beta = parameters
     return np.log(np.exp(a) * np.exp(x) ** -alpha + np.exp(b) * np.exp(y) ** -beta + np.exp(e))
 
@@ -30,7 +30,7 @@ def plain_loss(parameters):
 
 def test_the_law_is_what_is_written():
     np.testing.assert_allclose(huber_law.predict(TRUTH[None], X, Y)[0], plainly(TRUTH), rtol=1e-13)
-    far = np.array([[800.0, -800.0, -800.0, 0.5, 0.4]])  # exp of these numbers would overflow
+    far = np.array([[800.0, -800.0, -800.0, 0.5, 0.4]])  # exp(800) would overflow
     np.testing.assert_allclose(huber_law.predict(far, X, Y)[0], 800 - 0.5 * X)
 
 
@@ -47,7 +47,7 @@ def test_the_derivatives_are_those_of_the_loss():
     def gradient(p):
         return huber_law._curvature(p[None], X, Y, TARGET[None], WEIGHTS[None], DELTA, free).gradient[0]
 
-    h = 1e-7  # so small that no residual crosses delta
+    h = 1e-7  # no residual crosses delta for so small a step
     second = [(gradient(at + s / 1e-5 * h) - gradient(at - s / 1e-5 * h)) / (2 * h) for s in steps]
     np.testing.assert_allclose(got.hessian[0], second, rtol=1e-4, atol=1e-7)
 
@@ -78,7 +78,7 @@ def test_a_parameter_that_is_held_stays():
     start[0, 2] = -1.0
     got = huber_law.minimize(start, X, Y, TARGET, WEIGHTS, DELTA, free=free)
     assert got.parameters[0, 2] == -1.0
-    assert plain_loss(TRUTH) < 1  # a fit with all five parameters free has a smaller loss
+    assert plain_loss(TRUTH) < 1  # freeing all five parameters lowers the loss
     assert got.loss[0] >= huber_law.minimize(start, X, Y, TARGET, WEIGHTS, DELTA).loss[0]
 
 

@@ -1,4 +1,4 @@
-"""Tests of comparing two laws: equal laws do not differ, other laws differ within intervals."""
+"""Tests of comparing two laws: equal laws do not differ; intervals contain known differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_law_is_seldom_told_apart():
 
 def test_a_law_that_is_higher_is_told_apart_by_as_much():
     higher = ScalingLaw(1.01 * LAW.A, 1.01 * LAW.B, 1.01 * LAW.E, LAW.alpha, LAW.beta)
-    shared = noise(1)  # noise that both laws share cancels in each cell
+    shared = noise(1)  # noise common to both tables cancels in each cell
     found = compare_laws(fit(LAW, shared), fit(higher, shared + noise(2, 5e-4)), draws=100)
     assert found.told_apart
     assert found.distance == pytest.approx(np.log(1.01), rel=0.1)
@@ -58,7 +58,7 @@ def test_tables_of_other_sizes_are_compared_where_both_reach():
     assert not found.told_apart
     small = fit(LAW, noise(1), N < 2e8)
     large = fit_scaling_law(N * 1e3, D * 1e3, LAW(N, D))
-    with pytest.raises(ValueError, match="must share some of its sizes"):
+    with pytest.raises(ValueError, match="must overlap 'first' in the ranges"):
         compare_laws(small, large)
     with pytest.raises(ValueError, match="'draws' must be at least 1"):
         compare_laws(small, small, draws=0)

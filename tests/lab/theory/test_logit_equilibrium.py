@@ -1,4 +1,4 @@
-"""Tests of the equilibrium of logits with biased gradients, and of the advice."""
+"""Tests of the equilibrium of logits with biased gradients, and of `logit_advice`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_without_a_bias_they_rest_where_the_source_is():
 def test_a_constant_bias_has_its_fixed_point():
     """Check the fixed point p_j = (D + q_j (1 - s)) / (1 - s q_j) for a constant bias s.
 
-    D is the mean gradient."""
+    D is the common value of all mean gradients."""
     s, q = 1 / 15, 1 / 16
     found = logit_rest(SIXTEEN, logit_gradient_bias("mxfp8_e4m3", 2048))
     slide = float(found.p[0])
-    shrink = 1 - (7 / 8) / (1 - slide)  # the bias by clamping at the equilibrium
+    shrink = 1 - (7 / 8) / (1 - slide)  # the relative loss by clamping at the equilibrium
     assert 0 < shrink < 0.125
     common = found.drift / SIXTEEN.size
     assert slide == pytest.approx((common + q * (1 - shrink)) / (1 - shrink * q), abs=1e-9)
@@ -81,6 +81,6 @@ def test_bad_arguments_are_refused():
 
 
 def test_where_nothing_pulls_there_is_no_change_of_the_pull():
-    """Check that the bias is 0 if the gradient is zero at the equilibrium."""
+    """Check that the bias is 0 if all targets have p = 1, so that their components are zero."""
     assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
     assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0

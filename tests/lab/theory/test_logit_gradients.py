@@ -27,7 +27,7 @@ FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1")
 )
 def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numerator, factor, tokens):
     unit = Fraction(factor) / tokens
-    # A float can only be near the boundary; everything below refers to that float.
+    # A float can only be near the boundary, so the test uses the exact value of this float.
     target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))
     p = max(1 - Fraction(target) / unit, Fraction(0))
     block = np.array([-target, *[float(p) * target / 31] * 31])
@@ -39,13 +39,13 @@ def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numera
         assert piece.level * unit == got
         assert bias.at(float(p)) == pytest.approx(float(got / Fraction(target) - 1), abs=1e-9)
         assert piece.overflows == bool(bias.overflows(float(p)))
-    # p = 0 is left out, because its gradient is in another binade.
+    # The test leaves out p = 0, whose gradient is in another binade.
     ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}
     assert not ends or got in ends
 
 
 def logits_gradient(p, tokens, vocabulary, rng, target=0):
-    """Return logit gradients (p_j - [j = target]) / tokens, with 1 - p shared out at random."""
+    """Return logit gradients (p_j - [j = target]) / tokens, with random p_j of other symbols."""
     others = rng.dirichlet(np.full(vocabulary - 1, 0.3), p.size) * (1 - p)[:, None]
     return np.insert(others, target, p - 1, axis=1) / tokens
 
@@ -72,7 +72,7 @@ def test_the_kernels_agree_along_the_vocabulary(fmt, rule, rounding):
     deviation = error.std() / np.sqrt(p.size)
     assert abs(error.mean() + expected.sum) < 4 * deviation
     at = logit_gradient_bias(fmt, tokens, scale_rule=rule, rounding=rounding).at(p)
-    if rounding == "rne" and fmt != "nvfp4":  # in float32 the smallest p is rounded away
+    if rounding == "rne" and fmt != "nvfp4":  # rounding 1 - p to float32 loses the smallest p
         assert np.mean(abs(error - at * (1 - p)) < 1e-6) > 0.999
 
 

@@ -32,11 +32,15 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_columns_by_usual_and_by_given_names(tmp_path):
-    path = write(tmp_path / "x.csv", rows(), head="﻿ N ,D, L")  # the head begins with a byte order mark and has blanks
+    path = write(
+        tmp_path / "x.csv", rows(), head="﻿ N ,D, L"
+    )  # the line of headings begins with a byte order mark and has blanks
     assert read_losses(path).columns == {"parameters": "N", "tokens": "D", "loss": "L"}
     path = write(tmp_path / "y.csv", rows(), head="size,seen,end")
     assert len(read_losses(path, parameters="size", tokens="seen", loss="end")) == 9
-    with pytest.raises(ValueError, match=r"^Argument 'parameters' must name a column .*'size'.*none called parameters"):
+    with pytest.raises(
+        ValueError, match=r"^Argument 'parameters' must name a column .*'size'.*no column called parameters"
+    ):
         read_losses(path)
     with pytest.raises(ValueError, match=r"^Argument 'loss' must name a column .*, not 'least'\.$"):
         read_losses(path, parameters="size", tokens="seen", loss="least")
@@ -74,7 +78,7 @@ def test_lines_that_are_refused(tmp_path, line, said):
 
 
 def test_files_that_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be fitted: 'losses' must be those of at least 6 runs, not 2\.$"):
+    with pytest.raises(ValueError, match=r"cannot be fitted: 'losses' must be losses of at least 6 runs, not 2\.$"):
         read_losses(write(tmp_path / "x.csv", rows()[:2]))
     with pytest.raises(ValueError, match="a different heading for each column"):
         read_losses(write(tmp_path / "x.csv", rows(), head="N,D,D"))

@@ -33,7 +33,7 @@ def test_where_targets_alone_overflow_it_is_what_was_derived(count, fmt, along):
 
 
 def test_pushes_that_overflow_make_it_less():
-    """Check that the excess is smaller if p is just below a power of two, as with 16 choices."""
+    """Check that the sampled excess is below `logit_rest`'s if other components overflow."""
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
     found = [sampled_logit_rest(q, tokens=512, noise=noise, rows=256).excess for noise in (0.003, 0.01, 0.1)]

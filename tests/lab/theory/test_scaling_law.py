@@ -14,7 +14,7 @@ N, D = (a.ravel() for a in np.meshgrid(np.geomspace(2e7, 1e9, 6), np.geomspace(3
 
 
 def law_of(alpha, beta, of_size, of_data, floor):
-    """Return a law whose terms have the given values in the middle of the table."""
+    """Return a law whose terms have the given values at N = 1.4e8 and D = 2.4e9."""
     return ScalingLaw(of_size * 1.4e8**alpha, of_data * 2.4e9**beta, floor, alpha, beta)
 
 
@@ -55,7 +55,7 @@ def test_runs_that_went_astray_do_not_bend_the_law():
     fit = fit_scaling_law(N, D, losses)
     np.testing.assert_allclose(fit.law.as_parameters[2:], TRUTH.as_parameters[2:], atol=0.01)
     assert sorted(np.argsort(-fit.residuals)[:2]) == [3, 17]
-    bent = fit_scaling_law(N, D, losses, delta=10.0)  # with this delta the fit is least squares
+    bent = fit_scaling_law(N, D, losses, delta=10.0)  # with delta 10 the fit is least squares
     assert abs(bent.law.beta - TRUTH.beta) > 10 * abs(fit.law.beta - TRUTH.beta)
 
 
@@ -66,7 +66,7 @@ def test_an_infinite_delta_is_least_squares():
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
     low, high = plain.bootstrap(draws=20)["alpha"]
     assert low < plain.law.alpha < high
-    with pytest.raises(ValueError, match="'starts' must be a sequence of five finite numbers each"):
+    with pytest.raises(ValueError, match="'starts' must be a sequence of rows of five finite numbers"):
         fit_scaling_law(N, D, losses, starts=[[5, 5, np.nan, 0.4, 0.4]])
 
 
@@ -90,16 +90,16 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # The limit is 90 % of the intervals, less an allowance for correlations.
+    # 90 % of the intervals should contain the truth; 75 % allows for correlations between them.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
     """Check that profiles have the same width for two values of delta far below the noise.
 
-    Both fits then minimize absolute errors. Regression: with 2 % of noise and the usual delta, the
-    90 % interval contained the truth in only half of the tables; with a delta a hundred times
-    smaller it was ten times narrower.
+    With both values of delta, fits minimize absolute errors. Regression: with 2 % of noise and the
+    default delta, the 90 % interval contained the truth in only half of the tables. With a delta a
+    hundred times smaller, the interval was ten times narrower.
     """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
@@ -112,7 +112,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
     fit = fit_scaling_law(N, D, noisy(TRUTH, 0.004))
     low, high = fit.profile()["alpha"]
 
-    def held(alpha):  # fit all other parameters with alpha held, by another optimizer
+    def held(alpha):  # another optimizer fits the other parameters at a fixed alpha
         from scipy.optimize import minimize
 
         def loss(p):
@@ -137,7 +137,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
 def test_a_profile_of_what_nothing_determines_is_open():
     flat = law_of(0.4, 0.4, 0.4, 0.4, 1e-3)
     fit = fit_scaling_law(N, D, noisy(flat, 0.05), delta=0.1)
-    assert fit.profile()["E"][0] == 0  # the data do not show a floor
+    assert fit.profile()["E"][0] == 0  # the losses are compatible with E = 0
 
 
 def test_forecasts_and_best_sizes():
@@ -162,7 +162,7 @@ def test_losses_that_rise_are_no_law():
     rising = ScalingLaw(TRUTH.A, 1e-3 * 2.4e9**-0.4, 0.5, 0.4, -0.4)
     fit = fit_scaling_law(N, D, rising(N, D), starts=[rising.as_parameters])
     assert not fit.law.falls
-    with pytest.raises(ValueError, match="'law' must be one that falls"):
+    with pytest.raises(ValueError, match="'law' must be a law whose loss falls"):
         fit.law.optimal(1e20)
 
 
@@ -171,7 +171,7 @@ def test_arguments_that_are_refused():
     fit = fit_scaling_law(N, D, losses)
     for call, said in (
         (lambda: fit_scaling_law(N, D, losses, delta=0), "'delta' must be positive"),
-        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of five finite numbers"),
+        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of rows of five"),
         (lambda: fit_scaling_law(fit.table, D), "'tokens' must be left out if 'parameters' is a table"),
         (lambda: fit.bootstrap(level=1), "'level' must be between 0 and 1"),
         (lambda: fit.bootstrap(draws=0), "'draws' must be at least 1"),

@@ -1,4 +1,4 @@
-"""Tests that projected speed-ups agree with counts by hand and are within their bounds."""
+"""Tests that projected speed-ups agree with calculations by hand, and lie within their bounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ precision = st.sampled_from(tuple(RATES))
 
 
 def test_flops_are_those_of_the_matrices():
-    # The terms are the queries, the keys and values (with half as many heads), and the output.
+    # The three terms are for queries, for keys and values (with half as many heads), and for the
+    # output.
     attention = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8)
     assert TINY.flops == {
         "mlp": 2.0 * 2 * 3 * 8 * 16,
         "attention": 2.0 * attention,
-        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products over half of the context, the part that is visible
+        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products; on average half of the context is visible
         "logits": 2.0 * 8 * 10,
     }
     ungated = TransformerShape(2, 8, 16, 4, 2, 10, 6, gated=False)
@@ -33,7 +34,7 @@ def test_flops_are_those_of_the_matrices():
 )
 def test_the_shapes_have_the_parameters_that_their_names_say(name, parameters):
     shape = SHAPES[name]
-    # Embeddings have as many parameters as the logits' weight.
+    # The embedding has as many parameters as the last layer, so `logits` counts twice.
     weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2
     assert weights == pytest.approx(parameters, rel=2e-3)
 
@@ -89,8 +90,8 @@ def test_a_range_of_one_point_is_the_projection():
         (lambda: project(TINY, Recipe.of("fp8"), other=1), "'other' must be at least 0 and below 1"),
         (lambda: project(TINY, Recipe.of("fp8"), conversion=-1), "'conversion' must be at least 0"),
         (lambda: project(TINY, Recipe.of("fp8"), conversion=math.inf), "'conversion' must be at least 0 and finite"),
-        (lambda: project_shares({}, Recipe.of("fp8")), "'shares' must be times of at least 0 each, finite"),
-        (lambda: project_shares({"mlp": math.nan}, Recipe.of("fp8")), "'shares' must be times"),
+        (lambda: project_shares({}, Recipe.of("fp8")), "'shares' must be finite times of at least 0"),
+        (lambda: project_shares({"mlp": math.nan}, Recipe.of("fp8")), "'shares' must be finite times"),
         (lambda: project(TINY, Recipe.of("fp8"), rates={"fp8": 0}), "'fp8' must be a positive rate, not 0"),
         (lambda: project(TINY, Recipe.of("fp8"), rates={"bf16": 2}), "'rates' must be one of"),
         (lambda: project_range(TINY, Recipe.of("fp8"), {"fp8": (2, 1)}), "a lower and an upper end"),

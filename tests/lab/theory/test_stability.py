@@ -1,4 +1,4 @@
-"""Tests that the stability limit agrees with the spectral radius and simulations (B2)."""
+"""Tests that the stability limit agrees with the spectral radius and with simulations."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_the_expression_and_the_function_agree():
 
 
 def _plain(expression):
-    """Return the expression with symbols that have no assumptions."""
+    """Return the stability expression with sympy symbols that have no assumptions."""
     return expression.subs({s: sympy.Symbol(s.name) for s in expression.free_symbols})
 
 
 def test_bias_alone_stabilises_a_quadratic():
     assert stability_limit(-0.125) > stability_limit() == 2
-    rate = 2.1  # this rate is unstable without a bias
+    rate = 2.1  # without a bias the rate 2.1 is unstable
     theta = {0.0: 1.0, -0.125: 1.0}
     for _ in range(400):
         theta = {b: t - rate * (1 + b) * t for b, t in theta.items()}
@@ -75,10 +75,10 @@ def test_simulated_second_moments_follow_the_matrix(bias, variance, momentum):
 
 
 def test_gradients_that_pass_through_a_quantized_gain():
-    """Check the limit for a gradient multiplied by Q(gamma) / gamma of random gammas."""
+    """Check the limit for gradients multiplied by Q(gamma) / gamma, with random gamma."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     limit = stability_limit(noise.bias, noise.variance)
-    assert limit > 2  # clamping raises the limit by more than the noise lowers it
+    assert limit > 2  # the bias of clamping raises the limit by more than the variance lowers it
     rng, runs, steps = np.random.default_rng(8), 20_000, 6
     for rate in (0.95 * limit, 1.05 * limit):
         theta = np.ones(runs)
@@ -91,12 +91,12 @@ def test_gradients_that_pass_through_a_quantized_gain():
         error = (theta**2).std() / np.sqrt(runs)
         assert abs((theta**2).mean() - want) < 5 * error
         assert (want < 1) == (rate < limit)
-        wrong = (1 - rate) ** (2 * steps)  # the result without gradient errors
+        wrong = (1 - rate) ** (2 * steps)  # the mean square without errors in the gradient
         assert abs((theta**2).mean() - wrong) > 5 * error
 
 
 def test_adam_does_not_see_a_constant_bias():
-    """Check that with epsilon = 0 halving every gradient does not change a bit of Adam's path."""
+    """Check that if epsilon is 0, halving every gradient changes no bit of Adam's path."""
 
     def run(factor):
         theta, m, v, path = 1.0, 0.0, 0.0, []
@@ -112,7 +112,7 @@ def test_adam_does_not_see_a_constant_bias():
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
-    """Check the limit of Adam whose second moment remembers gradients of size 1."""
+    """Check Adam's limit while its second moment stays at the value for gradients of size 1."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     rate = part * adam_limit(noise.bias, noise.variance)
     power = (1 + noise.bias) ** 2 + noise.variance
@@ -126,10 +126,10 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    # The tolerance allows for v, which shrinks by 3e-4.
+    # The tolerance allows for the second moment v, which shrinks by 3e-4.
     assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    # A matrix for the v of exact gradients predicts another result.
+    # With the v of exact gradients, the recurrence predicts a different result.
     deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 
@@ -147,7 +147,9 @@ def test_arguments_are_checked():
         stability_limit(momentum=1.0)
     with pytest.raises(ValueError, match="'variance' must be at least 0"):
         stability_limit(0.0, -0.1)
-    with pytest.raises(ValueError, match="'bias' must be finite, not nan"):  # Regression: the limit was 0.
+    with pytest.raises(
+        ValueError, match="'bias' must be finite, not nan"
+    ):  # Regression: for a bias of NaN the limit was 0.
         stability_limit(np.nan)
     with pytest.raises(ValueError, match="'variance' must be at least 0 and finite, not inf"):
         adam_limit(0.0, np.inf)

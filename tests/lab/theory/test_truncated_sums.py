@@ -1,4 +1,4 @@
-"""Tests of the enclosed mean of truncated sums: by fractions, and by the kernels (D1)."""
+"""Tests of the bounds of the mean of truncated sums against fractions and the kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = units.MatrixUnit("small", ("e4m3",), k=(2,), terms=2, fraction_bits=4, r
 
 
 def mean_by_fractions(unit, k, values):
-    """Return the mean of the chain, from every sum with its exact probability."""
+    """Return the mean of the running sum, from the exact probabilities of all sums."""
     products = [(Fraction(a) * Fraction(b), 0) for a in values for b in values]
     sums = {Fraction(0): Fraction(1)}
     for _ in range(k // 2):
@@ -54,11 +54,12 @@ def test_the_mean_of_the_kernels_lies_within_the_bounds(unit):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", units.EvidenceWarning)
             results = mx.matmul(a[:, None], b[..., None], accumulate=unit).astype(np.float64).ravel()
-        # The error has less noise than the result, and the same mean but for that of the sum.
+        # The mean error is the mean result minus the mean exact sum, and has less noise than the
+        # mean result.
         errors = results - (a.astype(np.float64) * b.astype(np.float64)).sum(1)
         bar, bounds = 5 * errors.std() / np.sqrt(len(errors)), mean_sum(unit, k)
         assert bounds.low - bounds.exact - bar <= errors.mean() <= bounds.high - bounds.exact + bar
-        # With one bit less or more, the mean lies outside.
+        # The bounds for a unit with one bit less or more exclude the mean error.
         for bits in (12, 14):
             other = units.get(unit).but(name="other", fraction_bits=bits, result_bits=bits)
             wrong = mean_sum(other, k)
@@ -75,7 +76,7 @@ def test_a_bit_less_more_than_doubles_the_loss_and_promotion_bounds_it():
 
 
 def test_a_sum_of_positive_numbers_stops_growing():
-    """From 2^15 on the unit drops every product below 4."""
+    """Check that sums stop at 2^15, from which on the unit drops every product below 4."""
     early, late = mean_sum("hopper_fp8", 1 << 16), mean_sum("hopper_fp8", 1 << 17)
     assert 1 << 15 <= early.low <= early.high < (1 << 15) + 128
     assert late.low == pytest.approx(early.low, rel=1e-6)
@@ -83,9 +84,9 @@ def test_a_sum_of_positive_numbers_stops_growing():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="'unit' must be one with equal fraction bits, toward zero, not 'blackwell_f"):
+    with pytest.raises(ValueError, match="'unit' must be one that truncates terms and results alike, not 'blackwell_f"):
         mean_sum("blackwell_fp8", 32)
     with pytest.raises(ValueError, match="'k' must be a positive multiple of 128, not 32"):
         mean_sum("hopper_fp8_promoted", 32)
-    with pytest.raises(ValueError, match="'values' must be numbers from 1 to 2"):
+    with pytest.raises(ValueError, match="'values' must be numbers from 1 to below 2"):
         mean_sum("hopper_fp8", 32, (1.0, 2.0))

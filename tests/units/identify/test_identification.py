@@ -16,19 +16,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxnum import units
+from mxnum import formats, units
 from mxnum.reference.matrix_units import unit_dot
-from mxnum.units.identify import Cases, Problem, Rule, evaluate, first_cases, identify, judge
-from mxnum.units.identify.cases import Maker
-from mxnum.units.identify.family import join
-from mxnum.units.identify.identification import _array, pasted
+from mxnum.reference.products import Blocked
+from mxnum.units.identify import Cases, Problem, Rule, compiled, evaluate, first_cases, identify, judge
+from mxnum.units.identify.cases import Maker, mixed
+from mxnum.units.identify.family import CHOICES, FIELDS, Evaluator, join, rules_of
+from mxnum.units.identify.identification import _array, pasted, shuffled
 from mxnum.units.identify.registered import rule_of, unit_of
-from mxnum.units.identify.search import spread, structures
+from mxnum.units.identify.search import structures
 from mxnum.units.identify.text import read_answers, write_cases
 from tests import silicon
 
-#: Operands and K of random units. CI has few and small ones: a unit takes about a second.
-_SMALL = (("float16", 4), ("float16", 8), ("bfloat16", 8), ("e4m3", 8), ("e5m2", 8), ("tf32", 4))
+#: The seeds of random units that CI identifies, within a minute; the full tier has 2,000 others.
+CI = range(100)
+#: Operands and K of random units.
+_SMALL = (("float16", 4), ("bfloat16", 4), ("e4m3", 8), ("e4m3", 4), ("e5m2", 4), ("tf32", 4))
 _ALL = (*_SMALL, ("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
 
@@ -57,29 +60,40 @@ def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Probl
 
 
 def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
-    """Identify a unit in rounds; the rules that fit must agree with it on 500 further cases."""
+    """Identify a unit in rounds; the rules that fit must agree with it on 1,000 further cases."""
     cases = first_cases(problem, seed=seed)
     answers, found = evaluate(rule, problem, cases), None
-    for round_number in range(1, 8):
+    for round_number in range(1, 12):
         found = judge(problem, cases, answers, found)
-        assert found.rules, rule
+        assert len(found.table), rule
         more = found.further_cases(round_number)
         if more is None:
             break
         cases, answers = join(cases, more), np.concatenate([answers, evaluate(rule, problem, more)])
     test = Maker(problem, 1 << 20).make(500)
-    right = evaluate(rule, problem, test)
-    for other in spread(found.rules, 20):
-        assert np.array_equal(evaluate(other, problem, test), right), (rule, other)
+    test = join(test, mixed(problem, test, 500, np.random.default_rng(1 << 20)))
+    some = shuffled(found.table, 1 << 20)[:64]
+    different = (Evaluator(problem).answers(some, test) != evaluate(rule, problem, test)).any(axis=1)
+    assert not different.any(), (rule, *rules_of(some[different][:1], problem.k))
 
 
-@pytest.mark.parametrize("seed", range(24))
+def test_random_units_cover_the_family():
+    assert compiled.COLUMNS == FIELDS
+    some = [random_unit(seed, _SMALL)[1] for seed in CI]
+    covered = {name: {getattr(rule, name) for rule in some} for name in (*CHOICES, "carry", "zero_exponent")}
+    assert {name: covered[name] for name in CHOICES} == {name: set(values) for name, values in CHOICES.items()}
+    assert {None, 3, 4, 5} == covered["carry"]
+    assert {None, -126, -133} == covered["zero_exponent"]
+    assert {rule.fraction_bits is None for rule in some} == {True, False}
+
+
+@pytest.mark.parametrize("seed", CI)
 def test_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _SMALL), seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(24, 2024))
+@pytest.mark.parametrize("seed", range(CI.stop, CI.stop + 2000))
 def test_more_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _ALL), seed)
 
@@ -93,11 +107,15 @@ def test_a_unit_whose_special_fields_hide_each_other_is_identified():
     check_unit(Problem("e4m3", "e4m3", 32), rule, 7)
 
 
+def test_a_unit_of_two_operand_formats_is_identified():
+    check_unit(Problem("e4m3", "e5m2", 4), Rule(4, fraction_bits=13, result_bits=13), 3)
+
+
 @pytest.mark.parametrize("name", ["volta_float16", "volta_float16_acc16", "hopper_fp8", "blackwell_fp8_mma_acc16"])
 def test_the_family_equals_the_reference(name):
     unit = units.get(name)
     problem = Problem(unit.operands[-1], unit.operands[-1], unit.k[-1], unit.accumulator)
-    rule = rule_of(unit, problem.k)
+    rule = rule_of(unit, problem)
     cases = first_cases(problem, 60, seed=4)
     a, b = (_array(x, problem.formats[0], "numpy") for x in cases[:2])
     c = _array(cases.c, problem.result, "numpy")
@@ -105,6 +123,49 @@ def test_the_family_equals_the_reference(name):
     assert evaluate(rule, problem, cases).tolist() == right
     stated = unit_of(rule, problem, name)
     assert (stated.terms, stated.order, stated.addend) == (unit.terms, unit.order, unit.addend)
+
+
+#: Instructions with block scales: the unit, the formats of elements and scales, K and the block.
+SCALED = [
+    ("blackwell_mxfp8", "mxfp8_e4m3", 32, "e8m0", 32), ("blackwell_mxfp8", "mxfp6_e3m2", 32, "e8m0", 32),
+    ("blackwell_nvfp4", "nvfp4", 64, "e4m3", 16), ("blackwell_nvfp4", "mxfp4", 64, "e8m0", 32),
+]  # fmt: skip
+
+
+def scaled(name: str, fmt: str, k: int, scale: str, block: int) -> tuple[Problem, Cases, np.ndarray]:
+    element, unit = formats.get(fmt).element.name, units.get(name)
+    problem = Problem(element, element, k, unit.accumulator, scale, block)
+    cases = first_cases(problem, 240, seed=4)
+    return problem, cases, evaluate(rule_of(unit, problem), problem, cases)
+
+
+@pytest.mark.parametrize("row", SCALED, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_rules_with_block_scales_equal_the_reference(row):
+    problem, cases, answers = scaled(*row)
+    name, fmt, k, _, block = row
+    some = np.arange(0, 240, 4)
+    a, b = (
+        [Blocked(codes[:k].astype(np.uint8), codes[k:].astype(np.uint8), fmt, block) for codes in x[some]]
+        for x in cases[:2]
+    )
+    c = cases.c[some].astype(np.uint32).view(np.float32)
+    right = [unit_dot(x, y, units.get(name), z, k) for x, y, z in zip(a, b, c, strict=True)]
+    assert answers[some].tolist() == right
+    again = read_answers(write_cases(problem, cases, answers).splitlines())
+    assert again[0] == problem
+    assert np.array_equal(again[1].b, cases.b)
+
+
+@pytest.mark.parametrize(
+    "row", [SCALED[0], *(pytest.param(row, marks=pytest.mark.full) for row in SCALED[1:])],
+    ids=lambda row: f"{row[0]}-{row[1]}",
+)  # fmt: skip
+def test_units_with_block_scales_are_named(row):
+    problem, cases, answers = scaled(*row)
+    found = judge(problem, cases, answers)
+    assert row[0] in found.registered
+    assert units.get(row[0]).group in found.fields["group"]
+    assert found.unit.scales == ((row[3], row[4]),)
 
 
 #: The rows that outputs of dot products cannot separate: the same rule at that K, or results in
@@ -142,9 +203,9 @@ def check_outputs(name: str) -> None:
     problem, cases, answers, unit = outputs(name)
     found = judge(problem, cases, answers)
     assert set(found.registered) == next((alike for alike in ALIKE if unit in alike), {unit})
-    stated = rule_of(units.get(unit), problem.k)
+    stated = rule_of(units.get(unit), problem)
     fields = ("terms", "combine", "addend", "order", "align", "fraction_bits", "rounding", "result_bits")
-    fits = {tuple(getattr(rule, field) for field in fields) for rule in found.left}
+    fits = {tuple(getattr(rule, field) for field in fields) for rule in rules_of(found.left, problem.k)}
     assert tuple(getattr(stated, field) for field in fields) in fits
 
 

@@ -1,4 +1,4 @@
-"""B1: bias and variance of clustered blocks in closed form."""
+"""B1: closed forms for the bias and variance of blocks of clustered numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B1",
     "Bias and variance of clustered blocks in closed form",
-    "For a block of k clustered values, the bias and variance of Q for every format, scale rule and block size. "
-    "Averaged log-uniformly over a binade, E[Q/x]-1 and E[Q]/E[x]-1 in percent: E4M3 floor -1.294, -1.660; even "
-    "-0.712, -0.866; ceil and rceil -0.070, -0.033; E2M1 floor -6.225, -7.185, the others -1.072, -0.509; the part of "
-    "E4M3 floor that comes from clamping is -1.231.",
-    "`mxnum.analysis` gives closed forms and expectations over clusters; the kernels must match them.",
+    "Closed forms give the bias and variance of the quantized values Q of a block of k clustered values x, for "
+    "every format, scale rule and block size. Averaged log-uniformly over a binade, E[Q/x]-1 and E[Q]/E[x]-1 in "
+    "percent are: -1.294 and -1.660 in E4M3 under floor, -0.712 and -0.866 under even, -0.070 and -0.033 under "
+    "ceil and rceil; -6.225 and -7.185 in E2M1 under floor, -1.072 and -0.509 under the other rules. Clamping "
+    "causes -1.231 of E4M3's -1.294 under floor.",
+    "`mxnum.analysis` gives closed forms and expectations over clusters; the kernels must match both.",
     whose=Whose.OURS,
 )
 #: E[Q/x]-1 and E[Q]/E[x]-1 in percent, averaged log-uniformly over a binade, by format and scale
@@ -34,8 +35,8 @@ AVERAGES = {
         "floor": (-6.225, -7.185), "even": (-1.072, -0.509), "ceil": (-1.072, -0.509), "rceil": (-1.072, -0.509),
     },
 }  # fmt: skip
-#: (mean, standard deviation) of the sampled clusters: one is clamped, one straddles a binade, one
-#: does neither.
+#: (mean, standard deviation) of the sampled clusters: the first is clamped, the second straddles a
+#: power of two, the third does neither.
 CLUSTERS = ((0.93, 0.01), (0.99, 0.02), (0.6, 0.05))
 BLOCKS = 1 << 13
 
@@ -52,7 +53,9 @@ def _check(context: Context) -> Evidence:
                 comparisons.append(Comparison(f"{fmt} {rule}: {name}, %", want, 100 * value, 5e-4))
             distances += [abs(a - b) for a, b in zip(exact, _by_kernels(fmt, rule), strict=True)]
     clamp = float(binade_average("mxfp8_e4m3").overflow_bias)
-    comparisons.append(Comparison("mxfp8_e4m3 floor: the part from clamping, %", -1.231, 100 * clamp, 5e-4))
+    comparisons.append(
+        Comparison("mxfp8_e4m3 floor: the part of E[Q/x]-1 that clamping causes, %", -1.231, 100 * clamp, 5e-4)
+    )
     grid = Statement(
         "the kernels agree with the closed forms over 65536 mantissas within 1e-6",
         max(distances) < 1e-6,
@@ -68,7 +71,10 @@ def _check(context: Context) -> Evidence:
                 expected = gamma_bias(fmt, mu, sigma, scale_rule=rule)
                 samples.append((float(expected.bias), zeta.mean(axis=1)))
                 samples.append((float(expected.variance), ((zeta - expected.bias) ** 2).mean(axis=1)))
-    note = "Clusters have 32 normal numbers. Blocks are independent; the quantized numbers of a block are not."
+    note = (
+        "Each cluster has 32 normal numbers. Blocks are independent of each other; the quantized numbers "
+        "within a block are not."
+    )
     clusters = {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"}
     answer = (
         f"The closed forms give all claimed numbers, and the kernels agree: the error of E4M3 under floor is "
@@ -78,7 +84,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
-    """Return the two averages over the grid of mantissas, weighted by logarithmic width."""
+    """Return E[Q/x]-1 and E[Q]/E[x]-1 for the kernels' Q, averaged over the grid of mantissas."""
     f, measure = mantissas().astype(np.float64), log_measure()
     q = quantized(mantissas(), fmt, rule, block_size=1)
     return float((measure * (q / f - 1)).sum()), float((measure * q).sum() / (measure * f).sum() - 1)

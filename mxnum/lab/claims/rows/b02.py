@@ -17,14 +17,15 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B2",
     "Stability under multiplicative noise",
-    "SGD on a quadratic is stable iff learning rate times curvature is below 2(1+b)/((1+b)^2+s^2), for 1+b > 0. So "
-    "the bias of clamping raises the limit.",
-    "The formula is derived in `mxnum.lab.theory`; simulations must match it.",
+    "If noise multiplies each gradient of SGD on a quadratic by 1 + zeta, where zeta has mean b > -1 and deviation "
+    "s, SGD is stable exactly if learning rate times curvature is below 2(1+b)/((1+b)^2+s^2). So clamping, whose b "
+    "is negative, raises the limit.",
+    "`mxnum.lab.theory` derives the formula; simulations must match the formula.",
     whose=Whose.OURS,
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: If the confidence limits of a measured limit differ by more than this factor, it decides nothing.
+#: A measured limit decides nothing if its confidence limits differ by more than this factor.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -38,9 +39,10 @@ def _check(context: Context) -> Evidence:
     ]
     statements = [_on_the_mlp(row) for row in table["rows"]]
     note = (
-        "The formula is for one dimension, in which one zeta multiplies the whole gradient. Independent noise for each "
-        "element spreads over all directions and destabilises less. A bias alone acts like another learning rate, so "
-        f"those statements hold by construction. {len(table['seeds'])} seeds; limits by Student's t of the logarithms."
+        "The formula is for one dimension, in which one zeta multiplies the whole gradient. Independent noise for "
+        "each element spreads over all directions and destabilises less. A bias alone acts like another learning "
+        "rate, so the statements on a bias alone hold by construction. The limits in brackets are Student's t "
+        f"limits of the logarithms over {len(table['seeds'])} seeds."
     )
     settings = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {"seeds": table["seeds"]}
     groups: dict[str, list[Statement]] = {}
@@ -59,22 +61,24 @@ def _check(context: Context) -> Evidence:
 
 
 def _on_the_mlp(row: dict[str, Any]) -> Statement:
-    what = f"residual MLP: the limit with zeta of {critical.describe(row)}"
+    what = f"residual MLP: the largest stable rate with zeta of {critical.describe(row)}"
     limits = mean_interval([math.log(ratio) for ratio in row["ratios"]])
     centre, low, high = (math.exp(v) for v in limits) if limits is not None else (math.nan,) * 3
     predicted = row["predicted"]
-    numbers = f"{centre:.3f} (95 %: {low:.3f} to {high:.3f}) of the limit without zeta, predicted {predicted:.3f}"
+    numbers = f"{centre:.3f} times the rate without zeta (95 %: {low:.3f} to {high:.3f}), predicted {predicted:.3f}"
     if row["deviation"] and not row["common"]:
         above = decided(low > predicted, high < predicted)
-        return Statement(f"{what} lies above that of the quadratic in one dimension", above, numbers)
-    close = low / 1.02 <= predicted <= high * 1.02  # bisection stops within 2 %
+        return Statement(f"{what} is above the rate that the one-dimensional quadratic predicts", above, numbers)
+    close = low / 1.02 <= predicted <= high * 1.02  # bisection finds a rate to within 2 %
     return Statement(
-        f"{what} equals that of the quadratic", close if high / low < WIDEST or not close else None, numbers
+        f"{what} equals the rate that the quadratic predicts",
+        close if high / low < WIDEST or not close else None,
+        numbers,
     )
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
-    """Compare the mean square's growth in a simulated step of SGD with the formula."""
+    """Compare the growth of the mean square in simulated steps of SGD with the formula."""
     steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))
@@ -86,7 +90,8 @@ def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison
     predicted = (1 - rate * (1 + bias)) ** 2 + (rate * deviation) ** 2
     where = "below" if of_limit < 1 else "above"
     what = (
-        f"quadratic, mean {bias:g}, deviation {deviation:g}: growth of the mean square in a step 10 % {where} the limit"
+        f"quadratic, zeta with mean {bias:g} and deviation {deviation:g}: growth of the mean square per step, at a "
+        f"learning rate 10 % {where} the limit"
     )
     return Comparison(what, predicted, found, 5 * error / mean * found / steps + 1e-12)
 
@@ -105,7 +110,7 @@ def _draw(ax: Any, context: Context) -> str | None:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("{x:g}")
     return (
-        "The largest stable learning rate of SGD under noise in the gradient, relative to no noise. Circles: noise "
-        "common "
-        "to all elements, or none; squares: independent for each element. On the line, measurement and formula agree."
+        "The largest stable learning rate of SGD with noise in the gradient, divided by the largest without noise. "
+        "Circles: noise common to all elements, or a bias alone. Squares: independent noise for each element. On "
+        "the line, measurement and formula agree."
     )

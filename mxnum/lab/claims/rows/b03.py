@@ -18,9 +18,10 @@ from mxnum.recipe import Operand, Recipe
 CLAIM = Claim(
     "B3",
     "The dead zone of a clamped block",
-    "The straight-through gradient keeps moving the weights of a clamped block while the loss does not change. When "
-    "the largest weight crosses a power of two, the whole block jumps by up to 1/7.",
-    "`mxnum.lab.theory` derives period and jump; a run of `mxnum.lab.mlp` must show them.",
+    "The straight-through gradient keeps moving the weights of a clamped block while the loss does not change. "
+    "When the largest weight crosses a power of two, every number of the block jumps by up to 1/7 of its value.",
+    "`mxnum.lab.theory` derives how long the block stays clamped and how far it jumps; a run of `mxnum.lab.mlp` "
+    "must show both.",
     whose=Whose.OURS,
 )
 RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block": "layer 0, 32 to 63"}
@@ -64,14 +65,14 @@ def _check(context: Context) -> Evidence:
     least, largest = dwell(float(master[0].max()), 1.0, run["rate"]), float(zone.largest_jump)
     statements = [
         Statement(
-            "while the largest weight of a block is below 1, all its values are 0.875, although its weights keep "
-            "moving",
+            "while the largest weight of the block is below 1, all quantized values of the block are 0.875, "
+            "although the weights keep moving",
             (value[:crossing] == 0.875).all(),
             f"{crossing} steps; weights moved by up to {moved:.1g} a step",
         ),
         Statement(
-            "the block stays there for at least (1 - largest weight) / rate steps, the time derived for Adam with a "
-            "gradient of constant sign",
+            "the block stays clamped for at least (1 - largest weight) / rate steps, the time derived for Adam "
+            "with a gradient of constant sign",
             crossing >= least,
             f"{crossing} against {least}",
         ),
@@ -90,7 +91,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the value of an element just after the block maximum passes 1, from the jumps."""
+    """Return the derived value of a weight `x` just after the block maximum passes 1."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 

@@ -16,21 +16,22 @@ from mxnum.lab.studies.statistics import Arm, compare, holm, sign_flip
 
 CLAIM = Claim(
     "B4",
-    "Which difference between code and text causes the divergence",
-    "Some of the six differences between the paper's text and its released code cause the divergence of I6a and I7.",
+    "Which difference between the paper's text and code causes the divergence",
+    "Some of the six differences between the paper's text and its released code cause the divergence that rows I6a "
+    "and I7 are about.",
     BY_TRAINING,
-    "A factorial of the six switches, at least eight seeds, at the size of I6a.",
+    "A factorial experiment with the six switches, on at least eight seeds, at the size of row I6a.",
     whose=Whose.OURS,
     needs=("factorial.json",),
     command=command("factorial"),
 )
-#: The arm of `runaway-switches` in which all six switches follow the code.
+#: The arm of `runaway-switches` in which all six switches follow the released code.
 SHIPPED = "released code, E2M1"
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Measure how six switches delay the rise of the loss, in a resolution-IV fraction.
+    """Measure how six switches delay the rise of the loss, in a resolution-IV fractional design.
 
     The delays are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the level of
     significance is 5 %, after Holm's correction.
@@ -45,12 +46,16 @@ def _check(context: Context) -> Evidence:
             [arms[n] for n, row in zip(names, signs, strict=True) if row[index] == way and n in arms] for way in (1, -1)
         )
         effects[difference] = [_mean_time(code, seed) - _mean_time(by_text, seed) for seed in seeds]
-        counts[difference] = f"{_rises(code)} runs rise as in the code, {_rises(by_text)} as in the text"
+        counts[difference] = (
+            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the text's"
+        )
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)
     evidence = {
-        name: f"{name}: {counts[name]}; {np.mean(effects[name]):+.0f} steps, exact p {p[name]:.2g}, "
-        f"{after[name]:.2g} after Holm"
+        name: (
+            f"{name}: {counts[name]}; change of the mean step of the rise {np.mean(effects[name]):+.0f}, exact p "
+            f"{p[name]:.2g}, {after[name]:.2g} after Holm"
+        )
         for name in effects
     }
     acting = [name for name in evidence if after[name] < LEVEL]
@@ -59,28 +64,33 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" With the released code {_rises([shipped])} runs rise, with the text's settings {_rises([text])}."
-        what = "with all six switches as in the released code, runs in E2M1 rise more often or sooner"
-        numbers = f"{_rises([shipped])} runs as released, {_rises([text])} as in the text, {compare([(shipped, text)])}"
+        shown = f" {_rises([shipped])} runs rise with the code, {_rises([text])} with the text."
+        what = (
+            "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
+        )
+        numbers = (
+            f"the loss rises in {_rises([shipped])} runs with the code, in {_rises([text])} with the text's "
+            f"settings; {compare([(shipped, text)])}"
+        )
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
     carrying = "; ".join(evidence[name] for name in acting)
     at_size = released_code(context)
     statements += [
-        Statement("some of the six differences change when the loss rises", True if acting else None, carrying),
+        Statement(
+            "some of the six differences change the step at which the loss rises", True if acting else None, carrying
+        ),
         at_size,
     ]
     answer = (
-        f"Of {len(p)} differences {len(acting)} change when the loss rises in E2M1 (later: {later}; sooner: {sooner})."
+        f"{len(acting)} of {len(p)} differences change the step of the rise in E2M1 (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3 at paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (
-        f"Set as in the code, these switches make the rise later: {later}; sooner: {sooner}. Significant at "
-        f"{LEVEL:.0%} "
-        f"after Holm's correction over six; no effect is shown of: {others}. All runs are in E2M1, by "
-        f"the first rise. The "
-        f"main effects are confounded with interactions of three and more "
-        f"switches.{_on_fresh_seeds(context)}"
+        f"Switches that make the rise later if they follow the code: {later}. Switches that make it sooner: "
+        f"{sooner}. These effects are significant at {LEVEL:.0%} after Holm's correction over six. No effect is "
+        f"shown for: {others}. All runs are in E2M1, and only the first rise counts. The main effects are "
+        f"confounded with interactions of three and more switches.{_on_fresh_seeds(context)}"
     )
     return Evidence((), statements, note, settings(table), answer, f"{len(acting)} of {len(p)} differences")
 
@@ -90,7 +100,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step at which the loss of a seed rises, or the horizon without a rise."""
+    """Return the mean step at which a seed's loss rises; without a rise, the horizon counts."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -100,12 +110,13 @@ def _on_fresh_seeds(context: Context) -> str:
         return ""
     steps = again["arms"][SHIPPED]["experiment"]["steps"]
     return (
-        f" As released, on fresh seeds for {steps:,} steps: {report.outcomes_text(again, SHIPPED)} with an excursion."
+        f" The released code on fresh seeds, for {steps:,} steps: {report.outcomes_text(again, SHIPPED)} with an "
+        "excursion."
     )
 
 
 def released_code(context: Context) -> Statement:
-    """Judge if the released code diverges in E4M3, and not FP32, at the paper's size."""
+    """Judge if, at the paper's size, the released code diverges in E4M3 and FP32 does not."""
     table, control = paper_size.table(context), paper_size.CONTROL
     what = f"the released code diverges on seeds on which FP32 does not, {paper_size.WHERE}"
     name = next((arm for arm in table["arms"] if arm.startswith(f"{paper_size.PREFIX}released code")), None)
@@ -120,8 +131,8 @@ def released_code(context: Context) -> Statement:
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
     """Judge if runs diverge on seeds on which FP32 does not.
 
-    Return None if seeds disagree, if they are too few, or if no run diverges but runs are not
-    `whole`.
+    Return None if seeds disagree or are too few, or if no run diverges but the runs are not
+    finished (`whole` is False).
     """
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]

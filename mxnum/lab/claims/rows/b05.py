@@ -16,11 +16,10 @@ from mxnum.memory.dtypes import Array
 CLAIM = Claim(
     "B5",
     "Unbiased stochastic rounding to MXFP4",
-    "MXFP4 under floor with stochastic rounding is biased by clamping. A factor removes the bias: the scale comes from "
-    ""
-    "x, then x is multiplied by 3/4 before rounding and by 4/3 after it. For N(0, 1) in blocks of 32, the gain is "
-    "0.98958 with variance 0.02351 without the factor, and 1.00000 with variance 0.02818 with it. If 3/4 is applied "
-    "before the scale is chosen, the gain is 0.98205.",
+    "MXFP4 under floor with stochastic rounding is biased by clamping. A factor removes the bias: after the scale "
+    "is chosen for x, x is multiplied by 3/4 before rounding and by 4/3 afterwards. For N(0, 1) in blocks of 32, "
+    "the gain is 0.98958 with variance 0.02351 without the factor, and 1.00000 with variance 0.02818 with it. If "
+    "3/4 is applied before the scale is chosen, the gain is 0.98205.",
     BY_FORMULA,
     whose=Whose.OURS,
 )
@@ -30,8 +29,8 @@ CLAIM = Claim(
 def _check(context: Context) -> Evidence:
     x, fmt = normal_blocks(), "mxfp4_e2m1"
     smaller, given = x * np.float32(0.75), {"scales": shared_scale(x, fmt)}
-    # For each variant: the numbers to quantize, the options, the factor afterwards, the arguments
-    # of the formula, the claimed gain and the claimed variance.
+    # For each variant: the numbers to quantize, the options, the factor for the result, the
+    # arguments of the formula, the claimed gain and the claimed variance.
     variants: dict[str, tuple[Array, dict[str, Any], float, dict[str, Any], float, float | None]] = {
         "plain": (x, {}, 1.0, {}, 0.98958, 0.02351),
         "scale from x, then 3/4": (smaller, given, 4 / 3, {"prescale": "3/4"}, 1.0, 0.02818),
@@ -46,14 +45,14 @@ def _check(context: Context) -> Evidence:
             for j in (0, 1)
         )
         comparisons.append(Comparison(f"{name}: gain", gain, float(exact.gain), 5e-6))
-        # The gain E[Q x] / E[x x] equals 1 + E[(Q - x) x], because E[x x] = 1; this form has less
-        # noise.
+        # The gain E[Q x] / E[x x] equals 1 + E[(Q - x) x], because E[x x] = 1; the second form has
+        # less noise.
         samples.append((float(exact.gain), 1 + ((first - wide) * wide).mean(axis=1)))
         if variance is not None:
             comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))
             samples.append(
                 (float(exact.noise), ((first - second) ** 2).mean(axis=1) / 2)
-            )  # the variance from two draws for the same x
+            )  # the variance of Q, from two roundings of the same x
     configuration = CONFIGURATION | {"rounding": "sr", "scale rule": "floor"}
     note = "The factor and its derivation are from arXiv 2502.20586; the numbers are this project's."
     gain, variance, mended, raised, _ = (c.found for c in comparisons)

@@ -31,7 +31,7 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B6",
     "Critical learning rate",
-    "How the probability of divergence depends on the learning rate, in FP32 and in each MX format and scale rule.",
+    "The learning rate above which runs diverge depends on the format, FP32 or MX, and on the scale rule.",
     BY_TRAINING,
     "Many seeds at each of several learning rates.",
     whose=Whose.OURS,
@@ -49,11 +49,14 @@ def _check(context: Context) -> Evidence:
     tests = corrected({kind: compare(pairs) for kind, pairs in strata.items()})
     statements = []
     for kind, test in tests.items():
-        numbers, limits = f"excursions at rate {_events(strata[kind])}; {test}", critical.shift(table, kind)
+        numbers, limits = (
+            f"runs of {kind} and of FP32 with an excursion, by rate: {_events(strata[kind])}; {test}",
+            critical.shift(table, kind),
+        )
         if limits is not None:
-            numbers += "; critical rate over FP32's {:.2f} (95 %: {:.2f} to {:.2f})".format(*limits)
+            numbers += "; critical rate {:.2f} times FP32's (95 %: {:.2f} to {:.2f})".format(*limits)
         sure = test.corrected_p is not None and test.corrected_p < LEVEL
-        what = f"{kind} has excursions sooner than FP32, over {len(strata[kind])} rates"
+        what = f"{kind} has excursions sooner than FP32, over {len(strata[kind])} learning rates"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
     sooner = [s.what.partition(" has ")[0] for s in statements if s.holds]
     hazard = mlp_runs.hazard_of_e4m3(context.json("hazard.json")) if context.has("hazard.json") else None
@@ -62,7 +65,8 @@ def _check(context: Context) -> Evidence:
         statements += _runaways(context.json(name))
     at_size = at_the_size_of_the_paper(context)
     answer = (
-        f"In the toy, at {LEVEL:.0%}, runs jump sooner than in FP32 in {', '.join(sooner) or 'no format for sure'}"
+        f"In the small MLP ({LEVEL:.0%} level) runs jump sooner than in FP32 in "
+        f"{', '.join(sooner) or 'no format for sure'}"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + _on_lost_runs(context) + ". Undecided: the paper's size" * (unanimous(at_size) is None) + "."
     )  # fmt: skip
@@ -71,11 +75,10 @@ def _check(context: Context) -> Evidence:
         if (stored := study(context, name)) is not None:
             statements += judged(stored)
     note = (
-        f"Exact log-rank tests within seeds, stratified by rate, at {LEVEL:.0%} after Holm's correction: 8 seeds "
-        "cannot give a p-value below 1 / 128. In `critical-rate` an excursion is the first rise of the loss, at which "
-        "these runs "
-        f"ended. Runaways, which did not come back while training continued, are counted separately. "
-        f"{ONE_SOURCE}"
+        f"The tests are exact log-rank tests within seeds, stratified by rate. The level is {LEVEL:.0%} after "
+        "Holm's correction, because 8 seeds cannot give a p-value below 1 / 128. The runs of `critical-rate` ended "
+        "at the first rise of the loss, which counts as their excursion. Runs of later studies continued; a run "
+        f"that did not come back is a runaway and is counted separately. {ONE_SOURCE}"
     )
     first = tests.get("E2M1")
     number = "" if first is None or first.corrected_p is None else f"E2M1: p {first.corrected_p:.2g} after Holm"
@@ -92,7 +95,7 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 
 
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
-    """Compare the start of runaways in each low precision with FP32, over all learning rates.
+    """Judge if runaways start sooner in each low precision than in FP32, over all learning rates.
 
     One test was fixed before these runs: E2M1 at width 32, at the level of 1 %. The other
     comparisons only describe the runs.
@@ -107,12 +110,12 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
         away = ", ".join(
             f"{a.name.rpartition(' ')[2]}: {a.events} of {a.runs} and {b.events} of {b.runs}" for a, b in pairs
         )
-        numbers = f"runaways at rate {away}; {back} runs of {kind} recovered; {test}"
+        numbers = f"runaways of {kind} and of FP32, by rate: {away}; {back} runs of {kind} recovered; {test}"
         yield Statement(what, test.comes_sooner if sure else None, numbers)
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Compare the learning rates at which the loss rises with those of FP32 on the same seeds."""
+    """Judge if the loss rises at lower learning rates than in FP32, at the paper's size."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -123,7 +126,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
     def by_rate(courses: dict[float, list[Course]]) -> str:
         return "; ".join(f"{rate:g}: {paper_size.described(courses[rate])}" for rate in sorted(courses)) or "not run"
 
-    what = f"has a lower critical rate of excursions than FP32, {paper_size.WHERE}"
+    what = f"has excursions at a lower learning rate than FP32, {paper_size.WHERE}"
     found = [
         Statement(f"{kind} {what}", _rises_at_less(own, controls), f"{by_rate(own)}; FP32: {by_rate(controls)}")
         for kind, own in runs.items()
@@ -132,9 +135,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge if, at the lowest rate with a rise, all low-precision runs and no FP32 run rise.
+    """Judge if, at the lowest rate with any rise, all low-precision runs and no FP32 run rise.
 
-    Return None if the runs do not decide it.
+    Return False if all FP32 runs rise, and None if the runs decide neither.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -152,13 +155,16 @@ def lost_runs(table: Table) -> Iterator[Statement]:
             counts.append(f"{rate}: {sum(ours.values())} and {sum(theirs.values())} of {len(ours)}")
             pairs += [float(ours[seed]) - theirs[seed] for seed in ours]
         p = sign_flip(pairs)
-        what = f"a small language model, {kind}: more runs are lost than in float32 at the same learning rate"
-        numbers = f"runs that end above {limit_of(table):.3f}, by rate: {'; '.join(counts)}; p {p:.2g}"
+        what = f"small language models in {kind}: more runs are lost than in float32 at the same learning rate"
+        numbers = (
+            f"runs in {kind} and in float32 that end above {limit_of(table):.3f}, by rate: "
+            f"{'; '.join(counts)}; p {p:.2g}"
+        )
         yield Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers)
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return a text that says which formats lose runs at the highest rate; "" without runs."""
+    """Return a text: how many runs two formats lose at the highest rate; "" without stored runs."""
     parts = []
     for name, arm, label in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
@@ -172,14 +178,14 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge why E4M3 loses runs: because of one operand, and because of the drift."""
+    """Judge if E4M3 loses runs because of the gradient of the logits, and because of its drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"lost of {runs} at {' and '.join(rates)}"
+    at = f"of {runs} runs, lost at {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -191,9 +197,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
         Statement(
             "at the highest rate, E4M3 loses runs because of the gradient of the logits alone",
             decided(first, counts[logits][-1] <= 1),
-            f"{at}: only this gradient {listed[logits]}, all but the last layer {listed[others]}, float32 "
-            f"{listed[PLAIN]}, "
-            f"E4M3 everywhere {listed['E4M3']}",
+            f"{at}: E4M3 only in this gradient {listed[logits]}, in all but the last layer {listed[others]}, "
+            f"everywhere {listed['E4M3']}; float32 {listed[PLAIN]}",
         ),
         Statement(
             "with a centred gradient of the logits, E4M3 loses no run",
@@ -206,7 +211,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with even, which drifts for another reason, loses runs too, and none with a centred gradient",
+            "E2M1 with even, which drifts for another reason than E4M3, also loses runs, but none with a centred "
+            "gradient",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
@@ -214,7 +220,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
 
 
 def cost_of_the_drift(table: Table) -> list[Statement]:
-    """Judge how much E4M3 and its parts raise the final loss at a high learning rate."""
+    """Judge how much E4M3 raises the final loss at a high learning rate, in parts of the model."""
     everywhere, others, alone, *ways = (
         f"{name}, rate 0.192"
         for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in WAYS))
@@ -225,25 +231,25 @@ def cost_of_the_drift(table: Table) -> list[Statement]:
     made = [
         Statement(
             "at a learning rate of 0.192, rounding only the gradient of the logits to E4M3 raises the loss, and "
-            "rounding all other layers does not",
+            "rounding only the other layers does not",
             decided(costs, below(of_logits) is not False or below(of_others, 0.1) is False),
             f"{words(of_logits)} nats, p {p['alone']:.2g} after Holm; all other layers {words(of_others)}",
         ),
         Statement(
-            "E4M3 everywhere raises the loss more than E4M3 in the gradient of the logits",
+            "E4M3 everywhere raises the loss more than E4M3 in the gradient of the logits alone",
             sum(more) > 0 if p["more"] < LEVEL else None,
             f"{words(gaps(table, everywhere))} nats, p {p['more']:.2g} after Holm",
         ),
     ]
     for way, arm in zip(WAYS.values(), ways, strict=True):
         left, half = (below(gaps(table, arm, share=share, of=alone)) for share in (0.2, 0.5))
-        what = f"{way} leaves less than a fifth of the gap of E4M3 in the gradient of the logits"
+        what = f"{way} leaves less than a fifth of the gap that E4M3 in the gradient of the logits causes"
         made.append(Statement(what, decided(left is True, half is False), words(gaps(table, arm))))
     return made
 
 
 def four_bits_in_two_layers(table: Table) -> list[Statement]:
-    """Judge why E2M1 with the floor rule diverges in two layers, and no other recipe does."""
+    """Judge why E2M1 with the floor rule diverges in a model of two layers."""
     whole, alone = "E2M1", "E2M1, logits"
 
     def shares(arm: str, of: str = whole) -> list[float]:
@@ -262,34 +268,36 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
     rows = {arm: mean_row(table, arm) for arm in table["arms"] if arm != PLAIN}
     return [
         Statement(
-            "a model of two layers in E2M1 floor, layer norm in float32, ends above the loss of a uniform guess",
+            "a model of two layers in E2M1 with floor, and with layer norm in float32, ends above the loss of a "
+            "uniform guess",
             decided(min(ends) > nothing, max(ends) < 3.5),
             f"{listed(ends)} nats, a uniform guess {nothing:.2f}, float32 {listed(plain)}",
         ),
         Statement(
-            "two layers: the gradient of the logits alone causes more than half of the gap, all other layers less "
-            "than a fifth",
+            "with two layers, rounding only the gradient of the logits causes more than half of the gap, and "
+            "rounding only the other layers less than a fifth",
             decided(of_alone > 0.5 and of_others < 0.2, of_alone < 0.2),
             f"{of_alone:.2f} and {of_others:.2f}",
         ),
         Statement(
-            "two layers: centring the gradient of the logits leaves less than a fifth of the gap that it causes",
+            "with two layers, centring the gradient of the logits leaves less than a fifth of the gap that this "
+            "gradient causes",
             decided(max(centred) < 0.2, min(centred) > 0.5),
             f"{listed(centred)} of the gap",
         ),
         Statement(
-            "two layers: the rule even with stochastic gradients leaves less than a third of the gap",
+            "with two layers, the rule even with stochastic rounding of gradients leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),
         Statement(
-            "two layers: rounding only the forward pass leaves less than a third of the gap, rounding only the "
-            "gradients more than two thirds",
+            "with two layers, rounding only the forward pass causes less than a third of the gap, and rounding "
+            "only the gradients more than two thirds",
             decided(max(forward) < 1 / 3 and min(backward) > 2 / 3, min(forward) > 2 / 3 and max(backward) < 1 / 3),
             f"{listed(forward)} and {listed(backward)} of the gap",
         ),
         Statement(
-            "two layers: the mean row of the last layer is above 0.5 exactly in arms with a gap above 0.5 nats",
+            "with two layers, the mean row of the last layer is above 0.5 exactly in arms with a gap above 0.5 nats",
             all((row > 0.5) == (mean_gap(table, arm) > 0.5) for arm, row in rows.items()),
             "; ".join(f"{arm} {row:.2f}" for arm, row in rows.items()),
         ),
@@ -306,11 +314,10 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         }
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         yield Statement(
-            f"at a learning rate of 0.192, {model}: on every seed E4M3 with floor ends more than half a nat above "
-            f"float32, "
-            "and E4M3 with rceil less than 0.1",
+            f"at a learning rate of 0.192, {model}: on every seed, E4M3 with floor ends more than 0.5 nats above "
+            "float32, and E4M3 with rceil less than 0.1 nats above",
             min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1 if learns else None,
-            listed if learns else f"float32 does not learn there; {listed}",
+            listed if learns else f"float32 does not learn at this rate; {listed}",
         )
 
 

@@ -24,11 +24,9 @@ from mxnum.lab.claims.samples import (
 CLAIM = Claim(
     "B7",
     "Stochastic NVFP4 is biased",
-    "Stochastic rounding to NVFP4 is biased: if the E4M3 scale is rounded down, the block's largest number is clamped. "
-    ""
-    "For N(0, 1) the gain is 0.99657 and the mean squared error 0.0188. With a head-room of 17/16 before the scale "
-    "is "
-    "chosen, the gain is 1.00003 and the error 0.0236.",
+    "Stochastic rounding to NVFP4 is biased: if the E4M3 scale is rounded down, the block's largest number is "
+    "clamped. For N(0, 1) the gain is 0.99657 and the mean squared error 0.0188. With a head-room of 17/16 before "
+    "the scale is chosen, the gain is 1.00003 and the mean squared error 0.0236.",
     BY_FORMULA,
     whose=Whose.OURS,
 )
@@ -64,8 +62,9 @@ def _check(context: Context) -> Evidence:
             "the bias comes from numbers that are clamped; with head-room, only numbers beyond the range of the tensor "
             "scale are clamped",
             plain.gain < 0.999 and 1 - ample.gain < 1e-5,
-            f"{100 * plain.overflow:.2f}% beyond the largest element, {100 * ample.overflow:.1g}% with head-room; gain "
-            f"{plain.gain:.6f} and {ample.gain:.7f}",
+            f"{100 * plain.overflow:.2f}% of the numbers lie beyond the largest element, "
+            f"{100 * ample.overflow:.1g}% with head-room; the gain is {plain.gain:.6f}, and {ample.gain:.7f} with "
+            "head-room",
         ),
         Statement(
             "rounding the scale up (rceil) also removes the bias, with a smaller error than head-room",
@@ -75,18 +74,18 @@ def _check(context: Context) -> Evidence:
         Statement(
             "some tensor of normal numbers has the claimed gain",
             min(gains) <= 0.99657 <= max(gains),
-            f"{min(gains):.5f} to {max(gains):.5f} for a largest magnitude of 3.5 to 6",
+            f"the gain is {min(gains):.5f} to {max(gains):.5f} for a largest magnitude of 3.5 to 6",
         ),
     ]
     note = (
-        f"The claimed numbers come from a sample that was drawn for this ledger. Those found are exact for a tensor "
-        f"whose "
-        f"largest magnitude is {LARGEST}. A gain above 1 is impossible: without clamping, stochastic "
-        f"rounding is unbiased."
+        "The claimed numbers come from a sample that was drawn for this ledger. The numbers found are exact for a "
+        f"tensor whose largest magnitude is {LARGEST}. A gain above 1 is impossible, because clamping lowers the "
+        "gain and stochastic rounding without clamping is unbiased."
     )
     answer = (
-        "NVFP4 with stochastic rounding is biased by clamping, and head-room or rceil removes the bias. The claimed "
-        f"numbers came from a sample, and are up to {max(abs(c.found - c.claimed) for c in comparisons):.5f} off."
+        "NVFP4 with stochastic rounding is biased by clamping, and head-room or rceil removes the bias. The "
+        "claimed numbers came from a sample and are up to "
+        f"{max(abs(c.found - c.claimed) for c in comparisons):.5f} off."
     )
     answer *= unanimous(statements) is True
     return Evidence(

@@ -16,13 +16,12 @@ CLAIM = Claim(
     "B8",
     "Block sizes under E4M3 scales",
     "One paper claims that smaller blocks with E4M3 scales can raise the error of narrow tensors, and that UE5M3 "
-    "scales "
-    "prevent this (arXiv 2601.19026). Another claims that underflow and a naive choice of scale cause it "
-    "(2605.08565).",
-    "The exact expectation from `mxnum.analysis` for blocks of 8 to 128 and seventeen standard deviations, and "
-    "samples.",
+    "scales prevent this (arXiv 2601.19026). Another paper claims that underflow and a naive choice of scale cause "
+    "the larger error (arXiv 2605.08565).",
+    "`mxnum.analysis` gives the exact mean squared error for blocks of 8 to 128 numbers and seventeen standard "
+    "deviations; two samples must match it.",
 )
-#: Block sizes, and the standard deviations of the tensors as powers of two.
+#: Block sizes, and the standard deviations of the tensors as exponents of two.
 SIZES, WIDTHS = (8, 16, 32, 64, 128), tuple(range(-16, 1))
 FORMATS = {"E4M3": "e2m1:scale=e4m3", "UE5M3": "e2m1:scale=ue5m3", "E4M3 and a tensor scale": "nvfp4"}
 
@@ -65,7 +64,8 @@ def _check(context: Context) -> Evidence:
             f"for 128",
         ),
         Statement(
-            "this never happens if fewer than one block in 1000 has a subnormal scale, so underflow is the cause",
+            "smaller blocks never have larger errors if fewer than one block in 1000 has a subnormal scale, so "
+            "underflow of the scale is the cause",
             not set(e4m3) & set(usual),
             f"sigma = 2^{min(usual)} and above",
         ),
@@ -76,20 +76,21 @@ def _check(context: Context) -> Evidence:
             f"is",
         ),
         Statement(
-            "with UE5M3 scales, smaller blocks have larger errors only at sigma 2^-8 times as large",
+            "with UE5M3 scales, smaller blocks have larger errors only for tensors that are 2^8 times narrower "
+            "than with E4M3 scales",
             bool(ue5m3) and max(ue5m3) == most - 8,
             f"sigma = 2^{max(ue5m3)} and below",
         ),
     ]
     note = (
-        "So both papers are right: the effect exists, underflow causes it, and a tensor scale removes it. With UE5M3 "
-        "it "
-        "needs tensors so narrow that they hardly occur."
+        "Both papers are right: smaller blocks can have larger errors, underflow of the scale is the cause, and a "
+        "tensor scale prevents the underflow. With UE5M3 scales the effect needs tensors so narrow that they "
+        "hardly occur."
     )
     answer = (
-        f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and "
-        "below, because the scale underflows. A tensor scale removes this, and with UE5M3 it needs a sigma 2^-8 times "
-        "as large."
+        f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and below, "
+        "because the scale underflows. A tensor scale removes the effect, and UE5M3 scales show it only in tensors "
+        "2^8 times narrower."
     )
     evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
     return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

@@ -24,10 +24,10 @@ from mxnum.lab.claims.samples import (
 CLAIM = Claim(
     "B9",
     "Four over six",
-    "Four over six tries two scales, which map a block's largest number to 6 or to 4, and takes the better one. The "
-    "mean squared error of N(0, 1) in NVFP4 falls from 0.00904 to 0.00756, and 45 % of blocks take 4 (arXiv "
-    "2512.02010).",
-    "A formula gives the first number; normal numbers quantized by the kernels give the others.",
+    "Four over six tries two scales, which map a block's largest number to 6 or to 4, and takes the better one. "
+    "The mean squared error of N(0, 1) in NVFP4 falls from 0.00904 to 0.00756, and in 45 % of blocks the largest "
+    "number becomes 4 (arXiv 2512.02010).",
+    "A formula gives the error with one scale; normal numbers quantized by the kernels give the other numbers.",
 )
 
 
@@ -49,20 +49,22 @@ def _check(context: Context) -> Evidence:
     (absolute, _), (absolute_share, _) = chosen["absolute"]
     comparisons = [
         Comparison("mean squared error, one scale", 0.00904, exact, 5e-6),
-        Comparison("mean squared error, four over six by squared error", 0.00756, exact + gained, 5e-6 + bar),
-        Comparison("% of blocks that take 4", 45, 100 * share, 0.5 + 100 * share_bar),
+        Comparison("mean squared error, four over six chosen by squared error", 0.00756, exact + gained, 5e-6 + bar),
+        Comparison("% of blocks whose largest number becomes 4", 45, 100 * share, 0.5 + 100 * share_bar),
     ]
     better = Statement(
         "choosing by the squared error gives a smaller mean squared error than choosing by the absolute error",
         gained < absolute,
-        f"by absolute error {exact + absolute:.5f}, and {100 * absolute_share:.1f}% of blocks take 4",
+        f"chosen by absolute error {exact + absolute:.5f}, and in {100 * absolute_share:.1f}% of blocks the "
+        "largest number becomes 4",
     )
     note = (
-        f"The gain over one scale comes from a sample, the same for both rules; its error is {SIGMA} standard errors."
+        "One sample gives the reduction of the error by four over six, for both ways of choosing; its error bar is "
+        f"{SIGMA} standard errors."
     )
     answer = (
         f"Taking the better of two scales lowers the mean squared error of NVFP4 from {exact:.5f} to "
-        f"{exact + gained:.5f}; {100 * share:.0f} % of blocks take 4."
+        f"{exact + gained:.5f}; in {100 * share:.0f} % of blocks the largest number becomes 4."
     )
     statements = [kernels_agree([(exact, plain)]), better]
     evidence = Evidence(comparisons, statements, note, OF_NVFP4 | {"rounding": "rne"})

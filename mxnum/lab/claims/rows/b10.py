@@ -26,7 +26,7 @@ BLOCKS = BLOCKS_OF_16 // 4
 
 
 def tensors(blocks: int = BLOCKS) -> dict[str, Array]:
-    """Return blocks of 16 of four distributions with increasingly heavy tails, in float32."""
+    """Return blocks of 16 numbers from four distributions with increasingly heavy tails."""
     rng, shape = np.random.default_rng(SEED), (blocks, 16)
     made = {
         "normal": rng.standard_normal(shape),
@@ -69,8 +69,8 @@ def _check(context: Context) -> Evidence:
 
     def means(low: float, high: float) -> str:
         inside = (crest >= low) & (crest < high)
-        parts = [f"{every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in FORMATS]
-        return f"crest {low:g} to {high:g}: NVFP4 {parts[0]}, NVINT4 {parts[1]}"
+        parts = [f"from {every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in FORMATS]
+        return f"crest factor {low:g} to {high:g}: the error of NVFP4 changes {parts[0]}, of NVINT4 {parts[1]}"
 
     def lowers(fmt: str, low: float, high: float) -> bool | None:
         return _is_less((every[fmt, True] - every[fmt, False])[(crest >= low) & (crest < high)])

@@ -21,10 +21,10 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: float32 counts as at the entropy if its loss exceeds the entropy by less than this.
+#: float32 counts as having reached the entropy if its loss exceeds the entropy by less than this.
 AT_THE_ENTROPY = 0.02
-#: Studies that train until float32 is near the entropy, and the excess that counts as near, which
-#: the README fixed.
+#: The studies that train until float32 is near the entropy, each with the excess over the entropy
+#: that counts as near. The README fixed these numbers.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
@@ -37,13 +37,13 @@ FURTHER = (
 CLAIM = Claim(
     "B11",
     "The gradient of the logits overflows",
-    "The target's component of the gradient of the logits is (1 - p)/N, with N a power of two. While p is small, it "
-    "lies just below a power of two, and the floor rule shrinks it and no other number of its block. So the gap of "
-    "E4M3 "
-    "in a small language model comes from this operand; a factor on the loss removes it, and the analysis gives its "
+    "In the gradient of the logits, the component of the target symbol is (1 - p)/N, where p is the target's "
+    "probability and N, the number of tokens, is a power of two. While p is small, this component lies just below "
+    "a power of two, so the floor rule shrinks it and no other number of its block. So the gap of E4M3 in a small "
+    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives its "
     "size.",
-    "A decoder is trained on a Markov source; arms, limits and tests were fixed before six seeds were trained. Without "
-    "the stored study, one seed of four arms is trained half as long.",
+    "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
+    "seeds were trained. Without the stored study, the check trains one seed of four arms half as long.",
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
@@ -79,7 +79,7 @@ def _check(context: Context) -> Evidence:
 
 
 def within(off: float, limits: tuple[float, float], times: float = 1) -> bool | None:
-    """Return True within the first limit, False beyond the second, and None between them."""
+    """Return True if `off` is within the first limit, False if beyond the second, else None."""
     return decided(off <= times * limits[0], off > times * limits[1])
 
 
@@ -97,14 +97,14 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
     kept = mean_gap(table, "last x 1, stochastic") / float(np.mean(one))
     everywhere = gaps(table, "all")
     return [
-        leaves("the gap is overflow: factors from 2^(2/8) to 2^(7/8) remove it", _mended(table), one),
+        leaves("overflow causes the gap: factors of 2^(2/8) to 2^(7/8) on the loss remove it", _mended(table), one),
         Statement(
-            "the drift raises the loss: with a centred gradient every seed ends lower",
+            "the drift raises the loss, because every seed ends lower with a centred gradient",
             all(a > b for a, b in zip(one, centred, strict=True)),
-            f"{np.mean(centred):+.4f} against {np.mean(one):+.4f} nats",
+            f"{np.mean(centred):+.4f} nats centred, {np.mean(one):+.4f} not centred",
         ),
         Statement(
-            "the gap is not rounding to nearest: stochastic rounding leaves at least half of it",
+            "rounding to nearest does not cause the gap, because stochastic rounding leaves at least half of it",
             kept >= 0.5,
             f"{kept:.0%}",
         ),
@@ -115,7 +115,9 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
             one,
         ),
         leaves(
-            "the gap is that of the last layer: E4M3 in all others has no gap", gaps(table, "all but last"), everywhere
+            "the last layer causes the gap, because E4M3 in all other layers has no gap",
+            gaps(table, "all but last"),
+            everywhere,
         ),
         leaves("E4M3 everywhere with rceil has no gap", gaps(table, "all, rceil"), everywhere),
     ]
@@ -136,9 +138,10 @@ def _of_the_study(table: Table) -> Evidence:
         )
     ]
     note = (
-        f"The derivation fails for E2M1, whose gap is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, and for NVFP4 "
-        f"({mean_gap(table, 'last x 1, NVFP4'):.3f}): it assumes that the other "
-        f"components are right on average, and in 4 bits they are not. One model, one source, one N. {ONE_SOURCE}"
+        "The derivation assumes that rounding leaves the other components right on average. In 4 bits this is not "
+        f"so, and the derivation fails: the gap of E2M1 is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, that of "
+        f"NVFP4 {mean_gap(table, 'last x 1, NVFP4'):.3f}. The evidence is one model, one source and one number of "
+        f"tokens N. {ONE_SOURCE}"
     )
     configuration, number = (
         {"study": "logits", "seeds": len(gaps(table, "all"))},
@@ -160,7 +163,7 @@ def _biases(table: Table) -> list[Statement]:
         Statement(
             f"the analysis gives the bias of the target's component {formats} to within {BIAS[0]}",
             within(max(off), BIAS),
-            f"off by {max(off):.4f} at most",
+            f"the error is {max(off):.4f} at most",
         )
         for formats, off in groups.items()
     ]
@@ -170,15 +173,15 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     """Return a text: the gap that overflow causes, and the error of the kernels' prediction."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
-    if not unanimous(s for s in statements if "the gap is overflow" in s.what):
+    if not unanimous(s for s in statements if "overflow causes the gap:" in s.what):
         return ""
-    off: dict[str, list[float]] = {"near": [], "farther from it": [], "in 4 bits": []}
+    off: dict[str, list[float]] = {"near": [], "farther from the entropy": [], "in 4 bits": []}
     for each in map(context.json, filter(context.has, (STUDY, *FURTHER))):
         for arm, found in each["arms"].items():
             recipe = str(found["experiment"]["recipe"].get("gradients"))
             if ", centred" in arm and found.get("sampled_rest") is not None and "mxfp6" not in recipe:
                 near = _above(each, each["controls"].get(arm, each["control"])) < AT_THE_ENTROPY
-                kind = ("near" if near else "farther from it") if "mxfp8" in recipe else "in 4 bits"
+                kind = ("near" if near else "farther from the entropy") if "mxfp8" in recipe else "in 4 bits"
                 off[kind].append(abs(mean_gap(each, arm) - found["sampled_rest"]))
     sizes = {kind: f"{max(values):.3f}" for kind, values in off.items() if values}
     answer = (
@@ -187,8 +190,8 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"In 8 bits, with float32 near the entropy, the kernels predict the gap within {sizes.pop('near')}"
-    return f"{answer} {met}. They are off otherwise: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
+    met = f"In 8 bits near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
+    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:
@@ -199,7 +202,7 @@ def _above(table: Table, control: str = "float32") -> float:
 def _sized(
     table: Table, what: str, arms: Iterable[str], limits: tuple[float, float] = SIZE, times: float = 1
 ) -> Statement:
-    """Judge if gaps have the sizes that the analysis predicts for logits at rest."""
+    """Judge if gaps have the sizes that the analysis predicts for a model at rest."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["at_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     numbers = (f"{arm} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -209,14 +212,17 @@ def _sized(
 def of_other_settings(table: Table) -> list[Statement]:
     """Judge the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
-    what = "the largest mantissa of a format decides: E5M2 and E3M2 have the predicted gap of E4M3, E2M3 has no gap"
+    what = (
+        "the largest mantissa of a format decides its gap: E5M2 and E3M2 have the gap predicted for E4M3, and "
+        "E2M3 has none"
+    )
     larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
     made = [_sized(table, what, ("E5M2, centred", "E3M2, centred", "E2M3"))]
     made += [
         leaves(f"labels smoothed by {s} remove the gap of E4M3", gaps(table, f"E4M3, smoothing {s}"), one)
         for s in (0.1, 0.2)
     ]
-    made.append(_sized(table, "in larger vocabularies the gap has the size predicted at rest", larger))
+    made.append(_sized(table, "in larger vocabularies the gap has the size predicted for a model at rest", larger))
     for size, centred in zip(sizes, larger, strict=True):
         left = gaps(table, f"E4M3, rceil, vocabulary {size}")
         what = f"with a vocabulary of {size} the rule rceil removes the predicted gap"
@@ -228,22 +234,27 @@ def of_many_symbols(table: Table) -> list[Statement]:
     """Judge the tests of `logits-4096`."""
     rceil = gaps(table, "E4M3, rceil")
     found = _sized(
-        table, "with 4,096 symbols, after 1,600 steps, the gap has the size predicted at rest", ("E4M3, centred",)
+        table,
+        "with 4,096 symbols, after 1,600 steps, the gap has the size predicted for a model at rest",
+        ("E4M3, centred",),
     )
     rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
     return [
-        replace(found, numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy, so not at rest"),
+        replace(
+            found,
+            numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy, so the model is not at rest",
+        ),
         leaves("with 4,096 symbols the rule rceil removes the predicted gap", rceil, rest),
     ]
 
 
 def trained_longer(table: Table, near: float) -> list[Statement]:
-    """Judge the test of the long studies, undecided unless float32 is near the entropy."""
+    """Judge the test of the long studies; it is undecided unless float32 is near the entropy."""
     above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
     trained = f"with {setting['vocabulary']:,} symbols{of_classes} and {tokens / 1e6:.1f} million tokens"
-    found = _sized(table, f"{trained} the gap has the size predicted at rest", (arm,))
+    found = _sized(table, f"{trained} the gap has the size predicted for a model at rest", (arm,))
     sampled = table["arms"][arm].get("sampled_rest")
     by_kernels = "" if sampled is None else f" ({sampled:.4f} by the kernels)"
     seeds = f"{len(gaps(table, arm))} seeds; float32 is {above:.3f} above the entropy"
@@ -253,14 +264,14 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
 
 
 def to_the_end(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-converged`, undecided unless float32 is at the entropy."""
+    """Judge the tests of `logits-converged`; undecided unless float32 reached the entropy."""
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
-    what = "in 4 bits, where other components are not right on average, centring leaves the derived gap"
+    what = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
     centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
     lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
-    repair = f"; NVFP4 not centred {np.mean(plain):+.4f}, lower on {lower} of {len(plain)} seeds"
+    repair = f"; NVFP4 without centring {np.mean(plain):+.4f}, a smaller gap on {lower} of {len(plain)} seeds"
     found = [
         _sized(table, "the gap has the derived size", size),
         *_what_decides(table, 24),
@@ -268,13 +279,13 @@ def to_the_end(table: Table) -> list[Statement]:
             "labels smoothed by 0.1 remove the gap of E4M3", gaps(table, "E4M3, smoothing 0.1"), gaps(table, "last x 1")
         ),
         Statement(
-            "with a factor that removes the overflow, the final loss is float32's",
+            "with a factor that removes the overflow, the final loss equals float32's",
             within(abs(below), BIAS),
             f"{below:+.4f} nats, below float32 on {sum(gap < 0 for gap in mended)} of {len(mended)} seeds",
         ),
         replace(centred, numbers=centred.numbers + repair),
     ]
-    start, near = f"trained until float32 is {above:.3f} above the entropy: ", above < AT_THE_ENTROPY
+    start, near = f"in models trained until float32 is {above:.3f} above the entropy, ", above < AT_THE_ENTROPY
     return [replace(s, what=start + s.what, holds=s.holds if near else None) for s in found]
 
 
@@ -284,9 +295,14 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
     more = [a - b for a, b in zip(gaps(table, arm), gaps(adam, arm), strict=False)]
     apart = float(np.mean(more))
     return [
-        _sized(table, "with SGD instead of Adam the gap has the size predicted at rest", (arm,), (BIAS[0], SIZE[0])),
+        _sized(
+            table,
+            "with SGD instead of Adam the gap has the size predicted for a model at rest",
+            (arm,),
+            (BIAS[0], SIZE[0]),
+        ),
         Statement(
-            "on every seed the gap is larger under SGD than under Adam, which ends below the derived size",
+            "on every seed the gap is larger under SGD than under Adam, whose gap is below the derived size",
             decided(min(more) > 0, apart < 0),
             f"{apart:+.4f} nats on {len(more)} seeds",
         ),
@@ -295,7 +311,9 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
 
 def far_from_a_power_of_two(table: Table) -> list[Statement]:
     """Judge the test of `logits-24`."""
-    what = "with 24 choices, where only targets overflow, the gap has the size predicted at rest"
+    what = (
+        "with 24 possible next symbols, where only targets overflow, the gap has the size predicted for a model at rest"
+    )
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
     numbers = f"{found.numbers}; float32 is {above[0]:.3f} and {above[1]:.3f} above the entropy"
@@ -303,19 +321,19 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge the test of `logits-1024-classes`, whose prediction depends on float32's excess."""
+    """Judge the test of `logits-1024-classes`; the prediction depends on the loss of float32."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
-        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by targets alone; "
-        f"float32 is {above:.3f} above the entropy"
+        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by the targets' "
+        f"components alone; float32 is {above:.3f} above the entropy"
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
     return [
         Statement(
-            f"with {symbols} the gap has the size predicted by the kernels, with overflowing components of other "
-            f"symbols",
+            f"with {symbols} the gap has the size that the kernels predict; the prediction includes overflow in "
+            "symbols that are not the target",
             holds,
             numbers,
         )
@@ -323,7 +341,7 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge if gaps have the sizes that the kernels predict; twice the limit refutes it."""
+    """Judge if gaps have the sizes that the kernels predict, to within `limit`."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     listed = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -331,7 +349,7 @@ def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float =
 
 
 def of_factors(table: Table) -> list[Statement]:
-    """Judge four of the tests of `logits-factors`."""
+    """Judge four of the five tests of `logits-factors`; `without_notice` judges the fifth."""
     gap = {arm: mean_gap(table, arm) for arm in table["arms"] if arm.endswith(", centred")}
     plain = [arm for arm in gap if not any(word in arm for word in ("rceil", "stochastic", "spread", "NVFP4"))]
     in_e2m1 = [arm for arm in plain if arm.startswith("E2M1")]
@@ -344,26 +362,27 @@ def of_factors(table: Table) -> list[Statement]:
     return [
         _by_the_kernels(
             table,
-            "in formats of 6 and 8 bits with a factor, the gap has the size predicted by the kernels",
+            "in formats of 6 and 8 bits with a factor on the loss, the gap has the size that the kernels predict",
             [arm for arm in plain if arm not in in_e2m1],
         ),
         Statement(
-            "without overflow, the remaining gap is rounding to nearest: stochastic rounding leaves less than a "
-            "fifth of it, and rceil does not reduce it",
+            "without overflow, rounding to nearest causes the remaining gap, because stochastic rounding leaves "
+            "less than a fifth of it and rceil does not change it",
             decided(left < 0.2 and apart <= ALIKE[0], left > 0.5 or apart > ALIKE[1]),
-            f"E5M2 at 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic {gap[f'{half}, stochastic, centred']:+.4f}; "
-            f"rceil changes it by {apart:.4f} at most",
+            f"E5M2 with a factor of 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic "
+            f"{gap[f'{half}, stochastic, centred']:+.4f}; rceil changes the gap by {apart:.4f} at most",
         ),
         _by_the_kernels(
             table,
-            "in E2M1 with a factor, the gap has the size predicted by the kernels",
+            "in E2M1 with a factor on the loss, the gap has the size that the kernels predict",
             [*in_e2m1, "E2M1 x 2^(4/8), rceil, centred"],
             2 * SIZE[0],
         ),
         Statement(
-            "the error of rounding to nearest averages out if probabilities are spread",
+            "the error of rounding to nearest averages out if the source's probabilities are not all equal",
             decided(gap[spread] < ALIKE[0] and off <= SIZE[0], gap[spread] > ALIKE[1] or off > SIZE[1]),
-            f"E5M2 at 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted {predicted:.4f}",
+            f"E5M2 with a factor of 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted "
+            f"{predicted:.4f}",
         ),
     ]
 
@@ -372,7 +391,11 @@ def without_notice(factors: Table, converged: Table) -> list[Statement]:
     """Judge the fifth test of `logits-factors`: NVFP4's tensor scale cancels the factor."""
     with_factor, without = mean_gap(factors, "NVFP4 x 2^(4/8), centred"), mean_gap(converged, "NVFP4, centred")
     numbers = f"{with_factor:+.4f} nats with a factor of 2^(4/8), {without:+.4f} without"
-    return [Statement("a factor does not change the gap of NVFP4", within(abs(with_factor - without), ALIKE), numbers)]
+    return [
+        Statement(
+            "a factor on the loss does not change the gap of NVFP4", within(abs(with_factor - without), ALIKE), numbers
+        )
+    ]
 
 
 #: The functions that judge further studies, each with the results files that it needs.
@@ -390,7 +413,7 @@ STUDIES: tuple[tuple[Callable[..., list[Statement]], tuple[str, ...]], ...] = (
 
 
 def _trained(context: Context) -> Table:
-    """Train the quick arms, and return a table in the form of the study's."""
+    """Train the arms in `QUICK`, and return a table in the form of a stored study."""
     from mxnum.lab.language_model import Setting, train
 
     base = Setting(choices=16, context=32, sequences=16, layers=1, steps=QUICK_STEPS)
@@ -406,9 +429,13 @@ def _of_one_seed(table: Table) -> Evidence:
     one, rceil = gaps(table, "last x 1"), gaps(table, "last x 1, rceil")
     statements = [
         Statement("E4M3 in the gradient of the logits alone raises the loss", one[0] > 0, f"{one[0]:+.4f} nats"),
-        leaves("the gap is overflow: the factor 2^(2/8) removes it", gaps(table, "last x 2^(2/8)"), one),
+        leaves(
+            "overflow causes the gap: a factor of 2^(2/8) on the loss removes it", gaps(table, "last x 2^(2/8)"), one
+        ),
         leaves("the rule rceil removes the gap", rceil, one),
-        Statement("the other tests", None, "`mxnum lab language-model logits` trains the runs that they need"),
+        Statement(
+            "the other tests", None, "`mxnum lab language-model logits` trains the runs that the other tests need"
+        ),
     ]
     note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
     answer = (

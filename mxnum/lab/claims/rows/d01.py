@@ -1,4 +1,4 @@
-"""D1: the bits that Hopper's FP8 sums keep, their error, and how they shrink."""
+"""D1: how many bits Hopper's FP8 sums keep, how large their error is, and how sums shrink."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ CLAIM = Claim(
     "The FP8 units of NVIDIA's H800 keep around 14 bits of a sum. For two random matrices with K = 4096 the largest "
     "relative error is nearly 2 %. It grows with K. Moving the sum to float32 every 128 products makes it more "
     "precise.",
-    "The library's unit `hopper_fp8`, whose 13 fraction bits were replayed on outputs of H100 and H200, on random "
-    "matrices in E4M3 with one scale each; and bounds of the mean sum of positive numbers, derived by "
-    "`mxnum.lab.theory.mean_sum`.",
-    "The paper says neither how its matrices are distributed nor what its error is relative to.",
+    "The library's unit `hopper_fp8` multiplies random matrices in E4M3 with one scale each; its 13 fraction bits "
+    "reproduce outputs of H100 and H200. Mean sums of positive numbers are compared with bounds, which "
+    "`mxnum.lab.theory.mean_sum` derives.",
+    "The distribution of the paper's matrices, and the quantity to which its error is relative, would decide the "
+    "claim. The paper states neither.",
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
-#: The K of the paper's figure, and rows and columns of the results here.
+#: The K of the paper's figure, and the number of rows and of columns of the results here.
 K, SIDE = 4096, 128
-#: The number of dot products of the samples that are compared with the derived means.
+#: The number of dot products whose mean is compared with the derived bounds.
 DOTS = 512
 ONE_SCALE = "e4m3:scale=float32"
 
@@ -40,11 +41,12 @@ class Errors(NamedTuple):
 
     #: The largest error over the root mean square of the results.
     largest: float
-    #: The largest error relative to its own result.
+    #: The largest ratio of an error to its own result.
     relative: float
-    #: The root mean square error over that of the results.
+    #: The root mean square of the errors over the root mean square of the results.
     typical: float
-    #: The regression of the error on the result, and `SIGMA` standard errors by rows.
+    #: The slope of a regression of the error on the result, and `SIGMA` of its standard errors,
+    #: which come from the rows.
     bias: float
     bar: float
 
@@ -70,13 +72,13 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # the page of the units says what is published
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units says what the evidence is
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
 @cache
 def errors_at(k: int) -> dict[tuple[str, str], Errors]:
-    """Return the errors of each distribution and unit."""
+    """Return the errors of sums of `k` products, by distribution and unit."""
     found = {}
     for name, (a, b) in matrices(k).items():
         exact = a.astype(np.float64) @ b.astype(np.float64).T
@@ -90,7 +92,7 @@ def errors_at(k: int) -> dict[tuple[str, str], Errors]:
 
 
 def bits_kept(unit: str) -> int:
-    """Return how many bits of a sum that begins with 1 count, the first included."""
+    """Return how many bits of a sum between 1 and 2 the unit keeps, the leading 1 included."""
     import ml_dtypes
 
     kept = 1
@@ -112,7 +114,10 @@ def within_bounds(unit: str, k: int) -> tuple[bool, str]:
     bounds = mean_sum(unit, k)
     low, high = bounds.low - bounds.exact - bar, bounds.high - bounds.exact + bar
     lost = bounds.shrinking[0]
-    return low <= found <= high, f"{unit}, K = {k}: {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}"
+    return (
+        low <= found <= high,
+        f"{unit}, K = {k}: shrinks by {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}",
+    )
 
 
 def percent(share: float, digits: int = 2) -> str:
@@ -134,12 +139,12 @@ def _check(context: Context) -> Evidence:
     statements = [
         Statement("the largest relative error at K = 4096 is nearly 2 %", None, readings),
         Statement(
-            "it grows with K",
+            "the largest relative error grows with K",
             all(np.diff(each).min() > 0 for each in largest[PLAIN]),
             "; ".join(f"{n}: {percent(v[0])} to {percent(v[-1])}" for n, v in zip(names, largest[PLAIN], strict=True)),
         ),
         Statement(
-            "promotion every 128 products lowers it at K = 4096",
+            "promotion to float32 every 128 products lowers the largest error at K = 4096",
             all(at[name, PROMOTED].largest < at[name, PLAIN].largest for name in names),
             "; ".join(f"{name}: {percent(at[name, PROMOTED].largest)}" for name in names),
         ),
@@ -148,26 +153,27 @@ def _check(context: Context) -> Evidence:
     comparisons = [Comparison("bits kept", 14, bits_kept(PLAIN), 0.5)]
     normal, positive = (percent(at[name, PLAIN].largest) for name in (names[0], names[-1]))
     answer = (
-        f"The unit keeps {comparisons[0].found} bits. At K = {K} sums of normal matrices err by {normal} of the "
-        f"typical result at most, and positive ones lose up to {positive}; promotion leaves "
-        f"{percent(at[names[-1], PROMOTED].largest)}. Undecided: which matrices gave nearly 2 %."
+        f"The unit keeps {comparisons[0].found} bits. At K = {K} the error of sums is at most {normal} of the "
+        f"typical result for normal matrices, and {positive} for positive matrices "
+        f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
     )
     note = (
-        "Errors are those of the sums alone, beside the exact products of the same E4M3 elements. The mean shrinking "
-        f"is a regression of the error on the result. Results: {SIDE} x {SIDE}, or {DOTS} dot products."
+        "Errors come from summation alone: each sum is compared with the exact sum of the same products of E4M3 "
+        "elements. The mean shrinking is the slope of a regression of the error on the result. The results are "
+        f"matrices of {SIDE} x {SIDE}, and samples of {DOTS} dot products."
     )
     configuration = {"seed": SEED, "error bar": f"{SIGMA} sigma", "K": list(LENGTHS)}
     return Evidence(comparisons, statements, note, configuration, answer, f"{normal} and {positive}")
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge the bias: measured for each distribution, and within bounds for positive numbers."""
+    """Judge the bias of sums: for each distribution, and by derived bounds for positive numbers."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]
     return [
         Statement(
-            f"sums of positive numbers shrink by what is derived, within {SIGMA} standard errors",
+            f"sums of positive numbers shrink as derived, within {SIGMA} standard errors",
             all(holds for holds, _ in derived),
             "; ".join(text for _, text in derived),
         ),

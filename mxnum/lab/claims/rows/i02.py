@@ -10,14 +10,15 @@ from mxnum.lab.claims.samples import PARTS, log_measure, mantissas
 CLAIM = Claim(
     "I2",
     "How many blocks overflow, and how badly",
-    "If the mantissa of the block's largest value is uniform (log-uniform), the share of blocks that overflow is 25 % "
-    "(19.26 %) in E4M3, E5M2 and E3M2, 12.5 % (9.31 %) in E2M3, 50 % (41.50 %) in E2M1 and 1.56 % (1.13 %) in INT8. "
-    "The "
-    "largest relative error of clamping is 12.5 % in the first three, 6.25 % in E2M3, 25 % in E2M1 and 0.78 % in INT8.",
+    "The share of blocks that overflow is 25 % in E4M3, E5M2 and E3M2, 12.5 % in E2M3, 50 % in E2M1 and 1.56 % in "
+    "INT8, if the mantissa of the block's largest value is uniform. If it is log-uniform, the shares are 19.26 %, "
+    "9.31 %, 41.50 % and 1.13 %. The largest relative error of clamping is 12.5 % in E4M3, E5M2 and E3M2, 6.25 % "
+    "in E2M3, 25 % in E2M1 and 0.78 % in INT8.",
     "The kernels quantize every mantissa of 16 bits; results are weighted uniformly and log-uniformly.",
 )
-#: For each format: shares of overflowing blocks in percent, uniform and log-uniform, and the
-#: largest relative clamp error in percent, each with half a unit of the last digit claimed.
+#: For each format: the percentage of blocks that overflow, for uniform and for log-uniform
+#: mantissas, and the largest relative error of clamping in percent. Half a unit of the last digit
+#: follows each number.
 FIGURES = {
     **dict.fromkeys(("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2"), ((25, 0.5), (19.26, 0.005), (12.5, 0.05))),
     "mxfp6_e2m3": ((12.5, 0.05), (9.31, 0.005), (6.25, 0.005)),
@@ -41,7 +42,8 @@ def _check(context: Context) -> Evidence:
         share = float(region.upper - region.lower)
         as_derived.append(found[0] == share and 0 <= float(region.worst_error) - error < 1 / PARTS)
     derived = Statement(
-        "the uniform shares equal those of the derived region, and the largest errors its bound within a grid step",
+        "the uniform shares equal the widths of the derived regions, and the largest errors equal the derived "
+        "bounds within a grid step",
         all(as_derived),
         f"{sum(as_derived)} of {len(as_derived)} formats",
     )

@@ -19,7 +19,7 @@ CLAIM = Claim(
     "E4M3 has 126 positive codes. The relative gap between neighbouring values falls from 12.5 % to 6.7 % within a "
     ""
     "binade, and is 100, 50, 33.3, 25, 20, 16.7 and 14.3 % above the subnormal values.",
-    "All codes decoded.",
+    "The check decodes all codes.",
 )
 
 

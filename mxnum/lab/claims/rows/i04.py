@@ -11,9 +11,8 @@ from mxnum.lab.claims.evidence import Evidence, Statement, answered
 CLAIM = Claim(
     "I4",
     "Quantized layer-norm weights multiply the gradient by a biased factor",
-    "The gradient is multiplied by (I + zeta). Clamping gives zeta one sign in the whole block; the errors of rounding "
-    ""
-    "cancel.",
+    "Quantized layer-norm weights multiply the gradient by (I + zeta), where zeta is the relative error of the "
+    "weights. Clamping gives zeta one sign in the whole block; the errors of rounding cancel.",
     "The gradient through a layer norm with quantized weights is compared with (I + zeta) times the exact gradient, "
     "for "
     "weights clustered in the clamped range and elsewhere.",
@@ -32,32 +31,36 @@ def _check(context: Context) -> Evidence:
         exact = gamma.astype(np.float64)
         zeta = quantized / exact - 1
         identity = np.allclose(upstream * quantized, (1 + zeta) * (upstream * exact), rtol=1e-12, atol=0)
-        statements.append(Statement(f"{where}: the gradient is (I + zeta) times the exact gradient", identity))
+        statements.append(
+            Statement(f"if weights are {where}, the gradient is (I + zeta) times the exact gradient", identity)
+        )
         by_block = zeta.reshape(blocks, width)
         same_sign[where] = float(np.mean(np.all(by_block < 0, axis=1) | np.all(by_block > 0, axis=1)))
         leftover[where] = float(abs(zeta.mean()) / np.abs(zeta).mean())
     (one, other), (left, cancels) = same_sign.values(), leftover.values()
     statements += [
-        Statement("clamped: zeta has one sign across each block", one == 1.0, f"{one:.1%} of the blocks"),
         Statement(
-            "not clamped: zeta does not have one sign across each block",
+            "if weights are clamped, zeta has one sign across each block", one == 1.0, f"{one:.1%} of the blocks"
+        ),
+        Statement(
+            "if weights are not clamped, zeta does not have one sign in any block",
             other == 0.0,
             f"{other:.1%} of the blocks have one sign",
         ),
         Statement(
             "rounding errors cancel in the mean, clamping errors do not",
             left > 0.99 and cancels < 0.5,
-            f"|mean zeta| / mean |zeta| is {left:.3f} for clamped blocks, {cancels:.3f} for others",
+            f"|mean zeta| / mean |zeta| is {left:.3f} for clamped blocks, {cancels:.3f} for blocks that are not "
+            "clamped",
         ),
     ]
     evidence = Evidence(
         statements=statements,
-        note="The gradient is that of the normalized input of a layer norm, for the same gradient of its output.",
+        note="The gradient is taken at the normalized input of a layer norm, for the same gradient of its output.",
         configuration={"seed": seed, "weights": width * blocks, "deviation": 0.01, "centres": [0.95, 0.6]},
     )
     answer = (
-        "The gradient is multiplied by I + zeta. Clamping gives zeta one sign in every block; rounding errors "
-        ""
-        f"cancel to {cancels:.2f} of their mean size."
+        "Weights with a relative error zeta multiply the gradient by I + zeta. Clamping gives zeta one sign in "
+        f"every block; rounding errors cancel to {cancels:.2f} of their mean size."
     )
-    return answered(evidence, answer, f"mean of zeta / its size: {left:.2f}")
+    return answered(evidence, answer, f"|mean zeta| / mean |zeta|: {left:.2f}")

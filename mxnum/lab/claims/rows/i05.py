@@ -17,11 +17,11 @@ from mxnum.output import palette
 CLAIM = Claim(
     "I5",
     "The size of zeta can be measured, and grows",
-    "The norm of zeta is at least the relative change of the gradient on the same parameters. It grows during "
-    ""
-    "training, and the run diverges when it is of order 2.",
+    "Quantization changes the gradient by the relative error zeta. The change of the gradient on the same "
+    "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
+    "it is of order 2.",
     BY_TRAINING,
-    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the bound at each step.",
+    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step.",
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
@@ -35,11 +35,11 @@ Growth = tuple[bool | None, float, float]
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare zeta early and late in each run, and just before the loss rises.
+    """Compare zeta late in each run with zeta early, and judge its size before the loss rises.
 
     zeta grows if the exact sign-flip test of its logarithmic growth in each run is significant at
     `LEVEL`. zeta is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and
-    not of order 2 if they lie outside.
+    not of order 2 if both limits are below 1 or above 4.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []
@@ -52,8 +52,8 @@ def _check(context: Context) -> Evidence:
         grown[arm] = mean > 1 if p < LEVEL else None, mean, p
         whose = Whose.PAPER if arm == OF_THE_PAPER else Whose.OURS
         numbers = (
-            f"by a factor of {mean:.2f} on average; it grows in {sum(g > 0 for g in growth)} of {len(growth)} runs, "
-            f"exact p {p:.2g}"
+            f"by a factor of {mean:.2f} on average; zeta grows in {sum(g > 0 for g in growth)} of {len(growth)} "
+            f"runs, exact p {p:.2g}"
         )
         statements.append(Statement(f"{arm}: zeta grows during training", grown[arm][0], numbers, whose))
         if (limits := mean_interval(last)) is not None:
@@ -70,8 +70,8 @@ def _check(context: Context) -> Evidence:
             )
     statements += at_the_size_of_the_paper(context)
     note = (
-        "zeta stands for its lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs the "
-        "square."
+        "zeta stands for its lower bound |g~ - g| / |g|, where g~ is the gradient with quantization, on the same "
+        "parameters and batch. The released code logs the square of this bound."
     )
     answer, number = _answer(grown, statements) if grown else ("", "")
     return Evidence((), statements, note, settings(table), answer, number)
@@ -91,12 +91,12 @@ def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return a text that says in which formats zeta grows, and the factor of the paper's format."""
+    """Return a text that says in which formats zeta grows, and the growth in the paper's format."""
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
         topics += [f"{text} {' and '.join(arms)}"] if arms else []
-    parts = {"growth at the paper's size": paper_size.WHERE, "whether it is of order 2 before a rise": "order 2"}
+    parts = {"growth at the paper's size": paper_size.WHERE, "whether zeta is of order 2 before a rise": "order 2"}
     undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
     arm = OF_THE_PAPER if OF_THE_PAPER in grown else next(iter(grown))
     answer = (
@@ -107,7 +107,7 @@ def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str,
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Describe zeta at the beginning, at the end and at most, before the loss of a run rises."""
+    """Describe the first, last and largest zeta before the loss rises, at the paper's size."""
     found = []
     for name, arm in paper_size.table(context)["arms"].items():
         zeta = [_calm_zetas(run) for run in arm["runs"]]
@@ -115,8 +115,8 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
             continue
         early, late = (np.mean([z[part] for z in zeta]) for part in (slice(EVALUATIONS), slice(-EVALUATIONS, None)))
         numbers = (
-            f"before any excursion, evaluated every {EVERY} steps: {early:.2f} on average over the first ten, "
-            f"{late:.2f} over the last ten, {max(map(max, zeta)):.2f} at most; "
+            f"before any excursion, evaluated every {EVERY} steps: {early:.2f} on average over the first ten "
+            f"evaluations, {late:.2f} over the last ten, {max(map(max, zeta)):.2f} at most; "
             f"{counted(len(zeta), 'run')}"
         )
         what = f"{name.removeprefix(paper_size.PREFIX)}: zeta grows during training, {paper_size.WHERE}"
@@ -125,7 +125,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _calm_zetas(run: dict[str, Any]) -> list[float]:
-    """Return zeta at the regular evaluations before the first excursion, without the first step."""
+    """Return zeta at the regular evaluations before the first excursion, except that of step 0."""
     end = run["excursions"][0]["start"] if run["excursions"] else math.inf
     pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
     return [zeta for at, zeta in pairs if zeta is not None and 0 < at < end and at % EVERY == 0]

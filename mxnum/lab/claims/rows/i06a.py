@@ -28,7 +28,7 @@ def _check(context: Context) -> Evidence:
     beside = sum(run.first is not None and _is_calm_to(controls.get(run.seed), run.first) for run in runs)
     jump, of_fp32, steps = paper_size.jumping(runs), paper_size.jumping(fp32), max((r.horizon for r in runs), default=0)
     first = Statement(
-        f"the loss of a run in E4M3 jumps, and that of FP32 on the same seed does not, {paper_size.WHERE}",
+        f"the loss of a run in E4M3 jumps, and the loss of the FP32 run on the same seed does not, {paper_size.WHERE}",
         True if beside else None if jump else False,
         f"{beside} of {len(runs)} runs in E4M3 and its variants, within {steps:,} steps",
     )
@@ -38,14 +38,14 @@ def _check(context: Context) -> Evidence:
         f"the loss jumps in E2M1 on every seed and in FP32 on none, {paper_size.WHERE}", always or None, counts
     )
     answer = (
-        f"E4M3 can diverge: in {beside} of {len(runs)} planned runs in E4M3 the loss jumps, on seeds on which FP32's "
-        f"does not. With {counted(len(fp32), 'run')} of FP32 it is open how often this happens and whether E4M3 causes "
-        f"it."
+        f"E4M3 can diverge: the loss jumps in {beside} of {len(runs)} planned runs in E4M3, on seeds whose FP32 "
+        f"run does not jump. With {counted(len(fp32), 'run')} of FP32, the study cannot show how often this "
+        "happens and whether E4M3 causes it."
     )
     by_arm = "; ".join(
         f"{name} {paper_size.described(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1")
     )
-    note = f"An excursion is a loss above 20 times the least running median. By arm: {by_arm}."
+    note = f"An excursion is a loss above 20 times the least running median. The runs of each arm: {by_arm}."
     configuration = {"study": "paper-scale", "seeds": sorted({run.seed for run in runs})}
     number = f"{beside} of {len(runs)} against {of_fp32} of {len(fp32)}"
     return Evidence((), [first, *ours(second)], note, configuration, answer * bool(beside), number)

@@ -14,9 +14,10 @@ from mxnum.lab.studies.statistics import compare
 CLAIM = Claim(
     "I6b",
     "E4M3 makes divergence more likely",
-    "Quantization to MXFP8 E4M3 makes runs diverge that would not diverge in FP32: the hazard of a jump is higher.",
+    "Quantization to MXFP8 E4M3 makes runs diverge that would not diverge in FP32, so the hazard of a jump is "
+    "higher than in FP32.",
     BY_TRAINING,
-    "About 19 pairs of runs at the paper's size would decide it at that size.",
+    "About 19 pairs of runs at the paper's size would decide the claim at that size.",
     needs=("hazard.json",),
     command="mxnum lab sweep hazard --out hazard",
 )
@@ -34,14 +35,13 @@ def _check(context: Context) -> Evidence:
     runs, fp32 = paper_size.in_e4m3(context)
     if runs:
         jump, of_fp32 = paper_size.jumping(runs), paper_size.jumping(fp32)
-        # The steps before a jump. If both formats have the same hazard, a jump is E4M3's with a
-        # probability equal to E4M3's share of these steps.
+        # Count the steps before a jump. If both formats have the same hazard, the probability that
+        # a jump is E4M3's equals E4M3's share of these steps.
         ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
         theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (
-            f"{jump} of {len(runs)} runs against {of_fp32} of {len(fp32)}; if both had the same hazard, all jumps "
-            f""
-            f"would be in E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
+            f"{jump} of {len(runs)} runs jump in E4M3, {of_fp32} of {len(fp32)} in FP32; if both had the same "
+            f"hazard, all jumps would be in E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
         )
         statements.append(Statement(f"E4M3 jumps more often than FP32, {paper_size.WHERE}", None, numbers))
     ratio = compare(over_rates(table, "E4M3")).ratio
@@ -53,7 +53,7 @@ def _check(context: Context) -> Evidence:
             "95 % limit, three learning rates pooled). At the paper's size the claim is undecided."
         )
         number = "hazard ratio {:.2f} ({:.2f} to {:.2f})".format(*ratio)
-    note = f"The hazard ratio is pooled over learning rates at which it differs: {_by_rate(table)}."
+    note = f"The hazard ratio is pooled over learning rates, although it differs between them: {_by_rate(table)}."
     return Evidence((), statements, note, settings(table), answer, number)
 
 

@@ -17,7 +17,7 @@ CLAIM = Claim(
     "I6c",
     "Training in 4 bits runs away sooner",
     "In a residual MLP of width 32, training with everything in MXFP4 E2M1, layer norm included, runs away sooner "
-    "than FP32. The paper speaks of E4M3.",
+    "than FP32. The paper's claim is about E4M3.",
     BY_TRAINING,
     whose=Whose.OURS,
     needs=("quick.json",),
@@ -60,23 +60,25 @@ def _check(context: Context) -> Evidence:
         f"{theirs.events} of {theirs.runs}, at {RATE}."
     )
     note = (
-        "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. LN E2M1 is "
-        ""
-        "bfloat16 with only gamma and beta in E2M1. FP32 runs are lost too, but later and at higher learning rates."
+        "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. In the arm "
+        "LN E2M1 only gamma and beta are in E2M1, and all else is in bfloat16. FP32 runs are lost too, but later "
+        "and at higher learning rates."
     )
     number = f"p = {'-' if test.p is None else f'{test.p:.2g}'}"
     return Evidence((), statements, note, settings(table), answer, number)
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return both arms with the starts of runaways, and the exact paired log-rank test."""
+    """Return E2M1 and FP32 with the starts of runaways, and the exact paired log-rank test."""
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 
 
 def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
     a, b, test = _contest(table, rate)
-    what = f"with everything in E2M1 runs are lost sooner than in FP32, at {RATE}, {test.seeds} {pairs} pairs"
+    what = (
+        f"with everything in E2M1 runs are lost sooner than in FP32, at {RATE}, on {test.seeds} {pairs} pairs of runs"
+    )
     holds = None if test.p is None or test.p >= LEVEL else test.comes_sooner
     return Statement(what, holds, f"{a.events} of {a.runs} runs against {b.events} of {b.runs} of FP32; {test}")
 

@@ -13,11 +13,11 @@ from mxnum.output import palette
 CLAIM = Claim(
     "I7",
     "Interventions avert or delay the divergence",
-    "If a run is changed shortly before it diverges, higher precision in layer norm or activations, no quantization in "
-    ""
-    "the backward pass and other changes avert or delay the divergence.",
+    "Changes to a run shortly before it diverges avert or delay the divergence: higher precision in layer norm or "
+    "activations, no quantization in the backward pass, and others.",
     BY_TRAINING,
-    "The run of I6a, restarted from its checkpoints with each change, and with unperturbed and perturbed controls.",
+    "The run of row I6a, restarted from its checkpoints with each change and with controls, perturbed and not, "
+    "would decide the claim.",
     needs=("interventions.json",),
     command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/lab/results",
@@ -46,12 +46,9 @@ def _check(context: Context) -> Evidence:
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
         f"With at least {FEWEST} seeds, the exact sign-flip test of the delays decides, at a level of {LEVEL:.0%} "
-        f"after "
-        f"Holm's correction over all actions. {len(seeds)} seeds were used; two of them were added after the "
-        f"first results "
-        "were seen. Runs continue only for a while, so it is not known whether an averted "
-        "rise would have come back by "
-        "itself. A switch of precision during a run is "
+        f"after Holm's correction over all actions. {len(seeds)} seeds were used; two of them were added after the "
+        f"first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
+        "whether the loss would have come back by itself without the change. A switch of precision during a run is "
         "itself a disturbance."
     )
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
@@ -68,15 +65,17 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Describe how many runs jump after each action; one seed decides nothing."""
+    """Describe how many runs jump after each action at the paper's size, without a verdict."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         listed = "; ".join(map(_acted, interventions.rows(acted)))
         numbers = (
-            f"{counted(len(acted['seeds']), 'seed')}; runs that rose within {acted['plan']['watch']} steps: {listed}"
+            f"{counted(len(acted['seeds']), 'seed')}; runs whose loss rose within {acted['plan']['watch']} steps "
+            f"after each action: {listed}"
         )
         return Statement(
-            f"actions avert or delay the rise in {acted['base'].removeprefix(paper_size.PREFIX)} {paper_size.WHERE}",
+            f"actions avert or delay the rise of the loss in {acted['base'].removeprefix(paper_size.PREFIX)}, "
+            f"{paper_size.WHERE}",
             None,
             numbers,
         )
@@ -84,7 +83,7 @@ def at_the_size_of_the_paper(context: Context) -> Statement:
     runs = [run for name in table["arms"] if name != paper_size.CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
     numbers = f"no rise to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
-    return Statement(f"actions avert or delay the rise {paper_size.WHERE}", None, numbers)
+    return Statement(f"actions avert or delay the rise of the loss, {paper_size.WHERE}", None, numbers)
 
 
 def _acted(row: interventions.Row) -> str:
@@ -99,8 +98,9 @@ def _draw(ax: Any, context: Context) -> str | None:
     rows = interventions.rows(context.json("interventions.json"))[::-1]
     colours = [palette.COLOURS[6 if row.reading == "control" else 0] for row in rows]
     ax.barh([row.name for row in rows], [row.arm.events / row.arm.runs for row in rows], color=colours, height=0.6)
-    ax.set(xlim=(0, 1), xlabel="share of runs that rose")
+    ax.set(xlim=(0, 1), xlabel="share of runs whose loss rose")
     ax.tick_params(axis="y", labelsize=8)
     return (
-        "The change that was made shortly before a rise, and the share of runs that rose nevertheless; black: controls."
+        "For each change that was made shortly before a rise of the loss: the share of runs whose loss rose "
+        "nevertheless. Black: controls."
     )

@@ -12,15 +12,16 @@ from mxnum.lab.studies.statistics import compare, corrected
 CLAIM = Claim(
     "I8",
     "Layer norm, GELU and SwiGLU",
-    "With layer norm, runs in MX are unstable with GELU and most of all with SwiGLU. Without layer norm, the MX run is "
-    ""
-    "more stable and the FP32 run is not.",
+    "With layer norm, runs in MX are unstable with GELU and most of all with SwiGLU. Without layer norm, runs in "
+    "MX are more stable and runs in FP32 are not.",
     BY_TRAINING,
-    "The set-up of I6a for each activation, with and without layer norm, on several seeds.",
+    "Runs in the set-up of row I6a, for each activation, with and without layer norm, on several seeds, would "
+    "decide the claim.",
     needs=("ablations.json",),
     command=command("ablations"),
 )
-#: The statements. A statement has the arm whose excursions should come sooner, and the other arm.
+#: For each statement, the arm whose excursions should come sooner, and the arm with which it is
+#: compared.
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),
@@ -50,7 +51,7 @@ def _check(context: Context) -> Evidence:
             else "; the losses are so low that even a hundredfold rise stays below 0.02, so rises are not excursions"
         )
         statements.append(Statement(what, test.comes_sooner if comparable and is_sure(test) else None, numbers))
-    at_size = "only GELU with layer norm was run, see row I6a" if paper_size.table(context)["arms"] else "not run"
+    at_size = "only GELU with layer norm was run (row I6a)" if paper_size.table(context)["arms"] else "not run"
     statements.append(Statement(f"the claim holds in E4M3 {paper_size.WHERE}", None, at_size))
     normed = [
         f"{a.events} of {a.runs} runs with {what.split()[0]} (FP32 {b.events})"

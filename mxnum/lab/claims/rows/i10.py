@@ -18,7 +18,7 @@ from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
 #: Studies of models of several sizes on one source and the same seeds, and their recipes. The
-#: recipes of the second are compared with those of the first.
+#: recipes of both studies are compared with bfloat16 in the first.
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -26,26 +26,24 @@ LADDERS = {
 CLAIM = Claim(
     "I10",
     "Scaling laws hold with mitigations",
-    "With the mitigations, fits of Chinchilla's law are valid again. The released fit for E4M3 with bf16 has A = "
-    "2822.48, "
-    "B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
+    "With the mitigations, fits of Chinchilla's law are valid again. The released fit for E4M3 weights with bf16 "
+    "activations has A = 2822.48, B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
     "`mxnum.lab.theory.fit_scaling_law` fits the losses that the authors published. The fit must give the released "
-    "numbers. The law of each arm must fall with parameters and tokens, and fit its runs as well as bf16's law fits "
-    "bf16's "
-    "runs of the same sizes.",
+    "numbers. By the law of each arm the loss must fall with parameters and tokens, and the law must fit its runs "
+    "as well as bf16's law fits bf16's runs of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
-#: The output of the released notebook for E4M3 weights with bf16 activations, each with half a unit
-#: of its last digit.
+#: The numbers that the released notebook prints for E4M3 weights with bf16 activations, each with
+#: half a unit of its last digit.
 RELEASED = {
     "A": (2822.48, 5e-3), "B": (20445.4, 5e-2), "E": (0.53531, 5e-6), "alpha": (0.52362, 5e-6), "beta": (0.55335, 5e-6),
 }  # fmt: skip
 E4M3, DRAWS = losses.BF16_ACTIVATIONS["E4M3"], 200
-#: A note which says that the rule was not fixed beforehand.
+#: A note which says that the rule for a valid law was not fixed beforehand.
 _RULE = (
-    "The rule for a valid law was fixed after these numbers had been seen. A first rule also required bf16's "
-    ""
-    "exponents within their intervals; by this rule E5M2 forward only narrowly fails because of its beta."
+    "The rule for a valid law was fixed after these numbers had been seen. A first rule also required that the "
+    "intervals of both exponents contain bf16's exponents; the arm 'E5M2 forward only' narrowly fails that rule "
+    "because of its beta."
 )
 
 
@@ -58,9 +56,11 @@ def _check(context: Context) -> Evidence:
         for name, (figure, tolerance) in RELEASED.items()
     ]
     comparisons.append(Comparison("the Huber loss of the fit", 8.60655e-6, released.loss, 5e-12))
-    sentences = {True: "a valid law, which falls with parameters and tokens and fits its runs as well as bf16's law "
-                       "does",
-                 False: "no valid law"}  # fmt: skip
+    sentences = {
+        True: "a valid law, by which the loss falls with parameters and tokens, and which fits its runs as well as "
+        "bf16's law fits bf16's",
+        False: "no valid law",
+    }
     statements = []
     for what, arm in (MITIGATED | THROUGHOUT).items():
         context.tell(what)
@@ -73,10 +73,9 @@ def _check(context: Context) -> Evidence:
     ]  # fmt: skip
     configuration = {**losses.SOURCE, "Huber": 1e-3, "starts": released.starts, "draws": DRAWS, "seed": SEED}
     answer = (
-        f"The fit gives the released numbers. The laws of the {len(MITIGATED)} mitigated arms fit as well as bf16's "
-        f"law; those "
-        f"of the {len(THROUGHOUT)} arms without a mitigation do not. This rule was fixed after the "
-        f"numbers had been seen."
+        f"The fit gives the released numbers. The laws of the {len(MITIGATED)} mitigated arms fit as well as "
+        f"bf16's law; the laws of the {len(THROUGHOUT)} arms without a mitigation do not. This rule was fixed "
+        "after the numbers had been seen."
     )
     return answered(Evidence(comparisons, statements, "\n\n".join(filter(None, notes)), configuration), answer)
 
@@ -88,7 +87,7 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if an arm's law falls, and fits as well as bf16's law at the same sizes."""
+    """Judge if an arm's law falls with size, and fits as well as bf16's law at the same sizes."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -112,10 +111,13 @@ def _exponents(arm: str) -> str:
     law, parts = fit(arm).law, []
     for name in ("alpha", "beta"):
         difference, (low, high) = found.differences[name]
-        parts.append(f"{name} {getattr(law, name):.3f}, which is bf16's {difference:+.3f} ({low:+.3f} to {high:+.3f})")
+        parts.append(
+            f"{name} {getattr(law, name):.3f}, which differs from bf16's by {difference:+.3f} ({low:+.3f} to "
+            f"{high:+.3f})"
+        )
     return (
-        f"of all runs {'; '.join(parts)}; the laws lie {found.distance:.2%} apart, by chance with p {found.p:.2g}, and "
-        f"at most {found.at_most:.2%}"
+        f"fitted to all runs, {'; '.join(parts)}; the laws lie {found.distance:.2%} apart (p {found.p:.2g} by "
+        f"chance, upper limit {found.at_most:.2%})"
     )
 
 
@@ -124,14 +126,11 @@ def _of_the_loss(released: ScalingFit) -> str:
     plain = [fit(BF16, loss).law.alpha for loss in ("least", "final")]
     ends = released.bootstrap(draws=DRAWS, seed=SEED)
     return (
-        f"Least or final loss: the released fit is of the least loss of each run, which hides runs that went astray. A "
-        f"fit of "
-        f"the final loss has A = {final.law.A:.0f}, alpha = {final.law.alpha:.4f}, Huber loss "
-        f"{final.loss:.1e}, and changes "
-        f"bf16's alpha from {plain[0]:.3f} to {plain[1]:.3f}. "
-        f"Uncertainty: the 90 % bootstrap intervals are "
-        f"A {ends['A'][0]:.0f} to {ends['A'][1]:.0f}, alpha {ends['alpha'][0]:.3f} to {ends['alpha'][1]:.3f}, "
-        f"beta {ends['beta'][0]:.3f} to {ends['beta'][1]:.3f}."
+        "Least or final loss: the released fit uses the least loss of each run, which hides runs that went astray. "
+        f"A fit to the final loss gives A = {final.law.A:.0f}, alpha = {final.law.alpha:.4f} and a Huber loss of "
+        f"{final.loss:.1e}; bf16's alpha changes from {plain[0]:.3f} to {plain[1]:.3f}. Uncertainty: the 90 % "
+        f"bootstrap intervals are A {ends['A'][0]:.0f} to {ends['A'][1]:.0f}, alpha {ends['alpha'][0]:.3f} to "
+        f"{ends['alpha'][1]:.3f}, beta {ends['beta'][0]:.3f} to {ends['beta'][1]:.3f}."
     )
 
 
@@ -144,12 +143,11 @@ def _of_the_labels() -> str:
         np.median([gap for cell, gap in with_bf16.items() if (cell in named) is so]) for so in (True, False)
     )
     return (
-        f"Labels: {len(named)} of the {len(labels)} runs of the table bf16 have fp8_e4m3 in their settings, all at or "
-        f"below 2.1e18 FLOP. Nevertheless they look like bf16: the loss of E4M3 throughout is above "
-        f"{sum(g > 0 for g in full)} "
-        f"of the {len(full)} that have a counterpart (median {np.median(full):+.4f}). The loss of E4M3 with bf16 "
-        f"differs by "
-        f"{those:+.4f} from the labelled runs and by {others:+.4f} from the others."
+        f"Labels: {len(named)} of the {len(labels)} runs of the table bf16 have fp8_e4m3 in their settings, all at "
+        "or below 2.1e18 FLOP. Nevertheless these runs look like bf16: E4M3 throughout has a counterpart of "
+        f"{len(full)} of them, and its loss is higher in {sum(g > 0 for g in full)} cases (median difference "
+        f"{np.median(full):+.4f}). The median difference of E4M3 with bf16 is {those:+.4f} from the labelled runs "
+        f"and {others:+.4f} from the other runs."
     )
 
 
@@ -167,7 +165,7 @@ def _of_the_grid() -> str:
 
 
 def _of_the_compute() -> str:
-    """Describe how far the largest models lie from the law of the smaller ones, in two arms."""
+    """Describe how far the largest models lie from the law of the smaller models, in two arms."""
     parts = []
     for what, name in {"E5M2 with bf16": "fp8_e5m2_bfloat16", "E2M3 with bf16": "fp6_e2m3_bfloat16"}.items():
         smaller = fit_scaling_law(losses.table(name, keep=lambda run: run.finished and run.budget < 4e19))
@@ -176,8 +174,8 @@ def _of_the_compute() -> str:
             smaller.law([run.parameters for run in largest], [run.tokens for run in largest])
         )
         parts.append(
-            f"the largest models of {what} lie {float(np.mean(miss)):+.1%} from the law of its smaller ones "
-            f"({len(largest)} runs)"
+            f"the losses of the largest models of {what} lie {float(np.mean(miss)):+.1%} from the law of the "
+            f"smaller models ({len(largest)} runs)"
         )
     return (
         "Compute: the largest models of bf16, E4M3 with bf16 and forward only have 2.2e19 FLOP, not 4.8e19. Of the "
@@ -190,14 +188,12 @@ def _of_the_floor(released: ScalingFit) -> str:
     pairs = [(run.training / run.final) for run in losses.runs() if not math.isnan(run.training) and not run.astray]
     least = min(run.least for run in losses.runs() if not math.isnan(run.least))
     return (
-        f"Meaning of E: it is not the entropy of text. The least validation loss is {least:.2f} nats a token, a "
-        f"perplexity "
-        f"of {math.exp(least):.2f} with a vocabulary of 32,000. Where both losses were published (E3M2 throughout, "
-        f"{len(pairs)} "
-        f"runs that did not go astray), the training loss is {np.median(pairs):.3f} times the validation loss "
-        f"({min(pairs):.3f} to {max(pairs):.3f}), as if half of the validation loss had been recorded. If so, the true "
-        f"A, B "
-        f"and E are twice as large (E {2 * released.law.E:.2f}); alpha, beta and the Huber loss are the same."
+        f"Meaning of E: E is not the entropy of text. The least validation loss is {least:.2f} nats a token, a "
+        f"perplexity of {math.exp(least):.2f} with a vocabulary of 32,000. Where both losses were published (E3M2 "
+        f"throughout, {len(pairs)} runs that did not go astray), the training loss is {np.median(pairs):.3f} times "
+        f"the validation loss ({min(pairs):.3f} to {max(pairs):.3f}), as if only half of the validation loss had "
+        "been recorded. If only half was recorded, the true A, B and E are twice as large (E is "
+        f"{2 * released.law.E:.2f}), and alpha, beta and the Huber loss stay the same."
     )
 
 
@@ -210,9 +206,8 @@ def _of_the_shape() -> str:
         medians = [(budget, float(np.median(found.residuals[budgets == budget]))) for budget in np.unique(budgets)]
         parts.append(f"{what} " + ", ".join(f"{median:+.2%} at {budget:.2g}" for budget, median in medians))
     return (
-        f"Shape: the median residual depends on the compute, {'; '.join(parts)} FLOP. So a fit to a part of "
-        f""
-        "the range gives another law, and intervals from resampling runs are too narrow."
+        f"Shape: the median residual depends on the compute: {'; '.join(parts)} FLOP. So a fit to a part of the "
+        "range gives another law, and intervals from resampling runs are too narrow."
     )
 
 
@@ -240,15 +235,13 @@ def ladder(context: Context) -> str:
         found = compare_laws(fits[BFLOAT16], fits[arm], level=LEVEL)
         verb = "differs from" if found.told_apart else "cannot be distinguished from"
         numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, at most {found.at_most:.2%}"
-        parts.append(f"the law of {arm}, E {fits[arm].law.E:.4f}, {verb} that of bfloat16 ({numbers})")
+        parts.append(f"the law of {arm}, with E {fits[arm].law.E:.4f}, {verb} the law of bfloat16 ({numbers})")
     return (
-        f"Small models of this project, {len(table)} runs of each of {len(fits)} recipes, have from "
-        f"{table.parameters.min():,.0f} to "
-        f"{table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} to {table.tokens.max():,.0f} tokens: "
-        f"in float32 E is {plain.law.E:.4f} (90 % bootstrap interval {low:.4f} to {high:.4f}), where the entropy of "
-        f"the source is 2.3701. Comparisons: {'; '.join(parts)}. These models decide nothing "
-        f""
-        "about the claim, which is about large models."
+        f"This project trained small models of {len(fits)} recipes, {len(table)} runs of each, with "
+        f"{table.parameters.min():,.0f} to {table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} "
+        f"to {table.tokens.max():,.0f} tokens. In float32 E is {plain.law.E:.4f} (90 % bootstrap interval "
+        f"{low:.4f} to {high:.4f}); the entropy of the source is 2.3701. Comparisons: {'; '.join(parts)}. These "
+        "models decide nothing about the claim, which is about large models."
     )
 
 
@@ -257,6 +250,6 @@ def _draw(ax: Any, context: Context) -> str:
     law_figures.scaling_law(fit(E4M3), ax=ax)
     ax.set_title("")
     return (
-        "The losses of E4M3 weights with bf16 activations by the compute of the runs, and the least loss for each "
-        "compute by the law that was fitted to them."
+        "The losses of E4M3 weights with bf16 activations by compute, and the least loss for each compute by the "
+        "law that was fitted to these losses."
     )

@@ -10,7 +10,7 @@ from mxnum.lab.studies.statistics import holm, sign_flip
 
 CLAIM = Claim(
     "M1",
-    "Rounding: nearest forward, stochastic for gradients",
+    "Rounding: to nearest in the forward pass, stochastic for gradients",
     "Weights and activations are best rounded to nearest even, and gradients stochastically.",
     BY_TRAINING,
     "Training runs with each rounding for each operand, on several seeds; language models for the paper's numbers.",
@@ -30,45 +30,46 @@ def _check(context: Context) -> Evidence:
     for rule in ("floor", "even"):
         names = [f"recipe E2M1 {rule}", f"recipe E2M1 {rule}, SR gradients"]
         if set(names) <= set(table["arms"]):
-            what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
+            what = f"E2M1 {rule} in a residual MLP: stochastic rounding of the gradients reaches a lower loss"
             statements.append(Statement(what, *mlp_runs.below(mlp_runs.gaps(table, names[1], names[0]))))
     statements += of_language_models(context)
     note = (
-        f"Losses are means of the last {mlp_runs.LAST_BINS} of 40 evaluations, compared on the same seeds. {ONE_SOURCE}"
+        f"Losses of the MLP are means of the last {mlp_runs.LAST_BINS} of 40 evaluations, compared on the same "
+        f"seeds. {ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge if stochastic gradients lower the loss, in E2M1 under three scale rules."""
+    """Judge if stochastic rounding of gradients lowers the loss in E2M1, under three rules."""
     made = []
     for model, table in of_recipes(context):
         pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}
         corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
         for rule, values in pairs.items():
             holds = sum(values) < 0 if corrected[rule] < LEVEL else None
-            what = f"{model}, E2M1 {rule}: stochastic gradients reach a lower loss"
+            what = f"{model}, E2M1 {rule}: stochastic rounding of gradients reaches a lower loss"
             whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have this rule
             made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
     return made or [Statement("stochastic rounding of gradients helps language models", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return a text: under which rules stochastic gradients help language models, and how much."""
+    """Return a text: under which rules stochastic rounding helps language models, and how much."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
     made: dict[bool | None, list[str]] = {False: [], True: [], None: []}
     for rule, arm in RULES.items():
-        of_rule = [s for s in statements if f"E2M1 {rule}: stochastic gradients" in s.what]
+        of_rule = [s for s in statements if f"E2M1 {rule}: stochastic rounding of gradients" in s.what]
         more = mean_gap(tables[-1], f"{arm}, SR gradients", arm)
         made[unanimous(of_rule)].append(f"{rule} ({more:+.2f})")
-    verbs = {True: "lower the loss under", False: "raise the loss under", None: "are undecided under"}
+    verbs = {True: "lowers the loss under", False: "raises the loss under", None: "has an undecided effect under"}
     effects = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
     undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
     answer = (
-        f"In E2M1 small language models, stochastic gradients {effects} nats. "
-        f"Undecided: {'the MLP, and ' * bool(undecided)}rounding of weights and activations, which was not varied."
+        f"In small language models in E2M1, stochastic rounding of gradients {effects} nats. Undecided: "
+        f"{'the MLP, and ' * bool(undecided)}rounding of weights and activations, which was not varied."
     )
     decisive = next(rule for rules in made.values() for rule in rules)
     return answer, f"{decisive.replace('(', '').replace(')', '')} nats"

@@ -18,7 +18,7 @@ from mxnum.lab.studies.statistics import rank_correlation
 CLAIM = Claim(
     "M8",
     "R-MSE predicts the loss",
-    "The normalized R-MSE of tensors correlates with the gap in training loss.",
+    "The normalized R-MSE of quantized tensors correlates with the gap in training loss.",
     BY_TRAINING,
     "The final losses of runs in many formats; language models for the paper's number.",
     needs=("recipes.json",),
@@ -45,7 +45,7 @@ def _check(context: Context) -> Evidence:
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1[short] = points[short]
     what = "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss"
-    within = "on a residual MLP R-MSE correlates with the gap among the recipes in E2M1, which have one format"
+    within = "on a residual MLP R-MSE correlates with the gap among the recipes in E2M1, which share one format"
     of_models, ranked = of_language_models(context)
     statements = [
         correlates(what, points, _percent),
@@ -53,9 +53,9 @@ def _check(context: Context) -> Evidence:
         *(of_models or [Statement("R-MSE correlates with the gap in language models", None, "not run")]),
     ]
     note = (
-        "R-MSE is that of normal numbers, root mean square over the operands. The gap is the mean over seeds of the "
-        "logarithm "
-        "of the ratio of losses over the last evaluations. Between formats, more bits make both smaller."
+        "On the MLP, R-MSE is the root mean square, over the operands, of their errors on normal numbers. The gap "
+        "is the logarithm of the ratio of final losses, averaged over seeds. Between formats, more bits make R-MSE "
+        "and the gap smaller."
     )
     in_4_bits = unanimous(s for s in of_models if "in 4 bits" in s.what)
     return Evidence((), statements, note, {"studies": studies}, *_answer(rho(points), ranked, in_4_bits))
@@ -72,9 +72,9 @@ def rho(points: Points) -> float | None:
 
 
 def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+.3f}".format) -> Statement:
-    """Judge if the gap of each point rises with its error, by rank correlation.
+    """Judge by rank correlation if the gap of points rises with their error.
 
-    Each point has the error and the gap.
+    A point is a pair of error and gap.
     """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:
@@ -85,7 +85,7 @@ def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+
 
 
 def recipe_error(precision: dict[str, Any]) -> float | None:
-    """Return the root mean square, over the operands, of their errors on normal numbers.
+    """Return the root mean square of the operands' errors on normal numbers.
 
     Return None unless all operands are in MX formats.
     """
@@ -100,17 +100,21 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return a text with the coefficients, and the number for the last models.
+    """Return the answer and the deciding number as texts.
 
-    The text has the coefficients over all recipes and among those in 4 bits.
+    The answer has the coefficients over all recipes and over the recipes in 4 bits.
     """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
     every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
-    words = {True: "R-MSE ranks it too", False: "R-MSE does not rank it", None: "this is not shown"}
+    words = {
+        True: "R-MSE correlates with the gap too",
+        False: "the correlation is negative",
+        None: "no correlation is shown",
+    }
     answer = (
-        f"Over all recipes, of 4 to 8 bits, R-MSE ranks the gap (rho {of_mlp:.2f} on an MLP, {every} in language "
-        f"models). Among the language models' 4-bit recipes {words[within]} (rho {four})."
+        f"Over all recipes, of 4 to 8 bits, R-MSE correlates with the gap (rho {of_mlp:.2f} on an MLP, {every} in "
+        f"language models). Among the language models' 4-bit recipes {words[within]} (rho {four})."
     )
     return answer, f"rho {of_models[-1][0]:.2f}; in 4 bits {of_models[-1][1]:.2f}"
 
@@ -118,7 +122,7 @@ def _answer(
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
     """Judge if the operands' error correlates with the gap, in each study of recipes.
 
-    Return the statements, and the coefficients over all recipes and over those in 4 bits.
+    Return the statements, and the coefficients over all recipes and over the recipes in 4 bits.
     """
     made: list[Statement] = []
     ranked = []

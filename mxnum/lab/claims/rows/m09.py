@@ -11,7 +11,8 @@ from mxnum.lab.claims.evidence import Comparison, Evidence, answered
 CLAIM = Claim(
     "M9",
     "Bits per element",
-    "An element takes its own bits plus 8 / block for the scale: 4.25 in MXFP4, which is 3.76 times less than BF16.",
+    "An element takes its own bits plus its share of the scale, which is 8 bits divided by the block size. In "
+    "MXFP4 an element takes 4.25 bits, 3.76 times less than in BF16.",
     "The bits follow from the description of the format, and must match the bytes of a packed array.",
 )
 

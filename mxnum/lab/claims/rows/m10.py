@@ -14,25 +14,25 @@ from mxnum.lab.claims.language_models import BFLOAT16, ONE_SOURCE, gaps, mean_ga
 CLAIM = Claim(
     "M10",
     "Which MXFP4 trains",
-    "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic gradients, E2M1 with even, or "
-    "E2M1 "
-    "and E3M0 with ceil, reduce the gap to about 0.02. MXFP6 and MXFP8 follow BF16.",
+    "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic rounding of gradients, "
+    "E2M1 with even, and E2M1 and E3M0 with ceil, reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
     BY_TRAINING,
-    "Language models would decide it; the residual MLP gives only hints.",
+    "Language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
 )
 CLAIM.figure()(mlp_runs.draw_final_losses)
-#: The paper's 4-bit recipes as the studies of the MLP and of language models name them, and further
-#: recipes.
+#: The names of the paper's 4-bit recipes in studies of the MLP (`ON_THE_MLP`) and of language
+#: models (`NAMED`). `FURTHER` lists recipes that are not the paper's.
 ON_THE_MLP = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E3M0 ceil, SR gradients",
     "E2M1 ceil, E3M0 ceil SR gradients",
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: The names that the answer gives the paper's recipes; those in 4 bits have stochastic gradients.
+#: For each of the paper's recipes, the name that the answer uses and the arm. The arms in 4 bits
+#: round gradients stochastically.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
@@ -48,7 +48,9 @@ def _check(context: Context) -> Evidence:
     for name in ("E4M3", "E2M3", "E3M2"):
         if {f"recipe {name}", "recipe bf16"} <= set(table["arms"]):
             holds, numbers = mlp_runs.below(mlp_runs.gaps(table, f"recipe {name}", "recipe bf16"), math.log(1.02))
-            statements.append(Statement(f"{name} follows bf16 (its final loss is less than 2 % above)", holds, numbers))
+            statements.append(
+                Statement(f"{name} follows bf16: its final loss is less than 2 % above bf16's", holds, numbers)
+            )
     statements += in_4_bits(table)
     statements += in_4_bits(context.json("recipes-4bit.json")) if context.has("recipes-4bit.json") else ()
     statements += of_language_models(context)
@@ -97,7 +99,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return which of the paper's recipes end near bfloat16 in the last study."""
+    """Return a text: which of the paper's recipes end near bfloat16 in the last study."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -1,4 +1,4 @@
-"""M11: the parameters that published speed-ups imply, and whether one model gives all of them."""
+"""M11: the parameters that published speed-ups imply, and whether one model gives all speed-ups."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from mxnum.lab.theory.speed_up import REASONABLE, SHAPES
 CLAIM = Claim(
     "M11",
     "Projected speed-ups",
-    "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, 2.31 "
-    ""
-    "times with MX6 weights and activations and MX4 gradients (2.11 at FP8's rate, 2.4 at FP4's), and 1.72 times "
-    "with FP8.",
-    "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 405B. "
-    "The "
-    "check computes the parameters that the published numbers imply, and which of them one set of parameters "
-    "gives.",
-    "The authors' model of the hardware, or the hardware, would decide it.",
+    "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, "
+    "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
+    "FP4's), and 1.72 times with FP8.",
+    "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 "
+    "405B. The check computes the parameters that the published numbers imply, and which published numbers one set "
+    "of parameters gives.",
+    "The authors' model of the hardware, or the hardware, would decide the claim.",
 )
 SHAPE = "llama-3-405b"
 #: The published speed-ups, and half a unit of their last digits.
@@ -48,14 +46,14 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
+    """Return the calibration in which FP4's rate is FP8's squared and conversion costs nothing."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
 
 
 def nominal(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration with rates of 2 and 4, in which quantizing operands costs time."""
+    """Return the calibration with rates of 2 (FP8) and 4 (FP4), in which conversion costs time."""
     u, v = _saved(fp8), _saved(mx4)
     linear = 4 * (v - u)
     return Calibration("rates 2 and 4", linear, 2.0, 4.0, 0.5 - u / linear)
@@ -67,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function of published numbers, and its range within their rounding."""
+    """Return a function's value at published numbers, and its range within their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -89,20 +87,17 @@ def _check(context: Context) -> Evidence:
     figure = Comparison("MX4 in the MLPs only, bf16 in attention", MLP_ONLY, alone, tolerance)
     with_fp8 = rounded(lambda fp8, mx4: _mlp_alone(shape, _saved(fp8), mx4), "FP8", "MX4")
     note = (
-        "The paper states no rates, shares or costs, so its numbers can constrain a model but cannot be derived from "
-        "one. The compared number follows from 2.73 and the shape; its tolerance includes the rounding of both. "
-        "Another "
-        "reading, which the paper does not state: with the linear layers of attention in FP8 instead of bf16, the "
-        "speed-up "
-        f"for the MLPs only is {with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 "
-        f"and "
-        "2.73), which 2.48 does not exclude."
+        "The paper states no rates, shares or costs, so its numbers can constrain a model but cannot be derived "
+        "from one. The speed-up for the MLPs only, which is compared with 2.48, follows from 2.73 and the shape; "
+        "its tolerance includes the rounding of both published numbers. The paper does not state the format of "
+        "attention. With the linear layers of attention in FP8 instead of bf16, the speed-up for the MLPs only is "
+        f"{with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 and 2.73), so 2.48 "
+        "does not exclude this reading."
     )
     answer = (
-        f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} {FP8:g} and {MX4:g}. It "
-        f"{'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs only: {alone:.2f} by the "
-        f"shape, "
-        f"{MLP_ONLY:g} in the paper. Open: the authors' own model."
+        f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} the speed-ups "
+        f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs "
+        f"only: {alone:.2f} by the shape, {MLP_ONLY:g} in the paper. Undecided: the authors' own model."
     )
     configuration = {
         "shape": SHAPE,
@@ -115,13 +110,12 @@ def _check(context: Context) -> Evidence:
 
 def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
     listed = "; ".join(
-        f"{m.what}: FP8 {m.fp8:.3f} times bf16, FP4 {m.fp4:.3f}, the linear layers {m.linear:.1%} of the step, "
-        f"conversion {m.conversion:.2%} of a product"
+        f"{m.what}: FP8 is {m.fp8:.3f} times and FP4 {m.fp4:.3f} times as fast as bf16, the linear layers are "
+        f"{m.linear:.1%} of the step, conversion takes {m.conversion:.2%} of a product"
         for m in models
     )
     return Statement(
-        f"rates and shares that Llama-3 405B can have give both 1.72 and 2.73 (linear layers are "
-        f""
+        "rates and shares that are possible for Llama-3 405B give both speed-ups, 1.72 and 2.73 (linear layers are "
         f"{shape.linear_share:.1%} of its products)",
         all(0 < m.linear <= shape.linear_share and m.conversion >= 0 for m in models),
         listed,
@@ -133,7 +127,7 @@ def _within(shape: TransformerShape) -> list[Statement]:
     ranges = {name: project_range(shape, recipe) for name, recipe in RECIPES.items()}
     return [
         Statement(
-            f"{name}: reasonable parameters can give {PUBLISHED[name][0]}",
+            f"{name}: reasonable parameters can give the speed-up {PUBLISHED[name][0]}",
             low <= PUBLISHED[name][0] <= high,
             f"{low:.2f} to {high:.2f}",
         )
@@ -145,12 +139,12 @@ def _mlp(shape: TransformerShape) -> Statement:
     """Judge the MLPs' share of the linear layers, which two published numbers imply."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
-        "2.48 for the MLPs only and 2.73 for all linear layers imply the MLPs' share in Llama-3 405B",
+        "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in "
+        "Llama-3 405B",
         low <= shape.mlp_share <= high,
-        f"they imply {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the rates, the linear "
-        f"layers' "
-        f"share and the cost of conversion are; by FLOPs the share is {shape.mlp_share:.1%}, which gives "
-        f"{_mlp_alone(shape, 0.0, MX4):.2f}",
+        f"they imply that the MLPs are {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the "
+        "rates, the linear layers' share and the cost of conversion are; by FLOPs the share is "
+        f"{shape.mlp_share:.1%}, which gives a speed-up of {_mlp_alone(shape, 0.0, MX4):.2f}",
     )
 
 
@@ -168,23 +162,28 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "2.11 at FP8's rate follows from forward products at FP8's rate and gradient products at FP8's or FP4's",
+            "the speed-up 2.11 at FP8's rate comes from forward products at FP8's rate and gradient products at "
+            "FP8's or FP4's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
             "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
                 *readings
             ),
         ),
         Statement(
-            "2.11 at FP8's rate and 2.4 at FP4's differ by the forward products, a third of all linear products",
+            "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
+            "at FP8's rate and 2.4 at FP4's",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third leads "
-            f"from 2.11 to "
-            f"{third:.2f}",
+            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third "
+            f"would turn 2.11 into {third:.2f}",
         ),
         Statement(
-            "2.4 at FP4's rate is the speed-up of MX4",
+            "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
             f"2.4 against 2.73: {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16 remain unexplained",
         ),
-        Statement("2.31 lies between 2.11 and 2.4: six bits have their own rate", 0 < along < 1, f"of {rates}"),
+        Statement(
+            "the speed-up 2.31 lies between 2.11 and 2.4, so six bits have their own rate",
+            0 < along < 1,
+            f"the implied rates are {rates}",
+        ),
     ]

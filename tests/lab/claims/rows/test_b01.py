@@ -1,4 +1,4 @@
-"""Tests that B1 notices a wrong bias and a wrong figure."""
+"""Tests that the check of claim B1 notices a wrong bias and a wrong figure."""
 
 from __future__ import annotations
 

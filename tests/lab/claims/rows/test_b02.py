@@ -1,4 +1,4 @@
-"""Tests of the rules of B2 on made-up results."""
+"""Tests of the rules of claim B2 on made-up results."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_b2(tmp_path):
 
     rows = [
         row(0, False, [2.0, 1.99, 2.01, 2.0], 2.0, mean=-0.5),
-        row(1, True, [0.9, 0.9, 0.91, 0.89], 0.5),  # the measured ratio is 0.9, not the predicted 0.5
-        row(1, True, [0.3, 0.5, 0.7, 0.5], 0.5),  # the measured ratio is too uncertain
+        row(1, True, [0.9, 0.9, 0.91, 0.89], 0.5),  # measured 0.9, predicted 0.5.
+        row(1, True, [0.3, 0.5, 0.7, 0.5], 0.5),  # measured too imprecisely
         row(1, False, [0.9, 0.9, 0.91, 0.89], 0.5),
         row(1, False, [0.3, 0.5, 0.7, 0.9], 0.5),
         row(1, False, [0.4, 0.41, 0.4, 0.39], 0.5),

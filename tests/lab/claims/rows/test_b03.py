@@ -1,4 +1,4 @@
-"""Tests of B3 in a real run."""
+"""Tests of claim B3 in a real training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rules of B4 on made-up results."""
+"""Tests of the rules of claim B4 on made-up results."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
-    # The shipped settings have no effect, the switch has one, and larger models did not run.
+    # In these results, the shipped settings have no effect, one switch has an effect, and no larger
+    # model was trained.
     assert [s.holds for s in found.statements] == [False, True, None]
-    assert found.statements[1].numbers.count("as in the code") == 1
-    assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
-    assert (
-        "With the released code 0 of 12 runs rise, with the text's settings 12 of 12. Undecided: E4M3 at "
-        "paper size." in found.answer
-    )
+    assert found.statements[1].numbers.count("with the code's setting") == 1
+    change = f"1 of 6 differences change the step of the rise in E2M1 (later: {studies.DIFFERENCES[0]}; "
+    assert change in found.answer
+    assert "0 of 12 runs rise with the code, 12 of 12 with the text. Undecided: E4M3 at paper size." in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(
-        f"Set as in the code, these switches make the rise later: {studies.DIFFERENCES[0]}; sooner: none."
+        f"Switches that make the rise later if they follow the code: {studies.DIFFERENCES[0]}. "
+        "Switches that make it sooner: none."
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
     note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
-    assert f"later: none; sooner: {studies.DIFFERENCES[0]}." in note
+    assert f"code: none. Switches that make it sooner: {studies.DIFFERENCES[0]}." in note
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
     again = mlp(tmp_path, "runaway-switches", {b04.SHIPPED: followed([(100, 300), None])})
-    assert "on fresh seeds for 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
+    assert "on fresh seeds, for 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
 
 
 FP32, CODE = "paper scale, FP32", "paper scale, released code"

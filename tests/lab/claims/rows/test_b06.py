@@ -1,4 +1,4 @@
-"""Tests of the rules of B6 on made-up results."""
+"""Tests of the rules of claim B6 on made-up results."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def test_b6(tmp_path):
     where = mlp(tmp_path, "critical-rate", arms)
     found = b06.CLAIM.run(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
-    assert found.answer == "In the toy, at 5%, runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert (
+        found.answer
+        == "In the small MLP (5% level) runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    )
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
-    for width, holds in ((32, True), (64, None)):  # the only test that was announced before
+    for width, holds in ((32, True), (64, None)):  # only the test at width 32 was announced before the runs
         mlp(tmp_path, "runaway-32", arms, horizon=500, width=width)
         found = {s.what: s for s in b06.CLAIM.run(where).statements}
         assert found[f"width {width}: E2M1 runs away sooner than FP32"].holds is holds
         assert found[f"width {width}: E4M3 runs away sooner than FP32"].holds is None
-    arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # the exact p is 0.125
+    arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # p is 0.125, by the exact test
     mlp(tmp_path, "runaway-32", arms, horizon=500, width=32)
     found = {s.what: s.holds for s in b06.CLAIM.run(where).statements}
     assert found["width 32: E2M1 runs away sooner than FP32"] is None
@@ -58,14 +61,14 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
     arms |= {f"FP32, rate {rate}": followed(spans) for rate, spans in zip((0.1, 0.2), fp32, strict=True)}
     (found,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", arms))
     assert found.holds is holds
-    assert found.what.startswith("E4M3 has a lower critical rate")
+    assert found.what.startswith("E4M3 has excursions at a lower learning rate")
     assert "0.1: " in found.numbers
     (alone,) = b06.at_the_size_of_the_paper(mlp(tmp_path, "paper-rates", {"E4M3, rate 0.1": followed([AWAY, AWAY])}))
     assert (alone.holds, alone.numbers.rpartition("; ")[2]) == (None, "FP32: not run")
 
 
 def test_lost_runs():
-    """Check that a run is lost above a loss of 3, halfway from the best loss, 1, to 5.
+    """Check that a run counts as lost above 3, halfway from the best loss, 1, to 5.
 
     5 is the loss of a model that predicts all e**5 symbols as equally likely."""
     kinds = {"float32": (2.9, 2.9), "E4M3": (3.1, 2.9), "E2M1": (3.1, 3.1), "E2M1 rceil, SR gradients": (2.9, 2.9)}
@@ -107,7 +110,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check the rules for 4 bits in two layers; float32 ends at 1, and 5 nats is a random guess."""
+    """Check the rules for 4 bits in two layers, where float32 ends at 1 nat and a guess costs 5."""
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}
@@ -130,12 +133,12 @@ def test_four_bits_in_two_layers():
 
 
 def test_lost_in_other_settings():
-    """Check that a run is lost above 4.66, halfway from entropy 1 to the logarithm of 4096."""
+    """Check that a run counts as lost above 4.66, halfway from the entropy, 1, to ln 4096."""
 
     def settings(floor, rceil):
         kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}
         arms = {f"deep, {kind}": gap for kind, gap in kinds.items()}
-        # float32 does not learn the task of these arms.
+        # In the arms "wide", even float32 does not learn the task.
         arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}
         arms = {
             name: {

@@ -1,4 +1,4 @@
-"""Tests of the differences between the figures of B7."""
+"""Tests of the differences between computed values and the figures of claim B7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of B8 on blocks whose errors rise, and on others."""
+"""Tests of claim B8 on blocks whose errors rise, and on blocks whose errors do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that B9 notices a wrong figure."""
+"""Tests that the check of claim B9 notices a wrong figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the transform of an outlier in B10."""
+"""Tests of claim B10 on blocks with a single nonzero number, an outlier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum.lab.claims.rows import (
 
 
 def test_the_transform_of_an_outlier():
-    """Check that the only number in a block has only the error of its scale, at most 1/17."""
+    """Check that a block's only nonzero number has only the error of its scale, at most 1/17."""
     x = np.zeros((4, 16), np.float32)
     x[:, 3] = 1, 2, 3, 5
     assert (b10.by_block(x, "nvfp4", False) < 1 / 17**2).all()

@@ -1,4 +1,4 @@
-"""Tests of B11 about gradients of logits: the stored study, a seed trained here, made-up tables."""
+"""Tests of claim B11: the stored study, a seed that the test trains, and made-up tables."""
 
 from __future__ import annotations
 
@@ -20,40 +20,44 @@ RESULTS = Path(__file__).parents[4] / "docs" / "lab" / "results"
 def test_the_stored_study(checked):
     evidence = checked("B11").evidence
     held = {s.what: s.holds for s in evidence.statements}
-    assert held.pop("in larger vocabularies the gap has the size predicted at rest") is None
-    assert held.pop("with 4,096 symbols, after 1,600 steps, the gap has the size predicted at rest") is False
-    assert held.pop("with 4,096 symbols and 7.4 million tokens the gap has the size predicted at rest") is None
+    assert held.pop("in larger vocabularies the gap has the size predicted for a model at rest") is None
+    assert (
+        held.pop("with 4,096 symbols, after 1,600 steps, the gap has the size predicted for a model at rest") is False
+    )
+    assert (
+        held.pop("with 4,096 symbols and 7.4 million tokens the gap has the size predicted for a model at rest") is None
+    )
     assert held.pop("the analysis gives the bias of the target's component in NVFP4 to within 0.005") is None
-    to_the_end = "trained until float32 is 0.010 above the entropy: "
+    to_the_end = "in models trained until float32 is 0.010 above the entropy, "
     assert held.pop(to_the_end + "the gap has the derived size") is None
-    where = "in 4 bits, where other components are not right on average, centring leaves the derived gap"
+    where = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
     assert held.pop(to_the_end + where) is False
-    assert held.pop("in E2M1 with a factor, the gap has the size predicted by the kernels") is False
-    assert held.pop("rounding only the output gradients for weights causes more than half of E4M3's gap") is False
+    assert held.pop("in E2M1 with a factor on the loss, the gap has the size that the kernels predict") is False
+    weights = (
+        "rounding output gradients only in the products that give weight gradients causes more than half of E4M3's gap"
+    )
+    assert held.pop(weights) is False
+    assert held.pop(f"{weights} in models trained to the end") is False
     assert (
         held.pop(
-            "on text, the mean row of the last layer is large in E2M1 to nearest with even or rceil, and small with SR"
+            "on text, the mean row of the last layer is large if E2M1 with even or rceil is rounded to nearest, and "
+            "small if gradients are rounded stochastically"
         )
         is False
     )
     assert (
-        held.pop("with 4,096 symbols of 256 classes and 6.6 million tokens the gap has the size predicted at rest")
-        is False
-    )
-    assert (
         held.pop(
-            "rounding only the output gradients for weights causes more than half of E4M3's gap, trained to the end"
+            "with 4,096 symbols of 256 classes and 6.6 million tokens the gap has the size predicted for a model at "
+            "rest"
         )
         is False
     )
-    end = "trained to the end, the "
+    end = "in models trained to the end, "
     assert (
-        held.pop(
-            "trained to the end, overflow causes the gap of E5M2, E2M3, E3M2: rceil leaves less than a fifth of it"
-        )
+        held.pop(end + "overflow causes the gap of E5M2, E2M3, E3M2, because rceil leaves less than a fifth of the gap")
         is False
     )
-    assert held.pop(end + "format of the gradients decides the gap, not the format of the weights") is False
+    assert held.pop(end + "the format of the gradients decides the gap, not the format of the weights") is False
     open_ = {what for what, holds in held.items() if holds is None}
     assert len(open_) == 6, "two of four bits, two of text, two of recipes trained to the end"
     assert set(held.values()) == {True, None}
@@ -63,24 +67,26 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Check that the text names results within limits that miss a prediction or float32."""
+    """Check that the text names differences from predictions and float32 that the limits allow."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
         "+0.0693, predicted 0.0678 (0.0537 by the kernels)"
-        in numbers["with 1,024 symbols and 6.6 million tokens the gap has the size predicted at rest"]
+        in numbers["with 1,024 symbols and 6.6 million tokens the gap has the size predicted for a model at rest"]
     )
     assert (
         "+0.0806, predicted 0.0687 (0.0526 by the kernels)"
-        in numbers["with 4,096 symbols and 18.0 million tokens the gap has the size predicted at rest"]
+        in numbers["with 4,096 symbols and 18.0 million tokens the gap has the size predicted for a model at rest"]
     )
-    (below,) = (text for what, text in numbers.items() if "the final loss is float32's" in what)
+    (below,) = (text for what, text in numbers.items() if "the final loss equals float32's" in what)
     assert below == "-0.0050 nats, below float32 on 6 of 6 seeds"
     (centred,) = (text for what, text in numbers.items() if "centring leaves" in what)
-    assert centred.endswith("NVFP4 not centred +0.0164, lower on 6 of 6 seeds"), "centring does not repair it"
+    assert centred.endswith("NVFP4 without centring +0.0164, a smaller gap on 6 of 6 seeds"), (
+        "centring does not repair it"
+    )
     assert "share one source" in evidence.note
     assert "the gap of E4M3 is 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
-    assert "in 4 bits" in evidence.answer.split("They are off otherwise:")[1]
+    assert "in 4 bits" in evidence.answer.split("Largest errors elsewhere:")[1]
 
 
 def test_a_gap_that_stays_refutes(tmp_path):
@@ -96,7 +102,7 @@ def test_a_gap_that_stays_refutes(tmp_path):
 
 
 def test_other_settings():
-    """Check the rules for other settings on made-up gaps at rest near .05."""
+    """Check the rules for other settings on made-up gaps, with gaps at rest near 0.05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -118,7 +124,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """Check that a longer study decides nothing if float32 ends far above the entropy."""
+    """Check that a longer study is undecided if float32 ends far above the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
@@ -135,9 +141,9 @@ def test_a_longer_study(gap, above, near, holds):
 @pytest.mark.parametrize(("above", "size", "below", "e2m1", "wrong"), [
     (0.01, 0.05, 0.0, 0.16, {}),
     (0.01, 0.085, 0.0, 0.16, {"the gap has the derived size": False}),
-    (0.01, 0.05, -0.03, 0.16, {"with a factor that removes the overflow, the final loss is float32's": False}),
+    (0.01, 0.05, -0.03, 0.16, {"with a factor that removes the overflow, the final loss equals float32's": False}),
     (0.01, 0.05, 0.0, 0.2,
-     {"in 4 bits, where other components are not right on average, centring leaves the derived gap": None}),
+     {"in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap": None}),
     (0.03, 0.1, 0.0, 0.16, None),
 ])  # fmt: skip
 def test_the_study_to_the_end(above, size, below, e2m1, wrong):
@@ -157,13 +163,13 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
     found = b11.to_the_end({"control": "float32", "controls": {}, "arms": arms})
     assert len(found) == 11
     for statement in found:
-        start, what = statement.what.split(": ", 1)
-        assert start == f"trained until float32 is {above:.3f} above the entropy"
+        start, what = statement.what.split(", ", 1)
+        assert start == f"in models trained until float32 is {above:.3f} above the entropy"
         assert statement.holds is (None if wrong is None else wrong.get(what, True)), what
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with these gaps to float32, whose loss is `above` the entropy."""
+    """Return a table of arms with the given gaps to float32, which ends `above` the entropy."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -211,11 +217,11 @@ def test_just_below_a_power_of_two(gap, above, holds):
     (found,) = b11.just_below_one(table)
     assert found.holds is holds
     assert "256 symbols of 16 classes" in found.what
-    assert "0.0643 by targets alone" in found.numbers
+    assert "0.0643 by the targets' components alone" in found.numbers
 
 
 def factors(**changed):
-    """Return a table of study `logits-factors` with gaps as predicted, except `changed`."""
+    """Return a table of the study `logits-factors` with predicted gaps, except for `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

@@ -1,4 +1,4 @@
-"""Tests of I1: the figures of rounding alone, and a wrong scale rule."""
+"""Tests of claim I1: the figures that follow from rounding alone, and a wrong scale rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that I2 notices a wrong figure."""
+"""Tests that the check of claim I2 notices a wrong figure."""
 
 from __future__ import annotations
 

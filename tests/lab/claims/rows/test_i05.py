@@ -1,4 +1,4 @@
-"""Tests of the rules of I5 on made-up results."""
+"""Tests of the rules of claim I5 on made-up results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_i5(tmp_path):
 def test_the_answer_of_i5_tells_what_is_undecided():
     order = Statement("E2M1: before the loss rises, zeta is of order 2", None)
     answer, _ = i05._answer({"E2M1": (False, 0.9, 0.001)}, [order])
-    assert answer == TOY + "shrinks in E2M1 (factor 0.90). Undecided: whether it is of order 2 before a rise."
+    assert answer == TOY + "shrinks in E2M1 (factor 0.90). Undecided: whether zeta is of order 2 before a rise."
     answer, _ = i05._answer({"E2M1": (True, 2.0, 0.001)}, [replace(order, holds=True)])
     assert answer == TOY + "grows in E2M1 (factor 2.00)."
 
@@ -58,8 +58,8 @@ CALM, AWAY, BACK = None, (500, None), (500, 600)
 
 
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
-    # Evaluations near a jump and after it are left out. Regression: the averages were over the last
-    # ten evaluations, which were consecutive steps.
+    # Averages leave out evaluations near a jump and after a jump. Regression: averages were over
+    # the last ten evaluations, which were consecutive steps.
     made = followed([CALM, (1100, None)])
     for run in made:
         run["measured_at"] = [*range(0, 1100, 50), 1051]
@@ -69,6 +69,6 @@ def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
     (found,) = i05.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {FP32: followed([CALM]), E4M3: made}))
     assert found.what.startswith("E4M3: zeta grows")
     assert found.numbers == (
-        "before any excursion, evaluated every 50 steps: 0.20 on average over the first ten, 0.66 over the last ten, "
-        "3.00 at most; 2 runs"
+        "before any excursion, evaluated every 50 steps: 0.20 on average over the first ten evaluations, 0.66 over the "
+        "last ten, 3.00 at most; 2 runs"
     )

@@ -1,4 +1,4 @@
-"""Tests of I10 from the published losses: the figures, and the ladders."""
+"""Tests of claim I10 on the published losses: the figures, and recipes compared at every size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_released_fit_comes_out_again(checked):
         [law.A, law.B, law.E, law.alpha, law.beta],
         [2822.480604261686, 20445.40765376697, 0.5353079817554266, 0.5236196803588452, 0.5533511883618424],
         rtol=1e-6,
-    )  # the loss in the published notebook, in float32
+    )  # from the published notebook, which computes the loss in float32
 
 
 def test_laws_come_back(checked):
@@ -38,7 +38,7 @@ def test_laws_come_back(checked):
     for caveat in (
         "A = 2907",
         "39 of the 80",
-        "35 of the 35",
+        "a counterpart of 35 of them, and its loss is higher in 35 cases",
         "at 2.2e+19",
         "1.991 times",
         "alpha is 0.493 instead of 0.502",
@@ -60,7 +60,7 @@ def test_a_mitigated_arm_that_misses_its_law_would_be_seen(altered):
 
 
 def test_a_ladder(context):
-    """Check a ladder of given laws, in which one recipe costs 2 % at every size."""
+    """Check a study of model sizes with made-up laws; one recipe costs 2 % at every size."""
     assert i10.ladder(context) == ""
     law, random = ScalingLaw(A=20, B=900, E=2.3701, alpha=0.5, beta=0.6), np.random.default_rng(3)
     lines = ["arm,seed,parameters,tokens,loss"]
@@ -71,10 +71,10 @@ def test_a_ladder(context):
     (context.results / "language").mkdir()
     (context.results / "language" / "ladder.csv").write_text("\n".join(lines))
     text = i10.ladder(context)
-    assert "32 runs of each of 5 recipes, have from 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
-    assert re.search(r"the law of E4M3, E \S+, differs from that of bfloat16", text)
+    assert "5 recipes, 32 runs of each, with 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
+    assert re.search(r"the law of E4M3, with E \S+, differs from the law of bfloat16", text)
     assert re.search(
-        r"the law of E4M3 weights alone, bf16 activations, E \S+, cannot be distinguished from that of "
+        r"the law of E4M3 weights alone, bf16 activations, with E \S+, cannot be distinguished from the law of "
         r"bfloat16",
         text,
     )
@@ -86,6 +86,6 @@ def test_a_ladder(context):
     four_bits += [line.replace("E4M3,", '"E2M1 even, SR gradients",', 1) for line in lines if line.startswith("E4M3,")]
     (context.results / "language" / "ladder-four-bits.csv").write_text("\n".join(four_bits))
     text = i10.ladder(context)
-    assert "each of 7 recipes" in text
-    assert re.search(r"the law of E2M1, E \S+, cannot be distinguished from that of bfloat16", text)
-    assert re.search(r"the law of E2M1 even, SR gradients, E \S+, differs from that of bfloat16", text)
+    assert "7 recipes, 32 runs of each" in text
+    assert re.search(r"the law of E2M1, with E \S+, cannot be distinguished from the law of bfloat16", text)
+    assert re.search(r"the law of E2M1 even, SR gradients, with E \S+, differs from the law of bfloat16", text)

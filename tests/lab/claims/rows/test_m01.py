@@ -1,4 +1,4 @@
-"""Tests of the rules of M1 on made-up losses."""
+"""Tests of the rules of claim M1 on made-up losses."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_m1_answers_which_rules_gain(tmp_path, context):
     )
     made = {"E2M1 even": ends(0.1), "E2M1 even, SR gradients": ends(0.1)}
     found = m01.CLAIM.run(mlp_recipes(tmp_path, "recipes", made))
-    assert "raise the loss under floor (+0.30)" in found.answer
-    assert "lower the loss under even (-0.20)" in found.answer
-    assert "are undecided under rceil (+0.00)" in found.answer
+    assert "raises the loss under floor (+0.30)" in found.answer
+    assert "lowers the loss under even (-0.20)" in found.answer
+    assert "has an undecided effect under rceil (+0.00)" in found.answer
     assert "Undecided: the MLP, and rounding of weights" in found.answer
     assert found.number == "floor +0.30 nats"
 

@@ -1,4 +1,4 @@
-"""Tests of the findings and the answer of M2."""
+"""Tests of the findings and the answer of claim M2."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_scale_rules(checked, held):
     answers = held("M2")
     assert checked("M2").verdict == Verdict.DIFFERS
     for tensor in tensors.tensors():
-        assert answers[f"{tensor}: E2M1 is best with even"]
-        assert answers[f"{tensor}: E2M1 at its best beats INT4 at its best"]
-        assert not answers[f"{tensor}: INT4 is best with ceil"]
+        assert answers[f"{tensor}: of all scale rules, even gives E2M1 the smallest error"]
+        assert answers[f"{tensor}: with the best rule for each format, E2M1 has a smaller error than INT4"]
+        assert not answers[f"{tensor}: of all scale rules, ceil gives INT4 the smallest error"]
         assert answers[
-            f"{tensor}, mxint4: floor overflows most, ceil never overflows and underflows most, even lies between"
+            f"{tensor}, mxint4: floor overflows most, ceil never overflows and underflows most, even lies between them"
         ]
 
 
@@ -30,8 +30,8 @@ def test_scale_rules(checked, held):
     ("said", "told"), [(True, "On all synthetic tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
 def test_the_answer_on_rules_follows_what_is_so(said, told):
-    """Check that the answer does not claim agreement where tensors differ."""
+    """Check that the answer does not say that all tensors agree if some do not."""
     holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
     order = [Statement("weights, E2M1: floor overflows most, ceil never", each) for each in holds]
-    rest = ("E2M1 is best with even", "E2M1 at its best beats", "INT4 is best with ceil", "E3M0 is usable")
+    rest = ("even gives E2M1", "E2M1 has a smaller error", "ceil gives INT4", "E3M0 is usable")
     assert told in m02.answer([*order, *(Statement(what, True) for what in rest)])

@@ -1,4 +1,4 @@
-"""Tests that M4's figures are those of its row, and that a wrong figure is noticed."""
+"""Tests that claim M4 has the ledger's figures, and that its check notices a wrong figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of M5: an offset helps some tensors and hurts others."""
+"""Tests of claim M5: an offset helps some tensors and hurts others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mxnum.lab.claims import (
 def test_asymmetric_scaling(checked, held):
     answers = held("M5")
     assert checked("M5").verdict == Verdict.DIFFERS
-    assert answers["weights: an offset helps INT4 with ceil"]
-    assert answers["activations: an offset helps INT4 with ceil"]
-    assert not answers["gradients: an offset helps INT4 with ceil"]
+    assert answers["weights: an offset lowers the error of INT4 (rule ceil)"]
+    assert answers["activations: an offset lowers the error of INT4 (rule ceil)"]
+    assert not answers["gradients: an offset lowers the error of INT4 (rule ceil)"]
     assert "on weights and activations, by the factor 1.15" in checked("M5").evidence.answer
     assert "raises it on gradients. Undecided: the factor of 1.36" in checked("M5").evidence.answer

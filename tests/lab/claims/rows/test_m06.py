@@ -1,4 +1,4 @@
-"""Tests that the decided statements of M6 hold."""
+"""Tests that the decided statements of claim M6 hold."""
 
 from __future__ import annotations
 

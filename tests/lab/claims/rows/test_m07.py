@@ -1,4 +1,4 @@
-"""Tests of M7 on tensors made as the paper describes them, and on tensors of models."""
+"""Tests of claim M7 on tensors made as the paper describes, and on tensors of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.lab.claims.made_up import store
 
 
 def test_block_organisation(held):
-    """Check that M7 holds for tensors like the paper's, not for those of small models."""
+    """Check that claim M7 holds for tensors like the paper's, not for tensors of small models."""
     found = held("M7")
     assert list(found.values())[:5] == [True] * 5
     of_models = {what: holds for what, holds in found.items() if "language model" in what}

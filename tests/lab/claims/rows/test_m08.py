@@ -1,4 +1,4 @@
-"""Tests of the correlation of error and loss, on made-up tables."""
+"""Tests of claim M8, the correlation of error and loss, on made-up tables."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ def test_recipes_of_two_studies_count_once_each(tmp_path):
     whole, inside, _ = decide(tmp_path, [0.01, 0.03, 0.2, 0.25, 0.5]).evidence.statements
     assert "over 8 recipes" in whole.numbers
     assert "mxfp4_e2m1 floor 0.115, +25.0%" in whole.numbers
-    assert "over 4 recipes" in inside.numbers  # the recipe with E3M0 gradients is left out of the E2M1 recipes
+    assert "over 4 recipes" in inside.numbers  # without the recipe with E3M0 gradients
 
 
 def test_the_answer_tells_4_bits_apart():
-    """Check that the answer says that errors and losses do not correlate among 4-bit recipes."""
+    """Check that the answer says if errors and losses do not correlate among 4-bit recipes."""
     answer, number = m08._answer(0.98, [(0.5, -0.04), (0.45, 0.0)], None)
     assert "rho 0.98 on an MLP, 0.50 and 0.45 in language models" in answer
-    assert "4-bit recipes this is not shown (rho -0.04 and 0.00)" in answer
+    assert "4-bit recipes no correlation is shown (rho -0.04 and 0.00)" in answer
     assert number == "rho 0.45; in 4 bits 0.00"
-    assert "R-MSE ranks it too" in m08._answer(0.98, [(0.5, 0.9)], True)[0]
-    assert "R-MSE does not rank it" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
+    assert "R-MSE correlates with the gap too" in m08._answer(0.98, [(0.5, 0.9)], True)[0]
+    assert "the correlation is negative" in m08._answer(0.98, [(0.5, -0.9)], False)[0]
     assert m08._answer(0.98, [], None) == ("", "")
     assert m08._answer(0.98, [(0.5, None)], None) == ("", "")
 

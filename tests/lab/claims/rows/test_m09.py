@@ -1,4 +1,4 @@
-"""Tests that M9 notices bytes that differ from the formula."""
+"""Tests that the check of claim M9 notices bytes that differ from the formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rules of M10 on made-up losses."""
+"""Tests of the rules of claim M10 on made-up losses."""
 
 from __future__ import annotations
 

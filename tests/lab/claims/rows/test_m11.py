@@ -1,4 +1,4 @@
-"""Tests of M11: conclusions from the published speed-ups."""
+"""Tests of claim M11: conclusions from the published speed-ups."""
 
 from __future__ import annotations
 

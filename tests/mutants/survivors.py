@@ -1,0 +1,148 @@
+"""Plant drawn mistakes in a copy of the repository, run the tests, and store each outcome."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.mutants import calls, drawn, forked
+from tests.mutants.drawn import Drawn
+
+#: The seconds of tests for each mistake, as recorded without a mistake: the first run has few
+#: tests, and the second has the others.
+FIRST, SECOND = 10.0, 60.0
+#: The seconds that a test file without a record is taken to need.
+UNKNOWN = 10.0
+#: The greatest number of tests in a run, and the seconds after which it ends.
+MOST, LIMIT = 300, 240.0
+
+Outcomes = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Copy:
+    """A copy of the repository in which mistakes are planted."""
+
+    folder: Path
+    known: calls.Calls = field(default_factory=dict)
+
+    def record(self, records: Path) -> None:
+        """Record what the tests call, for each test file that has no record yet."""
+        for path in test_files(self.folder):
+            name = str(path.relative_to(self.folder))
+            record = records.resolve() / f"{name.replace('/', '.')}.json"
+            if not record.exists():
+                since = time.monotonic()
+                arguments = ["-p", "tests.mutants.calls", "--calls", str(record), name]
+                forked.pytest_in(self.folder, arguments, self.folder / "compiled", 3600)
+                print(f"{name}: recorded in {time.monotonic() - since:.0f} s", flush=True)
+
+    def read(self, records: Path) -> None:
+        """Read what the tests call. A file without a record counts as one slow test."""
+        self.known = calls.read(records)
+        recorded = {test.split("::")[0] for test in self.known}
+        files = {str(path.relative_to(self.folder)) for path in test_files(self.folder)}
+        self.known |= {name: calls.Test(frozenset(), UNKNOWN) for name in files - recorded}
+
+    def outcome(self, mistake: Drawn, limit: float) -> str:
+        """Plant a mistake, run the tests that may notice it, and restore the file."""
+        path, tests = self.folder / mistake.file, mistake.tests(self.known)
+        text, run = path.read_text(), 0
+        path.write_text(mistake.changed(text))
+        try:
+            for some in self._portions(tests):
+                failed = self._first_failure(some, mistake, limit)
+                run += len(some)
+                if failed:
+                    return failed
+        finally:
+            path.write_text(text)
+        return f"survived {run} of {len(tests)} tests"
+
+    def _portions(self, tests: list[str]) -> list[list[str]]:
+        """Return the tests of each run, the quickest first, as many as the seconds allow."""
+        portions: list[list[str]] = [[], []]
+        total = 0.0
+        for test in tests[:MOST]:
+            total += self.known[test].seconds
+            if total <= FIRST or not portions[0]:
+                portions[0].append(test)
+            elif total <= FIRST + SECOND:
+                portions[1].append(test)
+        return [some for some in portions if some]
+
+    def _first_failure(self, tests: list[str], mistake: Drawn, limit: float) -> str:
+        """Return an outcome if a test fails or time runs out, else an empty text."""
+        # Compiled loops depend on these files only. Other mistakes share a folder of them.
+        compiles = mistake.file.startswith(("mxnum/engine/", "mxnum/definition/", "mxnum/memory/")) or (
+            mistake.file.count("/") == 1
+        )
+        with tempfile.TemporaryDirectory() as own:
+            compiled = Path(own) if compiles else self.folder / "compiled"
+            status, output = forked.pytest_in(self.folder, ["-x", *tests], compiled, limit)
+            if status == 4 and (missing := set(re.findall(r"^ERROR: not found: \S*?(tests/.*)$", output, re.M))):
+                tests = [test for test in tests if test not in missing]
+                status, output = forked.pytest_in(self.folder, ["-x", *tests], compiled, limit)
+        if status == 0:
+            return ""
+        if status is None:
+            return f"out of time after {limit:.0f} s"
+        named = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", output, re.M)
+        if status < 0:
+            return f"killed by signal {-status}"
+        return f"killed by {named[1]}" if named else f"killed by exit status {status}: {output.strip()[-200:]}"
+
+
+def test_files(folder: Path) -> list[Path]:
+    """Return the files of the tests that may notice a mistake."""
+    return [
+        path
+        for name in drawn.RECORDED
+        for path in (sorted((folder / name).rglob("test_*.py")) if (folder / name).is_dir() else [folder / name])
+    ]
+
+
+def read(path: Path) -> Outcomes:
+    """Return the outcome of each mistake that a file records."""
+    found: Outcomes = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def write(path: Path, outcomes: Outcomes) -> None:
+    """Write the outcomes, one mistake a line."""
+    lines = ",\n".join(f"  {json.dumps(label)}: {json.dumps(outcomes[label])}" for label in sorted(outcomes))
+    path.write_text(f"{{\n{lines}\n}}\n")
+
+
+def summary(outcomes: Outcomes) -> str:
+    """Return how many mistakes were killed, are equivalent, survived or ran out of time."""
+    kinds = Counter(entry["outcome"].split()[0].rstrip(":") for entry in outcomes.values())
+    counts = [f"{kinds[kind]} {kind}" for kind in ("killed", "equivalent", "survived", "out")]
+    return f"{len(outcomes)} drawn: {', '.join(counts)} of time"
+
+
+def plant(copy: Copy, mistakes: list[Drawn], out: Path, again: bool, limit: float = LIMIT) -> int:
+    """Plant the mistakes that have no outcome, print and store each, and return the exit status.
+
+    With `again`, also plant those that survived or ran out of time.
+    """
+    for number, mistake in enumerate(mistakes, 1):
+        before = read(out).get(mistake.label, {}).get("outcome", "")
+        if before and not (again and before.startswith(("survived", "out of time"))):
+            continue
+        since = time.monotonic()
+        found = copy.outcome(mistake, limit)
+        seconds = time.monotonic() - since
+        entry = {"outcome": found, "line": mistake.line, "seconds": round(seconds)}
+        write(out, {**read(out), mistake.label: entry})
+        print(f"[{number}/{len(mistakes)}] {mistake.label}: {found} ({seconds:.0f} s)", flush=True)
+    outcomes = {one.label: read(out)[one.label] for one in mistakes}
+    rest = [label for label, entry in outcomes.items() if not entry["outcome"].startswith(("killed", "equivalent"))]
+    print(summary(outcomes), *rest, sep="\nSURVIVED ")
+    return 1 if rest else 0
