@@ -150,7 +150,7 @@ def _argument(task: Task, field: Field, column: Array) -> Array:
     """Return a copy of a field of many cases, in the type and shape that the callable takes."""
     array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
     if field.kind == "operand" and isinstance(task.format, ArrayFormat):
-        return as_floats(array, task.element).copy()
+        return np.ascontiguousarray(array).view(numpy_dtype(task.element)).copy()
     if field.kind in ("float", "addend"):
         return as_floats(array, task.source).copy()
     if field.kind == "scale" and field.bits > 8:
