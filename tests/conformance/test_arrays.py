@@ -285,7 +285,7 @@ def test_values_under_scales_that_are_floats(format, packed):
     ("kernel", "says"),
     [
         (of_blocks_of_rows, "wrong"),
-        (lambda x: nvfp4(x, arithmetic="torchao"), "in all cases what torchao computes"),
+        (lambda x: nvfp4(x, arithmetic="torchao"), "all answers are what torchao computes"),
         (lambda x: nvfp4(contiguous(x)), "if x is taken for contiguous memory"),
         (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "as written column by column"),
         (lambda x: nvfp4(x, tensor_scale=1.0), "a tensor scale of 1"),
@@ -322,8 +322,8 @@ def test_a_short_block_is_shown_as_long_as_it_is():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as written column by column"),
-        (lambda s: unswizzle_scales(s.ravel(), s.shape), "for the scales read as swizzled"),
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "read as written column by column"),
+        (lambda s: unswizzle_scales(s.ravel(), s.shape), "read as swizzled"),
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
@@ -332,5 +332,5 @@ def test_values_at_scales_that_are_read_in_another_order_are_named(change, says)
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()
 
-    with pytest.raises(ConformanceError, match=f"All answers are right if they are {says}"):
+    with pytest.raises(ConformanceError, match=f"All answers are right if the values are for the scales {says}"):
         check_arrays(values, format="mxfp4_e2m1", operation="dequantize", shapes=[(128, 128), (256, 256)])

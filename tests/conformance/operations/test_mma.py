@@ -17,6 +17,7 @@ from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.hypotheses.units import right_bits, unit_mistakes
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.task import ArrayFormat, number_of, select
+from mxnum.memory.dtypes import numpy_dtype
 from mxnum.reference import Blocked
 from mxnum.reference.matrix_units import unit_dot
 from mxnum.units import MatrixUnit, get
@@ -57,7 +58,7 @@ def by_reference(task, row):
     sides = []
     for side in ("a", "b"):
         if isinstance(task.format, ArrayFormat):
-            sides.append(as_floats(row[side], task.element)[0])
+            sides.append(row[side].view(numpy_dtype(task.element))[0])
         else:
             scales = row[f"{side}_scale"][0]
             scales = scales.view(np.float32) if scales.itemsize == 4 else scales
