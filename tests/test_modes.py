@@ -14,7 +14,7 @@ import pytest
 import mxnum as mx
 from mxnum import formats, modes, ops
 from mxnum.analysis.piecewise import _derive
-from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
+from mxnum.conformance.explain import _rounding_rule, _scale_rule
 from mxnum.conformance.operations import make_task
 from mxnum.definition import by_numpy
 from mxnum.definition.convert import make_encode
@@ -154,7 +154,6 @@ MAKERS = {
     "overflow that is counted": lambda: counted(rounding=ROUNDING),
     "a piecewise quantizer": lambda: _derive(E4M3, ROUNDING),
     "explained, rounding": lambda: explained(rounding=ROUNDING),
-    "explained, at the largest": lambda: rounded_in(ROUNDING, False),
     "explained, scale": lambda: _scale_rule(RULE, E4M3, Fraction(1), 0),
     "reference, rounding": lambda: numbers.round_to(numbers.exact(1.0), E4M3, ROUNDING),
     "reference, overflow": lambda: numbers.round_to(numbers.exact(1e9), E4M3, RNE, OVERFLOW),

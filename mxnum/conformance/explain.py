@@ -14,9 +14,11 @@ from mxnum.conformance.bits import as_floats
 from mxnum.conformance.cases.grid import magnitudes, threshold
 from mxnum.conformance.judging.right import element_codes, right_scales, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.task import Task
+from mxnum.definition.pack import limits
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.memory.dtypes import code_dtype
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.reference import numbers
 
 
 def number(x: float | Fraction) -> str:
@@ -321,7 +323,7 @@ def explain_element(
     rule, away = _rounding_rule(task, math.copysign(1, x) < 0, _parity(e, below.value), delta, random)
     rounded = above.value if away else below.value
     if rounded > grid[-1]:
-        stays = rounded_in(task.rounding, math.copysign(1, x) < 0)
+        stays = limits(task.rounding)[math.copysign(1, x) < 0]
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
         # A number on the grid beyond the largest value needs no rounding, but has no code either.
@@ -369,21 +371,6 @@ def _factor(task: Task, scale: float, code: int | None, tensor: float | None) ->
     return factor * Fraction(tensor), f"({number(scale)} * {number(tensor)})"
 
 
-def rounded_in(rounding: Rounding, negative: bool) -> bool:
-    """Return True if a rounding mode gives the largest value for larger numbers."""
-    match rounding:
-        case Rounding.RTZ | Rounding.RTO:
-            return True
-        case Rounding.RTP:
-            return negative
-        case Rounding.RTN:
-            return not negative
-        case Rounding.RNE | Rounding.RNA | Rounding.SR:
-            return False
-        case _:
-            assert_never(rounding)
-
-
 def _code(e: ElementFormat, place: int, x: float) -> int:
     """Return the code of the grid value at index `place`, with the sign of x."""
     if e.integer:
@@ -404,32 +391,20 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
     if delta == 0:
         return "is representable and stays", False
-    mode, half = task.rounding, Fraction(1, 2)
-    match mode:
-        case Rounding.RNE | Rounding.RNA:
-            if delta != half:
-                return f"{mode} takes the nearer one", delta > half
-            if mode == Rounding.RNA:
-                return "a tie, which rna takes away from zero", True
-            which = "away from" if parity else "nearer"
-            return f"a tie, which rne gives to the even code, here the one {which} zero", bool(parity)
-        case Rounding.RTZ:
-            return "rtz goes toward zero", False
-        case Rounding.RTP:
-            return "rtp goes up", not negative
-        case Rounding.RTN:
-            return "rtn goes down", negative
-        case Rounding.RTO:
-            return "rto takes the neighbour whose code is odd", parity == 0
-        case Rounding.SR:
-            r = task.sr_bits
-            floor, low = math.floor(delta * 2**r), random % 2**r
-            away = floor + low >= 2**r
-            sign = ">=" if away else "<"
-            where = "away from" if away else "toward"
-            return f"sr adds R to the first {r} fraction bits, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
-        case _:
-            assert_never(mode)
+    mode, r, is_tie = task.rounding, task.sr_bits, delta == Fraction(1, 2)
+    away = numbers.goes_away(mode, negative, parity, delta, random % 2**r, r)
+    nearer, end = f"{mode} takes the nearer one", "away from" if away else "toward"
+    even = f"a tie, which rne gives to the even code, here the one {'away from' if away else 'nearer'} zero"
+    added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
+    words = {
+        Rounding.RNE: even if is_tie else nearer,
+        Rounding.RNA: "a tie, which rna takes away from zero" if is_tie else nearer,
+        Rounding.RTP: "rtp goes up",
+        Rounding.RTN: "rtn goes down",
+        Rounding.RTO: "rto takes the neighbour whose code is odd",
+        Rounding.SR: f"sr adds R to the first {r} fraction bits, {added}: goes {end} zero",
+    }
+    return words.get(mode, f"{mode} goes {end} zero"), away
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:

@@ -142,7 +142,7 @@ def decode_exact(code: int, element: Element) -> Exact:
     return Exact("finite", negative, value)
 
 
-def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
+def goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Return True if a magnitude is rounded away from zero.
 
     The magnitude lies above that of code `below`, by the part `delta` of the distance to the next.
@@ -185,7 +185,7 @@ def round_to(
         steps = x.magnitude / two_to(exponent - e.mantissa_bits)
         significand = math.floor(steps)
         code: int = (exponent - emin) * 2**e.mantissa_bits + significand
-        code += _goes_away(rounding, x.negative, code, steps - significand, random, sr_bits)
+        code += goes_away(rounding, x.negative, code, steps - significand, random, sr_bits)
         if code <= largest:
             return signed(code)
 

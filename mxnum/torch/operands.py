@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 
 import mxnum as mx
@@ -305,20 +306,27 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
     of its block. Stochastic rounding counts as rounding to nearest. In a block whose scale is zero,
     all elements but zeros are clamped.
     """
-    e = q.format.element
-    wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
-    is_odd, following = bool(e.max_code & 1), wider.value(e.max_code + 1)
-    middle, above, at_next = (e.max + following) / 2, (e.max, False), (following, True)
-    thresholds = {
-        Rounding.RNE: ((middle, is_odd), (middle, is_odd)),
-        Rounding.RNA: ((middle, True), (middle, True)),
-        Rounding.RTZ: (at_next, at_next),
-        Rounding.RTP: (above, at_next),
-        Rounding.RTN: (at_next, above),
-        Rounding.RTO: (at_next, at_next) if is_odd else (above, above),
-    }
     mode = Rounding(rounding)
-    return _exceeds(x, q, *thresholds[Rounding.RNE if mode.is_stochastic else mode])
+    return _exceeds(x, q, *_first_clamped(q.format.element, Rounding.RNE if mode.is_stochastic else mode))
+
+
+@lru_cache(maxsize=256)
+def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
+    """Return the threshold from which positive and negative numbers are clamped.
+
+    Each threshold is a pair of a magnitude and True if this magnitude itself is clamped.
+    """
+    wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
+    following = wider.value(e.max_code + 1)
+    middle = (e.max + following) / 2
+    # A threshold, and the smallest number that shows it.
+    candidates = {
+        (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
+        (middle, False): math.nextafter(middle, math.inf), (following, True): following,
+    }  # fmt: skip
+    numbers = np.array([[sign * x for x in candidates.values()] for sign in (1, -1)])
+    values = np.abs(mx.decode(mx.encode(numbers, wider, rounding=rounding), wider, dtype="float64"))
+    return [list(candidates)[int(np.argmax(row > e.max))] for row in values]
 
 
 def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: tuple[float, bool]) -> Tensor:
