@@ -18,12 +18,13 @@ from tests.torch import worker  # noqa: E402
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without processes")
 
 
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+@pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")
+@pytest.mark.parametrize("how", worker.SUMS)
 def test_two_processes_train_the_model_of_one(how, tmp_path):
     (one, state), (two, other) = in_two_processes(how, tmp_path)
     alone = worker.model()
     start = {name: value.clone() for name, value in alone.state_dict().items()}
-    mxt.emulate(alone, worker.RECIPE, seed=5)
+    mxt.emulate(alone, worker.RECIPE, accumulate=worker.SUMS[how], seed=5)
     whole = worker.train(alone, 0, 1)
     assert torch.equal(torch.cat([one, two]), whole)
     for name, value in alone.state_dict().items():
@@ -48,7 +49,7 @@ def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
 
 def in_two_processes(how, tmp_path):
     """Run two processes of worker.py, and return what each has stored."""
-    if how != "ddp" and torch.__version__ < (2, 6):
+    if how in ("fsdp", "center") and torch.__version__ < (2, 6):
         pytest.skip("torch.distributed.fsdp has no fully_shard")
     command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]
     started = [

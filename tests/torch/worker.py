@@ -18,6 +18,8 @@ from mxnum.recipe import Recipe
 #: powers of two, and their float32 sums in this model are exact. So the order of sums does not
 #: matter, and any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
+#: What sums the products of each test case that trains.
+SUMS = {"ddp": None, "fsdp": None, "ddp, matrix unit": "blackwell_mxfp8"}
 
 
 def model():
@@ -57,8 +59,8 @@ def main(how, folder, rank, count):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
     net = head() if how == "center" else model()
     if how != "center":
-        mxt.emulate(net, RECIPE, seed=5)
-    if how == "ddp":
+        mxt.emulate(net, RECIPE, accumulate=SUMS[how], seed=5)
+    if how.startswith("ddp"):
         y = train(nn.parallel.DistributedDataParallel(net), rank, count)
         state = net.state_dict()
     else:
