@@ -50,6 +50,10 @@ _LINE = 64
 
 _registered: set[Callable[..., Any]] = set()
 
+#: Kernels that were compiled, with what `for_types` returns the address of. Loops hold only the
+#: address, and of two threads that make the same kernel at once, a cache keeps one.
+_in_use: list[Any] = []
+
 
 @overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
@@ -203,7 +207,7 @@ class Kernel:
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
         if found is None:
-            # Two words in an array, which must stay alive; without compilation the function itself.
+            # Two words in an array; without compilation the function itself.
             # Of two threads that compile at once, both take the words of the first.
             made = self.function if numba.config.DISABLE_JIT else self._words(kinds)
             found = self._found.setdefault(kinds, made)
@@ -216,7 +220,9 @@ class Kernel:
         compiled = self._compiled.overloads[signature]
         assert compiled.signature.return_type == types.none
         address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-        return np.array([address, _number_of(signature)], np.int64)
+        words = np.array([address, _number_of(signature)], np.int64)
+        _in_use.append((self, words))
+        return words
 
 
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:

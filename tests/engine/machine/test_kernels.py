@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numba
 import numpy as np
 import pytest
@@ -73,6 +76,19 @@ def test_a_kernel_for_other_types_is_not_called():
         with pytest.raises(TypeError, match="A kernel is for arrays of other types"):
             loop(kernel.for_types(*others), *given)
         assert not given[1].any()
+
+
+@needs_compiler
+def test_a_kernel_outlives_whoever_made_it():
+    """Of two threads that make a kernel at once, one gets a kernel that no cache keeps."""
+    loop, kernel = compile_loop(halves), adding(0)
+    address, gone = kernel.for_types(np.int16, np.int32), weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert gone() is not None
+    given = arrays()
+    assert loop(address, *given) == 2
+    assert given[1].any()
 
 
 def test_read_only_arrays():
