@@ -1,4 +1,7 @@
-"""The explorer in headless Chromium: bits are mxnum's; keyboards, phones and links work."""
+"""Tests of the explorer, an HTML page that quantizes blocks, in headless Chromium.
+
+The page must give mxnum's bits, and work with keyboards, on phones and through links.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,12 @@ pytestmark = needs_chromium
 NAMES, FLOAT32 = formats.names(), formats.FLOATS["float32"]
 SETTINGS = covering(fmt=NAMES, rounding=modes.Rounding, overflow=modes.Overflow, nonfinite=("block", "element"))
 
-#: Formats whose pages are widest: by bits of an element, names of rules, and number of fields.
+#: The formats with the widest pages: one has elements of 8 bits, the other has long names of scale
+#: rules and more input fields.
 WIDE = ("mxfp8_e5m2", "nvfp4")
 
-#: A script that quantizes the blocks of an array; arrays travel as base64.
+#: A script that quantizes the blocks of an array in the page. Arrays reach and leave the page as
+#: base64 text.
 QUANTIZE = """(asked) => {
     const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
     const text = (array) => {
@@ -53,7 +58,7 @@ QUANTIZE = """(asked) => {
 
 
 class Page:
-    """The explorer, opened once for many questions."""
+    """An open explorer page that quantizes arrays for many tests."""
 
     def __init__(self, page: Any):
         self.page = page
@@ -61,7 +66,7 @@ class Page:
     def quantize(
         self, fmt: str, x: Any, random: Any = None, tensor: Any = 1.0, **modes: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return codes, scales and the bits of values for an array of blocks."""
+        """Return the page's codes, scales and bits of decoded values for an array of blocks."""
         n, k = x.shape
         words = np.zeros((n, k), np.uint32) if random is None else np.broadcast_to(random, (n, k)).astype(np.uint32)
         tensors = np.broadcast_to(np.asarray(tensor, np.float32).ravel(), (n,))
@@ -82,14 +87,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(browser: Any, address: str) -> Iterator[Page]:
-    """Yield a page that answers questions about bits, and that no other test changes."""
+    """Yield a page that quantizes for all tests of this file; no test changes its state."""
     with opened(browser, address, []) as page:
         yield Page(page)
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """Yield a fresh page, which must end without errors and requests."""
+    """Yield a freshly opened page, and assert that it caused no errors and no network requests."""
     faults: list[str] = []
     with opened(browser, address, faults, viewport=DESKTOP) as fresh:
         yield fresh
@@ -101,7 +106,7 @@ def rules(fmt: str) -> tuple[Any, ...]:
 
 
 def tier(number: int) -> Any:
-    """Return the marks of a case: one in seven is fast, with varying rounding modes."""
+    """Return the marks that put one case in seven, with varying roundings, into the fast tier."""
     return () if number % 7 == number // 7 % 7 else pytest.mark.full
 
 
@@ -113,7 +118,7 @@ CASES = [{**case, "scale_rule": rules(case["fmt"])[i % len(rules(case["fmt"]))]}
     [pytest.param(c, marks=tier(i), id="-".join(map(str, c.values()))) for i, c in enumerate(CASES)],
 )
 def test_every_boundary(answers, case):
-    """Level 1 has all boundaries of elements and scales."""
+    """Check the page on conformance level 1, which has every boundary of elements and scales."""
     fmt, asked = case["fmt"], {name: mode for name, mode in case.items() if name != "fmt"}
     has_tensor = formats.get(fmt).tensor_scale is not None
 
@@ -131,9 +136,9 @@ def test_every_boundary(answers, case):
     ("module", "blocks"), [(reference, 100), pytest.param(mx, 10_000, marks=pytest.mark.full)], ids=["some", "all"]
 )
 def test_random_blocks(answers, fmt, module, blocks):
-    """Codes, scales and values of random blocks, shared among roundings and scale rules.
+    """Check random blocks, each with one of all pairs of rounding mode and scale rule.
 
-    A few blocks are compared with the reference, which compiles nothing.
+    The fast tier compares a few blocks with the reference, which compiles nothing.
     """
     generator, length = np.random.default_rng(blocks), formats.get(fmt).block
     exponents = generator.integers(-140, 120, (blocks, 1)) + generator.integers(-6, 6, (blocks, length))
@@ -159,7 +164,7 @@ def test_random_blocks(answers, fmt, module, blocks):
 
 @pytest.mark.parametrize("rule", [rule for rule in modes.FloatScaleRule if rule.error_power])
 def test_four_over_six(answers, rule):
-    """Both scales win for some blocks, and the errors of some blocks are equal."""
+    """Check blocks that become 4, blocks that become 6, and blocks for which both err equally."""
     generator = np.random.default_rng(46)
     x = generator.standard_normal((120, 16)).astype(np.float32)
     x[:40] = generator.integers(-12, 13, (40, 16)) / 2
@@ -172,7 +177,7 @@ def test_four_over_six(answers, rule):
     assert 20 < np.count_nonzero(np.asarray(plain) != np.asarray(q.scales)) < 100
 
 
-#: A script that returns the steps of a state, and what every rule makes of its block.
+#: A script that returns the page's explanation of a block, and the scale that each rule gives it.
 STEPS = """(text) => {
     const state = stateOf(text), made = quantize(state), format = FORMAT[state.format];
     const fraction = ([n, d]) => `${n}/${d}`, exact = (a) => a && fraction(ratio(a, ONE));
@@ -196,17 +201,17 @@ def link(fmt: str, bits: list[int], **more: Any) -> str:
 
 
 def without_numbers(rule: str) -> str:
-    """Return a rule in words whose numbers, which have the digits of exact text, are left out."""
+    """Return the text that explains a rule, with each number replaced by #."""
     return re.sub(r"-?[\d.]+(?:…| × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+| \* 2\^\d+|e[+-]?\d+)*", "#", rule)
 
 
 def as_float(shown: str) -> float:
-    """Return a number that the page shows, such as 1.5 × 10⁻⁷."""
+    """Convert a number as the page shows it, such as 1.5 × 10⁻⁷, to a float."""
     return float(shown.translate(str.maketrans("\u2212⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")).replace(" × 10", "e"))
 
 
 def numbers_to_explain(fmt: str, seed: int) -> list[int]:
-    """Return a block of ties, their neighbours, numbers too large, and numbers that vanish."""
+    """Return a block of ties, their neighbours, numbers that overflow, and a tiny number."""
     generator, e = np.random.default_rng(seed), formats.get(fmt).element
     grid = np.array([e.value(code) for code in range(e.max_code + 1)], np.float32)
     at = generator.integers(0, len(grid) - 1, formats.get(fmt).block)
@@ -220,7 +225,7 @@ def numbers_to_explain(fmt: str, seed: int) -> list[int]:
 @pytest.mark.parametrize("fmt", NAMES)
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 40))])
 def test_steps_are_those_of_explain(answers, fmt, seed):
-    """Neighbours, positions and rules in words, and the tensor scale that a block has by itself."""
+    """Check that the page explains scale and rounding of a block as `explain_block` does."""
     bits = numbers_to_explain(fmt, seed)
     rounding, rule = list(modes.Rounding)[seed % 7], rules(fmt)[seed % len(rules(fmt))]
     overflow, random = list(modes.Overflow)[seed // 2 % 2], 0x12345678 * (seed + 1) % 2**30
@@ -248,7 +253,7 @@ def test_steps_are_those_of_explain(answers, fmt, seed):
 
 @pytest.mark.parametrize("fmt", NAMES)
 def test_steps_beyond_the_largest_under_a_given_scale(answers, fmt):
-    """The gaps there are those of an unbounded exponent."""
+    """Check that numbers beyond the largest element are explained as with an unbounded exponent."""
     scale = 120 if formats.get(fmt).scale.power_of_two else 0x18
     tensor = 2.0**-9 if formats.get(fmt).tensor_scale else None
     bits = np.array([1e3, -77, 13.37, 1e30, -0.33, 2.0**20], np.float32).view(np.uint32).tolist()
@@ -267,7 +272,7 @@ def test_steps_beyond_the_largest_under_a_given_scale(answers, fmt):
 
 @pytest.mark.parametrize("fmt", NAMES)
 def test_table_of_scale_rules(answers, fmt):
-    """Each rule's scale is mxnum's, and the mean squared error is the exact one."""
+    """Check each rule's scale against the reference, and the mean squared error."""
     bits = numbers_to_explain(fmt, 5)
     got = answers.page.evaluate(STEPS, link(fmt, bits))
     x = np.array(bits, np.uint32).view(np.float32)
@@ -293,12 +298,12 @@ TYPED = (
 
 
 def test_typed_numbers_are_rounded_once(answers):
-    """Ties of float32 in decimal are not rounded to float64 before."""
+    """Check that decimal ties of float32 are rounded once, not first to float64."""
     got = answers.page.evaluate("(texts) => texts.map((text) => parse(text) >>> 0)", list(TYPED))
     for text, bits in zip(TYPED, got, strict=True):
         try:
             right = parsed(text, FLOAT32)
-        except ValueError:  # beyond the range, which the page takes for infinity or zero
+        except ValueError:  # beyond float32's range; the page rounds to infinity or zero
             right = np.float32(text).view(np.uint32)
         assert bits == right, text
     assert answers.page.evaluate("['', '1e', 'x', '--1', '0x1', 'bits:', '1.2.3'].map(parse)") == [None] * 7
@@ -318,7 +323,7 @@ def state(page: Any) -> dict[str, Any]:
 
 
 def test_link_holds_the_state(browser, page, address):
-    """A page opened by the link of another has its state, bit for bit, and shows the same."""
+    """Check that opening a page's link in another page gives the same state and text."""
     page.select_option("#format", "nvfp4")
     page.select_option("#rounding", "sr")
     page.select_option("#rule", "four_over_six_squared")
@@ -404,7 +409,7 @@ def test_keys_move_bars(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Number 3"
     assert page.input_value("#x") == "0.05"
     page.keyboard.press("ArrowUp")
-    assert page.input_value("#x") == "0.125"  # the axis ends at 4, and is moved through in 32 steps
+    assert page.input_value("#x") == "0.125"  # a key press moves the bar by 1/32 of the axis, which ends at 4
     page.keyboard.press("Shift+ArrowDown")
     assert page.input_value("#x") == "0.12109375"
     page.keyboard.press("-")
@@ -416,7 +421,7 @@ def test_keys_move_bars(page):
 
 
 def drag(page: Any, i: int, share: float) -> None:
-    """Move a bar by dragging it to a share of the picture's height above its middle."""
+    """Drag bar `i` up by the given share of half the height of the picture."""
     box, bar = page.locator("#bars svg").bounding_box(), page.locator(f".bar[data-i='{i}'] .hit").bounding_box()
     x, y = bar["x"] + bar["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -437,7 +442,7 @@ def test_pointer_drags_bars(page):
 
 
 def test_fixed_scale_and_rules(page):
-    """The table chooses rules; a given scale has a row of its own."""
+    """Check that the table of rules chooses a rule, and has a row for a typed scale."""
     page.check("#scales input[value='rceil']")
     assert (state(page)["rule"], page.input_value("#rule")) == ("rceil", "rceil")
     page.click("#more summary")
@@ -475,7 +480,7 @@ def test_phone_shows_all_within_its_width(browser, address, fmt):
     assert not faults
 
 
-#: A script that returns texts whose contrast with what is behind them is below 4.5.
+#: A script that returns the page's texts whose contrast with their background is below 4.5.
 PALE = """() => {
     const parts = (text) => {
         const [r, g, b, a = 1] = text.match(/[\\d.]+(?:e-?\\d+)?/g).map(Number);
@@ -529,7 +534,7 @@ def test_page_is_small_and_alone():
 
 
 def test_first_state(browser, tmp_path):
-    """The page begins with the given numbers and modes, in a format of one's own too."""
+    """Check that the page opens with the numbers, modes and user format of `explorer`'s call."""
     path = tmp_path / "own.html"
     x = np.array([0.3, -5, np.nan], np.float32)
     path.write_text(explorer(x, "e3m4:bias=3,block=16", rounding="rtz", scale_rule="even", nonfinite="element"))

@@ -1,4 +1,4 @@
-"""Emitted fused sums, run by their own tools, equal the reference bit for bit."""
+"""Tests that emitted programs of matrix units, in all languages, equal the reference."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from tests import samples
 from tests.emit.test_reference_models import needs
 
 NAMES = [name for name in units.names() if units.get(name).group == 1 and not units.get(name).scales]
-#: Formats of one operand and of two, both accumulators, both roundings.
+#: The units of the fast tier. They accumulate in float32 or float16, and round in different ways.
 SOME = ("hopper_fp8", "ampere_bfloat16", "hopper_fp8_acc16")
 
 
 def codes_of(element, shape, rng):
-    """Return codes: near each other, so that they cancel, or anywhere; a tenth are ends."""
+    """Return random codes of both signs.
+
+    Half of the rows have similar exponents, so that terms cancel. Some rows have zeros, special
+    codes, and the smallest and largest codes.
+    """
     sign, ends = (
         1 << (element.bits - 1),
         [0, 1, element.max_code, element.max_code - 1, element.bias << element.mantissa_bits],
@@ -39,11 +43,12 @@ def codes_of(element, shape, rng):
 
 
 def vectors(unit, a, b, count, seed):
-    """Return codes and addends: random ones, and each end of an operand against each addend."""
+    """Return random codes of both operands, and random addends."""
     rng, accumulator = samples.generator("fused model", unit.name, seed), FLOATS[unit.accumulator]
     x, y = codes_of(a, (count, unit.terms), rng), codes_of(b, (count, unit.terms), rng)
     c = codes_of(accumulator, (count, 1), rng)[:, 0]
-    # A large term, and small ones that alignment truncates bit by bit.
+    # Give the first addends growing exponents, so that alignment cuts off ever more bits of the
+    # products.
     for gap in range(min(40, count // 4)):
         field = max(1, min(accumulator.bias - 10 + gap, accumulator.max_code >> accumulator.mantissa_bits))
         c[gap] = (field << accumulator.mantissa_bits) | (c[gap] & ((1 << accumulator.mantissa_bits) - 1))
@@ -51,7 +56,7 @@ def vectors(unit, a, b, count, seed):
 
 
 def right(unit, a, b, x, y, c):
-    """Return what the reference gives for one fused sum."""
+    """Return the results of one fused sum for each row, computed by the reference."""
     one = unit.but(k=(unit.terms,), addend="term", order=(), promotion=0)
     accumulator = FLOATS[unit.accumulator]
     addends = c.astype(f"u{accumulator.bits // 8}").view(unit.accumulator)
@@ -141,11 +146,11 @@ def test_every_language_equals_the_reference(language, name, tmp_path):
     x, y, c = vectors(unit, a, b, 240, language)
     found, wanted = RUN[language](tmp_path, unit, elements, x, y, c), right(unit, a, b, x, y, c)
     assert found == wanted
-    assert len(set(wanted)) > 60  # not all NaN, infinite or 0
+    assert len(set(wanted)) > 60  # the answers are not all NaN, infinite or 0
 
 
 def test_the_addend_of_a_unit_that_adds_it_after_the_sums():
-    """An instruction of two sums in the unit's order, and the addend: `add` gives the result."""
+    """Check that two fused sums, and then `add` with the addend, give the unit's result."""
     unit, module = units.get("hopper_fp8_acc16"), {}
     exec(matrix_unit_model("python", unit), module)
     element = unit.formats["e4m3"]

@@ -1,4 +1,4 @@
-"""Emitted models, run by their own tools, answer each boundary case as the definition does."""
+"""Tests that emitted programs of formats, in all languages, equal the definition."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mxnum.emit import LANGUAGES, reference_model
 from mxnum.emit.program import Program
 from tests.covering import covering
 
-#: Formats whose elements and scales differ in kind: nvfp4 has a tensor scale, the one after it has
-#: scales of 32 bits.
+#: Formats with different kinds of elements and scales: nvfp4 has a tensor scale, and
+#: e4m3:scale=float32 has scales of 32 bits.
 FORMATS = (
     "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "nvfp4", "e4m3:scale=float32",
     "mxfp4_e3m0", "mxint4",
@@ -39,7 +39,7 @@ COVERING = covering(
 
 
 def settings(number: int, case: dict[str, Any]) -> dict[str, Any]:
-    """Return a case with one of the scale rules of its format, each in its turn."""
+    """Return a case with a scale rule added, which varies with the number of the case."""
     rules = [r for r in modes.scale_rules(formats.get(case["fmt"])) if not getattr(r, "error_power", 0)]
     return {**case, "scale_rule": rules[number % len(rules)]}
 
@@ -49,9 +49,10 @@ NAMES = ["-".join(map(str, case.values())) for case in CASES]
 
 
 class Built:
-    """A model and a program around it, which quantizes the blocks of a file.
+    """An emitted model, and a program that calls it to quantize the blocks of a file.
 
-    The program reads `x`, `tensor` and `random`, and writes `codes` and `scales`.
+    The program reads the files `x`, `tensor` and `random`, and writes the files `codes` and
+    `scales`.
     """
 
     def __init__(self, folder: Path, fmt: str, source: str, **modes: Any):
@@ -80,24 +81,24 @@ class Built:
 
     @property
     def callable(self):
-        """A function with the arguments that `check` has for these settings."""
+        """The quantizer, with the parameters that `check` passes for these settings."""
         if self.tensor and self.random:
             return lambda x, random, tensor_scale: self.quantize(x, random, tensor_scale)
         if self.tensor:
             return lambda x, tensor_scale: self.quantize(x, None, tensor_scale)
         return self.quantize
 
-    #: True if boundary cases of scales that are floats, which need long integers, take minutes.
+    #: True if the boundary cases of float scales take minutes, because they need long integers.
     slow = True
 
     def check(self) -> None:
-        """Check each boundary; where that is slow, blocks that are random or extreme."""
+        """Check the program at each boundary, or on 200 other blocks if boundaries are slow."""
         cases = {"level": 2, "count": 200} if self.slow and not self.format.scale.power_of_two else {}
         check(self.callable, format=self.format, source=self.source, **self.modes, strict=True, shrink=False, **cases)
 
 
 class InC(Built):
-    """Compiled to a library whose arithmetic the compiler checks for undefined behaviour."""
+    """A model in C, compiled to a library that traps undefined behaviour."""
 
     slow = False
 
@@ -215,7 +216,7 @@ def needs(tool: str):
 
 
 def every_seventh(first: int):
-    """Mark a test to run on every seventh case; all others are in the full tier."""
+    """Mark a test so that one case in seven is in the fast tier, the others in the full tier."""
     marks = [() if number % 7 == first else pytest.mark.full for number in range(len(CASES))]
     cases = zip(CASES, marks, NAMES, strict=True)
     return pytest.mark.parametrize("case", [pytest.param(case, marks=mark, id=name) for case, mark, name in cases])
@@ -248,7 +249,7 @@ def test_python_on_every_boundary(case, tmp_path):
 @pytest.mark.parametrize("target", list(TYPES))
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxint8", "nvfp4", "e4m3:scale=float32"])
 def test_decoding_in_c(fmt, target, tmp_path):
-    """Every element code under every kind of scale."""
+    """Check the decoded value of every element code under every kind of scale."""
     form, scale_bits = formats.get(fmt), max(8, formats.get(fmt).scale.bits)
     (tmp_path / "m.h").write_text(reference_model("c", fmt, target=target, name="m"))
     extra = ", tensor" * (form.tensor_scale is not None)
@@ -335,7 +336,7 @@ PAGE = Path(__file__).parents[2] / "docs/howto/reference-model.md"
 
 
 def block_of_page(language: str) -> str:
-    """Return the block of code in a language on the how-to page."""
+    """Return the code block in `language` from the how-to page about reference models."""
     (text,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     return text
 

@@ -1,4 +1,4 @@
-"""Skips the tests of proofs where no solver is installed."""
+"""Skip the tests of `prove` if the solver z3 is not installed."""
 
 from __future__ import annotations
 

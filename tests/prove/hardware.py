@@ -1,4 +1,4 @@
-"""Modules around emitted functions, for tests."""
+"""Verilog modules for tests, which call functions that mxnum emits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_yosys = pytest.mark.skipif(
 
 
 def write(folder, text, name="top.sv", **model):
-    """Write a file, and the emitted package `m` beside it if a model is given; return the files."""
+    """Write a Verilog file and, if `model` is given, the emitted package `m`; return the paths."""
     files = [folder / name]
     files[0].write_text(text)
     if model:

@@ -1,4 +1,4 @@
-"""C functions are proved or refuted; the executor of LLVM IR computes as compiled code does."""
+"""Tests that C functions are proved or refuted, and that the LLVM IR executor agrees with gcc."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_emitted_header_is_proved_and_another_rounding_is_refuted(tmp_path):
     assert "rne takes the nearer one" in str(refuted) or "a tie" in str(refuted)
 
 
-#: Each is a function `f` of a float and an integer.
+#: Programs in C, each with a function `f` of a float and an integer.
 PROGRAMS = {
     "branches": "uint32_t f(float x, uint32_t c) { if (c & 1) { if (c > 9) return 1; c += 5; } return c * 3; }",
     "switch": """uint32_t f(float x, uint32_t c) {
@@ -95,7 +95,7 @@ def test_undefined_behaviour_is_refuted(tmp_path):
 
 
 def test_arrays_and_tables_of_floats(tmp_path):
-    """A dot product of exact terms: the sum is -0, not +0, where all products are -0."""
+    """Check that a sum that is -0 if both products are -0 is refuted, and that +0 is proved."""
     values = ", ".join(f"{v}f" for v in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
     text = f"""static const float T[8] = {{{values}}};
     static float value(int c) {{ return c & 8 ? -T[c & 7] : T[c & 7]; }}

@@ -1,4 +1,4 @@
-"""Each counterexample comes with a command that runs and shows the right answer."""
+"""Tests that each counterexample names a command which runs and prints the right answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wrong_decode(code):
 
 
 def printed(refuted):
-    """Return the number that the command of a counterexample prints."""
+    """Run a counterexample's command, and return the float32 bits of the number it prints."""
     command = shlex.split(refuted.counterexample.reproduce)
     done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
     return struct.unpack("<I", struct.pack("<f", float(done.stdout)))[0]

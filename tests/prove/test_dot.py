@@ -1,4 +1,4 @@
-"""Dot products of small elements: an adder tree is proved, one that loses a bit is refuted."""
+"""Tests of dot products: a right adder tree is proved, and a tree that loses a bit is refuted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.prove.test_c import needs_clang
 
 
 def module(element, terms, lost=0):
-    """Return a module that sums fixed-point products in a tree and rounds the sum to float32."""
+    """Return a Verilog module that sums fixed-point products and converts the sum to float32.
+
+    The module clears the `lost` lowest bits of each product, which is a mistake if `lost` is not 0.
+    """
     bits, m = element.bits, element.mantissa_bits
     wide = m + 1 + element.emax - element.emin
     width = 2 * wide + 3
@@ -56,7 +59,7 @@ COMPOSED = ["each product", "the sum of all products"]
 
 @needs_yosys
 def test_two_terms(tmp_path):
-    """Each product is proved, then their sum; a mistake in either is refuted as a whole."""
+    """Check that each product is proved, then the sum, and that mistakes are refuted as a whole."""
     right = module(ELEMENTS["e2m1"], 2)
     proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
     assert proof
@@ -85,7 +88,7 @@ def test_four_terms(tmp_path, name, terms):
 @needs_clang
 @pytest.mark.parametrize("name", ["e2m1", *(pytest.param(name, marks=pytest.mark.full) for name in ("e3m2", "e2m3"))])
 def test_four_terms_in_c(tmp_path, name):
-    """Integers in C, under both scales."""
+    """Check that a C function that sums products as integers is proved."""
     element = ELEMENTS[name]
     m, sign = element.mantissa_bits, 1 << (element.bits - 1)
     (tmp_path / "dot.c").write_text(f"""#include <stdint.h>
@@ -111,7 +114,7 @@ def test_four_terms_in_c(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["e2m1", "e3m2", "e2m3", "e3m0", "int4"])
 def test_the_claim_is_what_dot_computes(name):
-    """Codes and scales at random, the scales also where sums are subnormal or overflow."""
+    """Check `make_dot` against `matmul` for random codes and scales, some with subnormal sums."""
     random, element = np.random.default_rng(1), ELEMENTS[name]
     dot = make_dot(element, 4)
     codes = random.integers(0, 1 << element.bits, (2, 200, 4)).astype(np.uint8)

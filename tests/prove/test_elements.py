@@ -1,4 +1,4 @@
-"""Conversions of elements to elements are proved in every deterministic rounding."""
+"""Tests that conversions between elements are proved in every deterministic rounding mode."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.prove.test_c import needs_clang
 FORMATS = {"e4m3": "mxfp8_e4m3", "e5m2": "mxfp8_e5m2", "e3m2": "mxfp6_e3m2", "e2m3": "mxfp6_e2m3", "e2m1": "mxfp4_e2m1"}
 DETERMINISTIC = [mode for mode in Rounding if not mode.is_stochastic]
 PAIRS = [(a, b) for a in FORMATS for b in FORMATS if a != b]
-#: The sign of a NaN is lost in float32.
+#: Any NaN code is accepted, because the conversion to float32 loses the sign of a NaN.
 SETTINGS = {"accept": ["nan_code"]}
 
 
 def converter(source, target, rounding):
-    """Return a function of an element's code and a scale."""
+    """Return a function that converts a code to another element by way of float32."""
     decode = make_decode(ELEMENTS[source], FLOATS["float32"])
     encode = make_encode(FLOATS["float32"], ELEMENTS[target], rounding, Overflow.SATURATE)
 
@@ -41,7 +41,7 @@ def test_an_element_to_another(pair, rounding):
 @pytest.mark.parametrize("rounding", DETERMINISTIC, ids=str)
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_every_pair_in_c(tmp_path, pair, rounding):
-    """The C is made of two emitted models."""
+    """Check conversions in C that call two emitted models: one decodes, and the other encodes."""
     source, target = pair
     for name, element, mode in (("from", source, "rne"), ("to", target, rounding)):
         text = reference_model("c", FORMATS[element], rounding=mode, name=f"m_{name}")

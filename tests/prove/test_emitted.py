@@ -1,4 +1,4 @@
-"""Emitted C and SystemVerilog of every format are proved equal to the definition."""
+"""Tests that emitted C and SystemVerilog of every format are proved equal to the definition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def case(language, *of, is_fast):
     return pytest.param(language, *of, marks=marks, id="-".join([language, *of]))
 
 
-#: One case in fourteen is fast: each format, with varying roundings.
+#: One case in fourteen is in the fast tier: one for each format, with varying rounding modes.
 ELEMENTS = [
     case(language, name, str(mode), is_fast=(j, k) == (i % len(Rounding), i % 2))
     for i, name in enumerate(FORMATS)
@@ -34,7 +34,10 @@ SCALES = [
 
 
 def files(folder, language, format, **settings):
-    """Return the files of a model, in SystemVerilog with modules `encode`, `decode` and `scale`."""
+    """Write an emitted model, and return its path.
+
+    In SystemVerilog the file also has modules `encode`, `decode` and `scale`.
+    """
     text = reference_model(language, format, name="m", **settings)
     if language == "c":
         (folder / "m.h").write_text(text)
@@ -71,8 +74,8 @@ def test_a_block_of_32(tmp_path):
     assert prove(tmp_path / "m.sv", "quantize", "mxfp4_e2m1", function="block", seconds=1800)
 
 
-#: Finds the largest magnitude in a tree of pairs, as hardware does; the definition goes from number
-#: to number.
+#: A module that finds the largest magnitude of a block in a tree of pairs, as hardware does. The
+#: definition compares one number after another.
 TREE = """
 module block #(parameter N = 32) (input [32 * N - 1:0] x, output [7:0] scale, output [4 * N - 1:0] codes);
   wire [30:0] node [1:2 * N - 1];
@@ -108,7 +111,7 @@ def test_a_block_whose_maximum_is_a_tree(tmp_path, block):
 
 @needs_yosys
 def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
-    """The scale is asked first, then each element under the scale that the implementation gives."""
+    """Check that the scale is proved first, and then each element under the module's scale."""
     name = "mxfp4_e2m1:block=2"
     module = """
     module block (input [63:0] x, output [7:0] scale, output [7:0] codes);
@@ -128,7 +131,7 @@ def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
 
 @needs_yosys
 def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
-    """A clock that runs out between two parts leaves the second open."""
+    """Check that parts for which the solver runs out of time are open, and others proved."""
     from mxnum.conformance import proving
     from mxnum.prove import solvers
 
@@ -136,7 +139,7 @@ def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
 
     def solve(assertions, symbols, seconds):
         asked.append(seconds)
-        if len(asked) % 2 == 0:  # the premises are asked first, then the whole
+        if len(asked) % 2 == 0:  # the first call asks if the premises can hold, and the second asks for the proof
             return solvers.Answer("unknown", "bitwuzla", seconds, {})
         return real(assertions, symbols, 60)
 

@@ -1,4 +1,4 @@
-"""Device functions in PTX are proved or refuted."""
+"""Tests that device functions in PTX are proved or refuted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mxnum.conformance import prove
 
-#: Decodes E2M1, the subnormal numbers on a branch of their own.
+#: A function that decodes E2M1, with a separate branch for subnormal numbers.
 DECODE = """
 .visible .func (.param .b32 func_retval0) decode(
     .param .b32 decode_param_0

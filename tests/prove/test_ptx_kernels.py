@@ -1,4 +1,4 @@
-"""Kernels in PTX are proved or refuted for a thread that stores."""
+"""Tests that PTX kernels are proved or refuted, for any thread that stores a result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mxnum.conformance import prove
 
-#: Triton 3.9 for compute capability 8.0, of this kernel, without comments:
+#: The PTX, without comments, that Triton 3.9 makes of this kernel for compute capability 8.0:
 #:
 #:     code = tl.load(codes + at, mask=at < n, other=0).to(tl.int32)
 #:     sign, step, half = code >> 3, (code >> 1) & 3, code & 1
@@ -64,7 +64,7 @@ $L__func_end0:
 }
 """
 
-#: Triton's own conversion of E5M2: ``tl.load(codes + at, mask=at < n).to(tl.float32)``.
+#: The PTX of Triton's own conversion of E5M2: ``tl.load(codes + at, mask=at < n).to(tl.float32)``.
 FROM_E5M2 = r"""
 .visible .entry up(
     .param .u64 .ptr .global .align 1 up_param_0,
@@ -112,7 +112,7 @@ $L__func_end0:
 }
 """
 
-#: A kernel as nvcc writes it: it encodes a sign bit under a scale that is a parameter.
+#: A kernel in the style of nvcc, which adds its last parameter to each loaded number.
 SCALED = """
 .visible .entry scaled(
     .param .u64 scaled_param_0,
@@ -164,8 +164,8 @@ def test_a_kernel_of_triton(tmp_path):
     ("right", "wrong"),
     [
         ("1056964608", "1056964609"),
-        ("@%p1 st.global", "@%p2 st.global"),  # stores under a condition that depends on the number
-        ("@%p1 st.global", "st.global"),  # stores what no number was loaded for
+        ("@%p1 st.global", "@%p2 st.global"),  # The condition of the store depends on the number.
+        ("@%p1 st.global", "st.global"),  # The store lacks the condition of the load.
     ],
 )
 def test_a_mistake_in_a_kernel_is_refuted(tmp_path, right, wrong):
@@ -184,7 +184,7 @@ def test_tritons_conversion_of_e5m2(tmp_path):
 
 
 def test_a_parameter_is_anything_unless_it_is_said(tmp_path):
-    """The kernel adds its last parameter to a code: 0 leaves an element what it is."""
+    """Check a kernel that adds its last parameter to a code, which is right only for 0."""
     path, settings = written(tmp_path, SCALED), {"source": "e2m1", "assume": ["nonnegative"]}
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 0}, **settings)
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 1}, **settings).verdict == "refuted"

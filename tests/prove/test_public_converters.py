@@ -1,4 +1,4 @@
-"""Converters that nobody here wrote, as far as they are installed: PyTorch's and CUDA's headers."""
+"""Tests that `prove` accepts the converters in the headers of PyTorch and CUDA, if installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = needs_clang
 
 
 def folder(package, inside):
-    """Return a folder of an installed package; skip where it is not installed."""
+    """Return a folder of a package, or skip the test if the package is not installed."""
     spec = importlib.util.find_spec(package)
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / inside).is_dir():
@@ -41,7 +41,7 @@ def test_pytorch(tmp_path):
     for element in ("e4m3", "e5m2"):
         how = {"function": f"from_{element}", "include": include, "accept": ["nan_code"]}
         assert prove(path, "decode", element, **how)
-    # Versions before 2.13 give NaN, not 448, beyond the largest number.
+    # PyTorch before 2.13 converts numbers beyond the largest to NaN, later versions to 448.
     saturates = prove(path, "encode", "e4m3", function="e4m3", include=include)
     assert saturates or prove(path, "encode", "e4m3", function="e4m3", include=include, overflow="ieee")
 

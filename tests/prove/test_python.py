@@ -1,4 +1,4 @@
-"""Python functions in the dialect and functions of numba are proved or refuted."""
+"""Tests that Python functions, compiled by numba or not, are proved or refuted."""
 
 from __future__ import annotations
 

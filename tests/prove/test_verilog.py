@@ -1,4 +1,4 @@
-"""Modules are proved, or refuted on an input on which they are wrong."""
+"""Tests that Verilog modules are proved, or refuted by an input for which they are wrong."""
 
 from __future__ import annotations
 

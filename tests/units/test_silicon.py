@@ -1,4 +1,4 @@
-"""Outputs of real GPUs, bit for bit: no wrong answer in any replayed row, for both result types."""
+"""Tests that matrix units have the bits of recorded GPU outputs, in float32 and float16."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: Outputs of Hopper's TF32 instructions have 4 products: that 8 are added at once is published
-#: only.
+#: The recorded outputs of Hopper's TF32 instructions sum 4 products. That the unit adds 8 products
+#: at once is only published, not measured, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
-#: The cases that the reference computes: it takes a millisecond for each product.
+#: The number of cases that the reference computes; each product takes it a millisecond.
 OF_REFERENCE = 40
 
 
 def test_the_data_cover_every_replayed_row():
     replayed = {name for name in mx.units.names() if mx.units.get(name).status("alignment").status == "replayed"}
-    # The rule of hopper_fp8_promoted is that of hopper_fp8 with a software layer.
+    # hopper_fp8_promoted has no outputs of its own: it is hopper_fp8 with sums added in software.
     assert {silicon.case(name).unit for name in NAMES} == replayed - {"hopper_fp8_promoted"}
     assert silicon.PATH.stat().st_size <= 1 << 20
 

@@ -1,4 +1,4 @@
-"""Tests of `mxnum.units.identify`: random units, outputs of GPUs, answers that no rule gives."""
+"""Tests that `mxnum.units.identify` finds the rule of random units and GPUs, or that none fits."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from mxnum.units.identify.search import structures
 from mxnum.units.identify.text import read_answers, write_cases
 from tests import silicon
 
-#: The seeds of random units that CI identifies, within a minute; the full tier has 2,000 others.
+#: The seeds of the random units in the fast tier, which take a minute. The full tier has 2,000
+#: other seeds.
 CI = range(100)
-#: Operands and K of random units.
+#: The operand formats and the numbers of products K of random units.
 _SMALL = (("float16", 4), ("bfloat16", 4), ("e4m3", 8), ("e4m3", 4), ("e5m2", 4), ("tf32", 4))
 _ALL = (*_SMALL, ("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
@@ -60,7 +61,7 @@ def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Probl
 
 
 def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
-    """Identify a unit in rounds; the rules that fit must agree with it on 1,000 further cases."""
+    """Identify a unit; assert that the rules found agree with it on 1,000 further cases."""
     cases = first_cases(problem, seed=seed)
     answers, found = evaluate(rule, problem, cases), None
     for round_number in range(1, 12):
@@ -99,7 +100,7 @@ def test_more_random_units_are_identified(seed):
 
 
 def test_a_unit_whose_special_fields_hide_each_other_is_identified():
-    """A random unit once lost rules that differ in several special fields at a time."""
+    """Check that rules are kept that differ from the unit in several special fields at once."""
     rule = Rule(
         4, "add", "before", (4, 2), fraction_bits=27, normalize=True, rounding="floor", add_rounding="rtz", carry=3,
         flush_result=True, zero="ieee", overflow="largest",
@@ -125,7 +126,8 @@ def test_the_family_equals_the_reference(name):
     assert (stated.terms, stated.order, stated.addend) == (unit.terms, unit.order, unit.addend)
 
 
-#: Instructions with block scales: the unit, the formats of elements and scales, K and the block.
+#: Instructions with block scales: unit, format of the operands, K, format of the scales, block
+#: length.
 SCALED = [
     ("blackwell_mxfp8", "mxfp8_e4m3", 32, "e8m0", 32), ("blackwell_mxfp8", "mxfp6_e3m2", 32, "e8m0", 32),
     ("blackwell_nvfp4", "nvfp4", 64, "e4m3", 16), ("blackwell_nvfp4", "mxfp4", 64, "e8m0", 32),
@@ -168,12 +170,12 @@ def test_units_with_block_scales_are_named(row):
     assert found.unit.scales == ((row[3], row[4]),)
 
 
-#: The rows that outputs of dot products cannot separate: the same rule at that K, or results in
-#: float16 that hide a fraction bit of the terms.
+#: Sets of units whose dot products cannot tell them apart. They have the same rule at this K, or
+#: float16 results hide the fraction bit by which they differ.
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
-    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # their outputs; ALIKE is read in order
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # first, because `check_outputs` takes the first set
     {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
     {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
 ]  # fmt: skip
@@ -181,7 +183,7 @@ ALIKE: list[set[str]] = [
 
 @cache
 def path_of_outputs() -> Path:
-    """Return the file of outputs: the subset of the tests, or all in $MXNUM_MATRIX_UNITS."""
+    """Return the path of the GPU outputs: $MXNUM_MATRIX_UNITS, or by default the tests' subset."""
     return Path(os.environ.get("MXNUM_MATRIX_UNITS", silicon.PATH))
 
 
@@ -320,7 +322,7 @@ def test_text_that_holds_no_answers_raises(change, message):
 
 
 def test_the_cocotb_example_of_the_documentation(monkeypatch, capsys):
-    """Run the example with a unit in Python in place of a simulator."""
+    """Check that the documentation's cocotb example runs, with a fake simulator in Python."""
     problem = Problem("e4m3", "e4m3", 4)
 
     class Unit:
