@@ -1,7 +1,6 @@
-"""The operations of the engine once more on numpy arrays, without loops or compilation.
+"""Quantize and decode numpy arrays by the definition, for comparison with the engine's loops.
 
-The functions are those of `mxnum.definition`; which elements share a block is found by index
-arithmetic alone.
+The functions call `mxnum.definition`, and find the block of each element by index arithmetic alone.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from mxnum.modes import Nonfinite, OffsetRange, Overflow
 
 
 def block_of(shape, blocks):
-    """Return the flat number of the block of each element, in C order."""
+    """Return, for each element, the number of its block; blocks are numbered in C order."""
     counts = scales_shape(shape, blocks)
     number = np.zeros(shape, np.int64)
     for axis, (block, count) in enumerate(zip(blocks, counts, strict=True)):
@@ -37,12 +36,12 @@ def block_of(shape, blocks):
 
 
 def bits_of(x):
-    """Return bit patterns as a new array of signed 64-bit integers."""
+    """Return the bit patterns of x as a new array of signed 64-bit integers."""
     return signed_bits(np.ascontiguousarray(x)).astype(np.int64).reshape(x.shape)
 
 
 def random_of(random, shape):
-    """Return the random bits of each element, aligned."""
+    """Return the random bits of each element, shifted to the top of 30 bits."""
     if random is None:
         return np.int64(0)
     if random.words is None:
@@ -65,7 +64,7 @@ def largest(magnitude, source, block, count):
 
 
 def quantize(request):
-    """Return codes, scales and offsets."""
+    """Return the codes, scales and offsets that a request asks for."""
     asked, source, element = request.settings, request.settings.source, request.settings.element
     x, shape, side = bits_of(request.x), asked.shape, asked.scales_shape
     block, count = block_of(shape, asked.blocks), int(np.prod(side))
@@ -101,20 +100,20 @@ def quantize(request):
 
 
 def encoded(x, source, target, scales, rounding, overflow, random):
-    """Return the codes of bit patterns."""
+    """Return the codes of numbers, given as bit patterns, under given scales."""
     overflow = Overflow.SATURATE if target.specials == "none" else overflow
     codes = make_encode(source, target, rounding, overflow)(x, scales, random)
     return np.broadcast_to(codes, x.shape).astype(np.int64).astype(code_dtype(target.bits))
 
 
 def encode(x, source, target, rounding, overflow, random):
-    """Return the codes of elements at scale 1."""
+    """Return the codes of numbers at scale 1."""
     scales = np.full(x.shape, E8M0.bias, np.int64)
     return encoded(bits_of(x), source, target, scales, rounding, overflow, random_of(random, x.shape))
 
 
 def dequantize(codes, scales, offsets, element, blocks, target):
-    """Return the values of codes."""
+    """Return the values of codes under their scales and offsets."""
     block = block_of(codes.shape, blocks)
     code, scale = codes.astype(np.int64), scales.astype(np.int64).reshape(-1)[block]
     if offsets is None:

@@ -1,7 +1,7 @@
-"""The loops as plain Python against the oracle, run by `test_plain_python` without numba.
+"""Compare the engine's loops, run as plain Python, with the reference.
 
-The process has NUMBA_DISABLE_JIT=1. Nothing is compiled, so that a case costs milliseconds: almost
-all pairs of choices occur.
+`test_plain_python` runs this module with NUMBA_DISABLE_JIT=1. A case takes milliseconds, because
+nothing is compiled, so almost all pairs of choices are checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def numbers(dtype, key):
 
 
 def bytes_of(codes, bits):
-    """Return codes as a little-endian bit stream for each row, joined."""
+    """Return the codes of each row as a little-endian bit stream, and all streams joined."""
     rows = codes.reshape(-1, codes.shape[-1]).tolist()
     streams = (sum(code << (bits * i) for i, code in enumerate(row)) for row in rows)
     length = -(-codes.shape[-1] * bits // 8)

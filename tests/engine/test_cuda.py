@@ -1,4 +1,4 @@
-"""Runs the tests in `cuda` beside this file in numba's simulator, in a process of their own."""
+"""Run the tests of the folder `cuda` in numba's simulator, in a separate process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_simulator_suite():
     assert answer.returncode == 0, answer.stdout[-4000:]
     passed = re.search(r"(\d+) passed", last)
     assert passed is not None
-    assert int(passed[1]) > 200, answer.stdout[-4000:]  # without torch one is skipped
+    assert int(passed[1]) > 200, answer.stdout[-4000:]  # one test is skipped if torch is missing
 
 
 def test_only_one_module_imports_numba_cuda():

@@ -1,4 +1,4 @@
-"""Tests of the PTX of production kernels: its text, its results on a software warp, and ptxas.
+"""Tests of the PTX of GPU kernels: its text, its results on a simulated warp, its registers.
 
 No GPU is needed.
 """
@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: The kernels that must be tuned: they are memory-bound, and their registers must leave room for
-#: all threads.
+#: Kernels whose speed the memory limits. They must use so few registers that a multiprocessor can
+#: run all its threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -54,7 +54,7 @@ OTHERS = [
 def compiled(
     kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32
 ) -> str:
-    """Return the PTX of a production kernel."""
+    """Return the PTX of one of the engine's kernels."""
     from mxnum.engine.cuda import functions, vectors
     from mxnum.engine.cuda.driver import types
 
@@ -81,7 +81,7 @@ def compiled(
 
 
 def instructions(text: str) -> list[str]:
-    """Return the opcodes of the kernel."""
+    """Return the opcodes of the instructions in a kernel's PTX."""
     body = text[text.index(".entry") :]
     return re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][a-z0-9_.]+)\s", body, re.M)
 
@@ -97,7 +97,7 @@ def test_what_the_kernels_ask_of_the_machine(case, capability):
     wide = {16: ["v4.u16"], 32: ["v4.u32"], 64: ["v2.u64"]}[bits]
     if kind != "dequantize":
         assert [op for op in found if op.startswith("ld.global")] == [f"ld.global.{w}" for w in wide]
-        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight lanes hold a block
+        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight lanes share a block
     stores = [op for op in found if op.startswith("st.global")]
     if kind == "quantize":
         assert sorted(stores) == ["st.global.u32", "st.global.u8"]  # four codes; one scale
@@ -106,7 +106,7 @@ def test_what_the_kernels_ask_of_the_machine(case, capability):
     assert not [op for op in found if op.startswith(("fma", "mad.f", "call", "ld.local", "st.local", "div", "rem"))]
     assert not [op for op in found if "f64" in op or "ftz" in op or "approx" in op or "f16" in op]
     arithmetic = [op for op in found if op.endswith(".f32") and not op.startswith(("mov", "selp", "ld", "st"))]
-    # A named rounding is never contracted.
+    # PTX never fuses an instruction with an explicit rounding (``.rn``) into an fma.
     assert set(arithmetic) <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32"}
 
 
@@ -136,19 +136,19 @@ def test_all_threads_fit_a_multiprocessor(case, capability, tmp_path):
     assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
 
 
-# --- Runs on a software warp
+# --- Results on a simulated warp
 
 
 def vector(memory: Memory, array: np.ndarray) -> list[int]:
-    """Return a contiguous vector as a kernel of numba takes it.
+    """Store a vector in memory, and return the seven arguments that describe it to a kernel.
 
-    The words are 0, 0, size, width, address, shape and stride.
+    numba's kernels take 0, 0, size, bytes of an element, address, shape and stride.
     """
     return [0, 0, array.size, array.itemsize, memory.place(array), array.size, array.itemsize]
 
 
 def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
-    """Return blocks of numbers of many sizes."""
+    """Return blocks of numbers of many magnitudes, with zeros, NaN and infinity."""
     rng = generator("warp", float_type, blocks, run)
     spread = 2 ** (FLOATS[float_type].exponent_bits - 1) - 4
     with np.errstate(all="ignore"):
@@ -161,12 +161,12 @@ def numbers(float_type: str, blocks: int, run: int) -> np.ndarray:
 def quantized_on_a_warp(
     kind: str, float_type: str, element: str, rounding: str, x: np.ndarray, threads: int, blocks: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes and scales that a compiled kernel gives on a software warp."""
+    """Return the codes (or values) and the scales that a kernel computes on a simulated warp."""
     kernel, memory = Kernel(compiled(kind, float_type, element, rounding, run=x.shape[1])), Memory()
     codes = np.zeros(x.shape, np.uint8 if kind == "quantize" else x.dtype)
     scales = np.full(len(x), 77, np.uint8)
     unused = np.zeros(1, np.uint8)
-    key = (5, 1, 2, 3, 0)  # seed 2**32 + 5, stream 3 * 2**32 + 2
+    key = (5, 1, 2, 3, 0)  # the words of the seed 2**32 + 5 and of the stream 3 * 2**32 + 2
     out = codes.reshape(-1).view(np.uint32) if kind == "quantize" else codes
     arguments = [
         x.size // 4, *vector(memory, x), *vector(memory, unused), *vector(memory, scales), *vector(memory, unused),
@@ -182,7 +182,7 @@ def test_compiled_kernels_compute_what_the_cpu_computes(case):
     kind, float_type, element, rounding = case
     fmt = mx.MXFormat(element)
     modes = {"seed": (1 << 32) + 5, "stream": (3 << 32) + 2} if rounding == "sr" else {}
-    x = numbers(float_type, 37, 32)  # 37 blocks: the last warp is not full
+    x = numbers(float_type, 37, 32)  # 37 blocks do not fill the last warp
     got, scales = quantized_on_a_warp(*case, x, 64, 2)
     if kind == "quantize":
         want = mx.quantize(x, fmt, rounding=rounding, **modes)
@@ -222,12 +222,12 @@ def test_compiled_decoding(case):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # Each lane exchanges with itself.
+        # With this change, each lane exchanges values with itself.
         (r"shfl\.sync\.bfly\.b32(\s+\S+ \S+, )%r\d+, ", r"shfl.sync.bfly.b32\g<1>0, "),
         (r"max\.s32", "min.s32"),
         (r"mul\.rn\.f32", "add.rn.f32"),
         (r"(st\.global\.u8\s+\[%rd\d+)\]", r"\1+1]"),
-        (r"1149239296", "1065353216"),  # elements are clamped at 1
+        (r"1149239296", "1065353216"),  # with this change, elements are clamped at 1
     ],
 )
 def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,14 +239,14 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     want = mx.quantize(x, mx.MXFormat("e4m3"))
     try:
         codes, scales = quantized_on_a_warp("quantize", "float32", "e4m3", "rne", x, 64, 2)
-    except AssertionError:  # outside an array, or lanes that do not meet
+    except AssertionError:  # an address outside an array, or lanes that do not meet at a shuffle
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
 
 
 @pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
 def test_scales_that_are_floats_are_integers_alone(kind):
-    """Kernels of NVFP4 compile and use no float operation."""
+    """Check that the kernels of NVFP4 compile, and compute with integers alone."""
     from mxnum.engine.cuda import float_scales, kernels
     from mxnum.engine.cuda.driver import types
     from mxnum.modes import FloatScaleRule

@@ -1,4 +1,4 @@
-"""Tests of the CUDA formulation on plain integers; `proofs/theorems/scaled.py` proves it."""
+"""Tests of the GPU's formulas on Python integers; proofs/theorems/scaled.py proves them."""
 
 from __future__ import annotations
 

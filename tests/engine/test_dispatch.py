@@ -1,4 +1,4 @@
-"""Tests of the choice of an engine, and of the message if the other engine is missing."""
+"""Tests that arrays go to the engine of their device, and of the error if it is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_host_arrays_take_the_host_engine():
 
 
 def said(hide_numba_cuda: bool) -> dict[str, str]:
-    """Return the messages for an array that claims to be on a GPU, in a process without one."""
+    """Return the error for an array that claims to be on a GPU, in a process without a GPU."""
     script = f"""
 import importlib.util, json, sys, types
 import numpy as np, mxnum as mx

@@ -1,4 +1,4 @@
-"""Tests that cached results depend on the types and values of the arguments alone."""
+"""Tests that `memo` reuses a result only for arguments of equal types and values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests that NUMBA_DISABLE_JIT=1 runs the loops as plain Python with the same bits.
 
-Code coverage can then see them.
+Tools that measure code coverage see only loops that are not compiled.
 """
 
 from __future__ import annotations

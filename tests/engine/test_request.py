@@ -1,4 +1,4 @@
-"""Tests of the fields of a request."""
+"""Tests that a request splits seed and stream into four 32-bit words."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ WAYS = [
     {"format": "mxint4", "packed": True, "scale_rule": "even"},
     {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 5, "stream": 3, "sr_bits": 9},
     {"format": "mxfp4_e2m1", "offset": "float16", "nonfinite": "element"},
-    # The third input must be scanned first, which is done compiled.
+    # This array must be scanned for NaN, which the compiled engine does.
     {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
-    {"format": "nvfp4", "packed": True},  # likewise
+    {"format": "nvfp4", "packed": True},  # float scales, which the compiled engine computes
 ]
 
 
@@ -68,7 +68,7 @@ def test_random_words_scales_and_out_that_are_given():
 def test_what_is_refused_is_refused():
     with dispatch.uncompiled(), pytest.raises(ValueError, match="free of NaN for int8"):
         mx.quantize([1.0, np.nan], "mxint8", nonfinite="element")
-    assert mx.quantize([1.0], "mxint8").size == 1  # by the usual engine again
+    assert mx.quantize([1.0], "mxint8").size == 1  # the compiled engine is used again
 
 
 @pytest.mark.parametrize("options", [[], ["--values"], ["-f", "mxfp6_e3m2", "--rounding", "sr", "--seed", "1"]])

@@ -1,9 +1,12 @@
-"""Fixtures of tests that run in numba's simulator or on a GPU; without either they are skipped.
+"""Fixtures for the tests of GPU kernels.
+
+The tests run on a GPU or in numba's simulator, and are skipped if there is neither. This command
+runs the tests in the simulator:
 
     NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
 
-The second variable avoids compiling the CPU's loops over the definition, with which the results are
-compared.
+`NUMBA_DISABLE_JIT=1` saves time, because the CPU's loops, with which the tests compare results, are
+then not compiled.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 
 def reason_to_skip() -> str | None:
-    """Return why tests on a GPU cannot run here, or None."""
+    """Return the reason why GPU tests cannot run, or None if they can."""
     if importlib.util.find_spec("numba_cuda") is None:
         return 'numba-cuda is missing: pip install -e ".[cuda]"'
     if SIMULATED:
@@ -42,7 +45,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _quiet_floats():
-    """Silence numpy, which warns where hardware is silent, in loops that run uncompiled."""
+    """Silence numpy's warnings, which compiled loops do not give, in loops that run uncompiled."""
     with np.errstate(all="ignore"):
         yield
 

@@ -1,4 +1,4 @@
-"""Tests of arrays of several libraries, played by stand-ins: results, views, copies."""
+"""Tests of GPU arrays of several libraries, which the tests replace by fakes in host memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pointer:
 
 
 class CupyLike:
-    """A stand-in for a CuPy array: it describes its memory as CuPy does."""
+    """A fake CuPy array, which describes its host memory as CuPy describes GPU memory."""
 
     __module__ = "cupy"
     device = types.SimpleNamespace(id=0)
@@ -129,7 +129,10 @@ def test_bfloat16_has_a_name(device):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """Return PyTorch with host tensors that claim to live on a GPU, which the simulator accepts."""
+    """Return PyTorch, changed so that its host tensors claim to be on a GPU.
+
+    The simulator accepts host memory as GPU memory.
+    """
     from mxnum.engine.cuda import driver
 
     if not driver.SIMULATED:

@@ -1,4 +1,4 @@
-"""Tests of launching, of memory, and of stand-ins for instructions in the simulator."""
+"""Tests of kernel launches, of the memory of arrays, and of the simulator's fma."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_kernels_cover_everything_whatever_the_number_of_threads(device, monkeyp
         monkeypatch.setattr(driver, "THREADS", threads)
         monkeypatch.setattr(driver, "BLOCKS_PER_MULTIPROCESSOR", blocks)
         assert mx.quantize(device(x), "mxfp8_e4m3", axis=0).to_host().equals(want[0])
-        if threads % 8 == 0:  # blocks of 32 take eight lanes
+        if threads % 8 == 0:  # eight lanes share a block of 32
             assert mx.quantize(device(x), "mxfp8_e4m3").to_host().equals(want[1])
 
 

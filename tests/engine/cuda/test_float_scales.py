@@ -1,4 +1,4 @@
-"""Tests of scales that are floats on a GPU: the bits are those of the CPU."""
+"""Tests that formats with float scales have the same bits on a GPU as on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the functions of kernels: by floats where a proof allows it, else by the definition."""
+"""Tests that the functions of GPU kernels equal the definition, and use floats only if proved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tests that the benchmark of GPUs runs and notices a difference.
+"""Tests that the GPU benchmark runs, and reports results that differ from the CPU's.
 
-Its times in the simulator mean nothing.
+The tests run in the simulator, where the measured times are meaningless.
 """
 
 from __future__ import annotations

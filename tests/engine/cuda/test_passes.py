@@ -1,4 +1,4 @@
-"""Tests that a GPU gives the bits of the CPU: every format, mode, layout and input."""
+"""Tests that quantizing on a GPU gives the CPU's bits, in every format, mode and layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.samples import generator, special_patterns
 ROUNDINGS = [str(mode) for mode in Rounding]
 RULES = [str(rule) for rule in ScaleRule]
 LAYOUTS = [
-    {},  # 32 along rows: the kernels of `vectors`
+    {},  # blocks of 32 along rows, which the kernels of `vectors` process
     {"block_size": 4},
     {"block_size": 128},
     {"block_size": 7},  # a short last block
@@ -59,9 +59,9 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray, case: object) -> None:
 
 
 def compare(device, x: np.ndarray, fmt: object, move: tuple[str, ...] = (), **modes: object) -> None:
-    """Assert that quantize, fake_quantize and dequantize give the same on the GPU and the CPU.
+    """Assert that quantize, fake_quantize and dequantize give equal bits on GPU and CPU.
 
-    Keywords named by `move` are arrays.
+    The keyword arguments named in `move` are arrays, which are copied to the GPU.
     """
     there = {name: device(value) if name in move else value for name, value in modes.items()}
     want, got = mx.quantize(x, fmt, **modes), mx.quantize(device(x), fmt, **there)
@@ -73,7 +73,7 @@ def compare(device, x: np.ndarray, fmt: object, move: tuple[str, ...] = (), **mo
 
 
 def moded(rounding: str, shape: tuple[int, ...], key: object) -> dict[str, object]:
-    """Return the keywords of a rounding, with words or a seed if it is stochastic."""
+    """Return keyword arguments for a rounding mode, with random words or a seed if stochastic."""
     if rounding != "sr":
         return {"rounding": rounding}
     rng = generator("words", key)

@@ -10,14 +10,14 @@ from tests.samples import generator
 
 PAIRS = [
     ("mxfp8_e4m3", "mxfp4_e2m1"),
-    ("mxfp8_e5m2", "mxfp8_e5m2"),  # block sums of more than 64 bits
+    ("mxfp8_e5m2", "mxfp8_e5m2"),  # the sums of blocks need more than 64 bits
     ("mxint8", "mxfp6_e3m2"),
     ("mxfp4_e3m0", "mxint4"),
 ]
 
 
 def operands(*key: object, special: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two operands of a product, with `special` values."""
+    """Return two operands of a product; with `special`, they contain NaN and infinities."""
     rng = generator("sums", *key)
     x = (rng.standard_normal((3, 70)) * np.exp2(rng.integers(-20, 20, (3, 70)))).astype(np.float32)
     w = rng.standard_normal((70, 2)).astype(np.float32)

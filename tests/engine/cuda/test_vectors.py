@@ -1,4 +1,4 @@
-"""Tests that kernels for whole blocks along contiguous rows run where they may, only there."""
+"""Tests that the kernels of `vectors` run for whole blocks in contiguous rows, and only then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.samples import generator
 
 @pytest.fixture
 def used(monkeypatch):
-    """Return the list of the kernels of `vectors` that are requested."""
+    """Return a list to which each request for a kernel of `vectors` adds the kernel's name."""
     from mxnum.engine.cuda import vectors
 
     asked = []

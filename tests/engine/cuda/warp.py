@@ -1,8 +1,8 @@
 """A warp that executes PTX on the host, so that compiled kernels run without a GPU.
 
-Lanes run one after another and meet where they exchange registers; an exchange in which a named
-lane does not take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA
-says; unknown instructions raise an error.
+The lanes run one after another, and wait for each other at shuffle instructions. A shuffle that
+names a lane which does not take part is an error, as on a GPU. Instructions follow the PTX ISA.
+Unknown instructions raise an error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def mask(width: int) -> int:
 
 
 def typed(value: int, kind: str) -> int:
-    """Return the number that the low bits are in a type such as s32."""
+    """Return the low bits of `value` as a number of a PTX type such as s32."""
     width = int(kind[1:])
     value &= mask(width)
     return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
 
 
 class Memory:
-    """Arrays at addresses that are far apart and aligned to 16 bytes."""
+    """A memory of arrays, whose addresses are far apart and multiples of 16 bytes."""
 
     def __init__(self) -> None:
         self.arrays: dict[int, np.ndarray] = {}
@@ -46,7 +46,7 @@ class Memory:
         return address
 
     def at(self, address: int, size: int) -> np.ndarray:
-        """Return `size` bytes at an address."""
+        """Return the `size` bytes that begin at an address."""
         start = address >> 40 << 40
         array = self.arrays[start]
         assert 0 <= address - start <= len(array) - size, "outside the array"
@@ -55,7 +55,7 @@ class Memory:
 
 
 class Kernel:
-    """The only entry of a module."""
+    """The kernel of a PTX module that has only one kernel."""
 
     def __init__(self, text: str) -> None:
         found = re.search(r"\.visible \.entry \w+\(([^)]*)\)(.*?)\n\{(.*?)\n\}", text, re.S)
@@ -84,7 +84,7 @@ class Kernel:
             self.converge(lanes)
 
     def converge(self, lanes: list[Generator[Any, int, None]]) -> None:
-        """Run lanes from exchange to exchange."""
+        """Run all lanes to their ends, and exchange values at each shuffle."""
         waiting: dict[int, Any] = {}
         for number, lane in enumerate(lanes):
             self.advance(waiting, number, lane, None)
@@ -102,15 +102,16 @@ class Kernel:
 
     @staticmethod
     def advance(waiting: dict[int, Any], number: int, lane: Generator[Any, int, None], answer: Any) -> None:
-        """Run a lane to its next exchange."""
+        """Run a lane to its next shuffle, or to its end."""
         waiting.pop(number, None)
         with suppress(StopIteration):
             waiting[number] = lane.send(answer)
 
     def lane(self, values: dict[str, int], memory: Memory, env: dict[str, int]) -> Generator[Any, int, None]:
-        """Execute one thread: yield each exchange, and receive the partner's value.
+        """Execute one thread: yield each shuffle, and receive the value of the partner lane.
 
-        An exchange is (position, members, value, distance).
+        A shuffle is (position in the code, mask of the lanes, own value, XOR distance to the
+        partner).
         """
         place = 0
         while True:
@@ -145,7 +146,7 @@ def split(rest: str) -> list[str]:
 
 
 def read(env: dict[str, int], operand: str, kind: str) -> int:
-    """Return the value of an operand in a type."""
+    """Return the value of an operand as a number of a PTX type."""
     if operand.startswith("0f"):
         return int(operand[2:], 16)
     value = env[operand] if operand.startswith("%") else int(operand)
@@ -155,7 +156,7 @@ def read(env: dict[str, int], operand: str, kind: str) -> int:
 def access(
     memory: Memory, values: dict[str, int], env: dict[str, int], name: str, modifiers: list[str], operands: list[str]
 ) -> None:
-    """Execute ld.param, ld.global or st.global, of one element or a vector."""
+    """Execute ld.param, ld.global or st.global, for one element or a vector."""
     kind = modifiers[-1]
     address, others = (operands[1], operands[0]) if name == "ld" else (operands[0], operands[1])
     if modifiers[0] == "param":
@@ -178,7 +179,7 @@ def access(
 
 
 def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list[str]) -> int:
-    """Return the result of an instruction."""
+    """Return the result of an arithmetic or logical instruction."""
     kind = modifiers[-1] if modifiers else ""
     if kind == "f32" and name in ("add", "sub", "mul"):
         assert modifiers == ["rn", "f32"], "a rounding that is not named may be contracted"
@@ -228,7 +229,7 @@ def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list
 
 
 def selected(eight_bytes: int, selector: int) -> int:
-    """Return a byte of a permutation, or its sign repeated."""
+    """Return the byte that a nibble of `prmt`'s selector chooses, or eight copies of its sign."""
     byte = eight_bytes >> 8 * (selector & 7) & 0xFF
     return (0xFF if byte >> 7 else 0) if selector & 8 else byte
 

@@ -1,4 +1,4 @@
-"""Tests of loops along bands of rows: the rows of a band, and rows of any length."""
+"""Tests of loops over bands; a band is the rows that one row of blocks spans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_bands_of_all_planes():
 @pytest.mark.parametrize("width", [8, 9, 20, 33, 64, 130])
 @pytest.mark.parametrize("blocks", [(32, 1), (30, 1), (8, 4), (32, 8)])
 def test_short_rows_have_the_results_of_long_ones(width, blocks):
-    """Short rows give the results of the same rows within long ones, also in a short band."""
+    """Check that a short row gets the same result alone as within a longer row."""
     rng = samples.generator("short rows", width, blocks)
     x = (rng.standard_normal((3, 90, width)) * np.exp2(rng.integers(-20, 20, (3, 90, width)))).astype(np.float32)
     x[0, 3, 5], x[2, 89, 0], x[1, 40:60] = np.nan, 1e-42, 0
@@ -62,9 +62,10 @@ def test_seeded_bits_follow_the_order_of_elements_in_short_rows(width):
 @pytest.mark.parametrize("random", [None, RandomBits(30, seed=3)], ids=["rne", "sr"])
 @pytest.mark.parametrize("blocks", [(32, 1), (32, 8)])
 def test_panels_and_what_is_left_of_them(blocks, random):
-    """Rows of more columns than a panel has a short last block, beside a panel of large numbers.
+    """Check a short last block beside a panel of large numbers.
 
-    The short block must not read the columns that it lacks from another panel's memory.
+    A panel is the columns that a loop processes together. The short block must not read the columns
+    that it lacks from another panel's memory.
     """
     x = samples.generator("panels", blocks).standard_normal((64, 1030)).astype(np.float32)
     assert columns_of_a_panel(x.shape, blocks) < 1000

@@ -1,4 +1,4 @@
-"""Tests of loops that redo marked blocks: the definition in compiled loops."""
+"""Tests of the compiled loops that recompute marked blocks by the definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT32 = FLOATS["float32"]
 
 
 def converted(definition, x, scale, dtype, draw=None, words=NO_WORDS, nan=0):
-    """Convert one row that is one marked block."""
+    """Convert one row, which is a single marked block, with a compiled loop."""
     walk, tensor = Walk(1, 1, x.size, 1, x.size).redone, np.ones(1, np.uint32)
     arrays = x, np.empty(x.size, dtype), np.array([scale], np.uint8), tensor
     converter = marked.convert_by(definition, nan, takes_mixed=True)

@@ -1,4 +1,4 @@
-"""Tests of float32 additions that subtract and add offsets; test_transforms has their loops."""
+"""Tests of float32 formulas that subtract and add offsets; test_transforms tests their loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that words of many counters at once equal those of one counter after the other."""
+"""Tests that random words, computed for many counters at once, equal the reference's words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from mxnum.reference.random import philox4x32
 from tests import samples
 
 COUNTERS = [0, 5, (1 << 32) - 3, 1 << 40, (1 << 61) - 9]
-#: Seed low and high, stream low and high, and a value that loops keep beside them.
+#: Keys of random words: low and high word of the seed, low and high word of the stream, and a fifth
+#: number, which has no effect on the words.
 KEYS = [(0, 0, 0, 0, 9), (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0), (0x80000001, 3, 0xDEADBEEF, 1 << 31, 5)]
 
 
 def expected(first, key, sr_bits, count):
-    """Return the words by the reference, of shape (count, 4).
+    """Return the reference's random words for `count` counters, of shape (count, 4).
 
-    Their low bits lie at the top of 30 bits.
+    The low `sr_bits` bits of each word are shifted to the top of 30 bits.
     """
     words = [
         philox4x32((counter & 0xFFFFFFFF, counter >> 32, key[2], key[3]), (key[0], key[1]))

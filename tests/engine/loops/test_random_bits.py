@@ -1,4 +1,4 @@
-"""Tests that the random bits of loops are those of the definition."""
+"""Tests that compiled loops draw the same random bits as the definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOP = compile_loop(fill_by)
 
 
 def drawn(draw, words, index, count):
-    """Return the random bits that a loop draws."""
+    """Return the random bits that a loop draws for `count` elements, the first being `index`."""
     buffer, offset = np.empty(count + SPARE, np.int32), np.zeros(1, np.int64)
     LOOP(address_of(draw), words, buffer, offset, buffer[:0], (index, count, 0, 0, 0, 0, 0, 0))
     return buffer[int(offset[0]) :][:count].tolist()
@@ -41,8 +41,8 @@ def test_words_from_a_seed(sr_bits, index, count, first):
 
 @pytest.mark.parametrize("first", [0, (1 << 34) - 8, (1 << 34) + 5, 1 << 40])
 def test_words_from_a_seed_without_a_compiler(first):
-    # Regression: from index 2**34 on, lanes that are plain integers were wrong. Compiled lanes wrap
-    # around, so the test above does not show it.
+    # Regression: without compilation, random words from index 2**34 on were wrong. Compiled 32-bit
+    # integers wrap around, so the compiled test above cannot find this mistake.
     key, count = (0x89ABCDEF, 0x01234567, 0xFFFFFFFF, 3), 21
     buffer = np.empty(count + 8, np.int32)
     place = make_philox_bits(30)(key, buffer, first, count)

@@ -1,4 +1,4 @@
-"""Tests of loops along rows: how a row is cut into groups."""
+"""Tests that loops over rows cut each row into groups of blocks that cover the row."""
 
 from __future__ import annotations
 

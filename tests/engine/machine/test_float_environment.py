@@ -1,4 +1,4 @@
-"""Tests that the probe notices every relevant change of the floating-point environment."""
+"""Tests that `may_use_floats` notices flushed subnormals and changed rounding directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of compiling the dialect: numba runs the same function objects."""
+"""Tests that numba compiles the definition's function objects, and loops that call them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_compiling_is_told_and_running_what_is_there_is_not(tmp_path, monkeypatc
     def loop(values):
         values[0] = 1
 
-    for told in (1, 1):  # the second time it is found on disk
+    for told in (1, 1):  # the second time, the compiled loop is found on disk
         compile_loop(loop)(np.zeros(1))
         assert [record.getMessage()[:9] for record in caplog.records] == ["Compiling"] * told
 

@@ -1,4 +1,4 @@
-"""Kernels, which loops call by their address."""
+"""Tests of kernels, compiled functions that loops call by their address."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_one_loop_is_compiled_for_many_kernels():
 
 @needs_compiler
 def test_a_kernel_for_other_types_is_not_called():
-    """Compilers see no types behind an address, so arguments of other types must raise."""
+    """Check that a kernel raises for arrays of other types, although a loop knows only an address.
+    """
     loop, kernel = compile_loop(halves), adding(0)
     for others in ((np.int16, np.int64), (np.uint16, np.int32), (np.int16, np.int32, np.int64)):
         given = arrays()
@@ -80,7 +81,10 @@ def test_a_kernel_for_other_types_is_not_called():
 
 @needs_compiler
 def test_a_kernel_outlives_whoever_made_it():
-    """Of two threads that make a kernel at once, one gets a kernel that no cache keeps."""
+    """Check that a kernel in use stays alive, even if no cache keeps it.
+
+    If two threads make the same kernel at once, the cache keeps only one of the two objects.
+    """
     loop, kernel = compile_loop(halves), adding(0)
     address, gone = kernel.for_types(np.int16, np.int32), weakref.ref(kernel)
     del kernel

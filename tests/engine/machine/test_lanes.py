@@ -1,4 +1,4 @@
-"""Tests that lanes compute what Python integers compute, in 32 bits."""
+"""Tests that lanes, the 32-bit integers of compiled code, compute as Python integers do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_words_multiply_as_the_dialect_says():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 def test_the_greatest_of_some_elements(dtype):
-    """Magnitudes may take all bits but the sign, and the elements may begin anywhere."""
+    """Check the largest magnitude of 16 or 32 consecutive elements, from any start."""
     limits = np.iinfo(dtype)
     mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
     x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)
@@ -87,7 +87,7 @@ def test_float_primitives():
 
 
 def test_float_conversions():
-    """Compiled conversions give the results of numpy."""
+    """Check that compiled conversions between float types equal numpy's."""
     to_float64 = numba.njit(lambda a: lanes.float32_to_float64(lane(a)))
     to_float16 = numba.njit(lambda a: wide(lanes.float32_to_float16(lane(a))))
     from_float16 = numba.njit(lambda a: wide(lanes.float16_to_float32(lane(a))))
@@ -119,7 +119,10 @@ assert lanes._has_half() == %s
 
 
 def test_halves_of_a_processor_without_them():
-    """LLVM would call functions that do not exist, which ends the process."""
+    """Check float16 conversions on a processor that has no instructions for float16.
+
+    LLVM would call library functions that do not exist, which would end the process.
+    """
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     expected = platform.machine() in ("aarch64", "arm64")
     subprocess.run([sys.executable, "-c", HALVES % expected], env=environment, check=True)
@@ -148,8 +151,8 @@ def test_memory(dtype):
         out, words = np.zeros_like(source), np.zeros(source.size, np.int64)
         function(source, out, words)
         assert np.array_equal(out, source)
-        # Words that are stored again hide whatever bits lie above them.
-        # Words of uint32 have a sign when compiled.
+        # The array `words` shows all bits of the loaded numbers; storing keeps the low bits alone.
+        # Compiled lanes have a sign, so large numbers of uint32 differ.
         assert np.array_equal(words, source) or dtype is np.uint32
 
 

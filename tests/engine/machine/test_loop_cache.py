@@ -1,4 +1,4 @@
-"""Tests of compiled loops on disk: found again, stale when needed, loaded without a compiler."""
+"""Tests that compiled loops are stored on disk, and loaded again if no code has changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(sum(fill.stats.cache_hits.values()), q.tobytes().hex())
 
 
 def in_fresh_process(folder, *command):
-    """Return the output of Python in a new process with a cache in this folder."""
+    """Run Python in a new process with a numba cache in the folder, and return the output."""
     environment = {
         **os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0", "PYTHONDONTWRITEBYTECODE": "",
     }  # fmt: skip
@@ -49,10 +49,11 @@ def in_fresh_process(folder, *command):
 
 
 def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its_own_code_from(tmp_path):
-    """A change in another module makes a loop stale, although numba checks the loop's file only.
+    """Check that a loop is compiled again if another module changes; numba checks one file only.
 
-    Philox is reached through a global of another module. The second process reads the modules that
-    the first one has compiled. Regression: numba took their closures for others.
+    The changed function, Philox, is a global of another module. The second process must load the
+    loop. Regression: numba compiled the loop again, because the second process reads modules from
+    bytecode, whose closures numba took for other closures.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,7 +85,10 @@ for name in sys.argv[1:]:
 
 @needs_compiler
 def test_loops_that_different_processes_compiled_are_told_apart(tmp_path):
-    """Loops of two processes are distinct, although numba numbers functions anew in each."""
+    """Check that loops which two processes compiled are not confused in a third process.
+
+    numba numbers functions anew in each process, so their numbers cannot distinguish loops.
+    """
     names = "mxfp8_e4m3", "mxfp4_e2m1"
     alone = [in_fresh_process(tmp_path, "-c", NAMED, name) for name in names]
     assert in_fresh_process(tmp_path, "-c", NAMED, *names) == "".join(alone)
@@ -127,7 +131,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """Return a folder with a cache that a process has filled, and the output of that process."""
+    """Return a folder whose cache a process has filled with loops, and the process's output."""
     folder = tmp_path_factory.mktemp("disk")
     return folder, json.loads(in_fresh_process(folder, "-c", MIXED, "none"))
 
@@ -160,7 +164,10 @@ def test_a_numba_that_was_not_tried_loads_them_its_own_way(filled):
 
 
 def test_the_numba_here_was_tried():
-    """If this fails, widen TRIED and run all tests, also with a warm cache, before committing."""
+    """Check that the installed numba is in the range TRIED of tested versions.
+
+    If this test fails, widen TRIED and run all tests, also with a warm cache, before committing.
+    """
     assert loop_cache.TRIED[0] <= numba.version_info.short < loop_cache.TRIED[1]
 
 
@@ -202,7 +209,7 @@ def test_arguments_have_the_types_that_numba_says():
 
 
 def quantizing(element="e4m3", rounding=mx.Rounding.RNE, run=32, draws=False):
-    """Return a new loop with all that it closes over."""
+    """Return a newly made loop that quantizes, with all the functions that the loop calls."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
     elements = rows._quantizing_kernel.__wrapped__(fast.special or fast.function, draws, run, True)

@@ -1,4 +1,4 @@
-"""Tests of prefetching memory: the requested lines, on processors with and without it."""
+"""Tests that loops prefetch each cache line once, and may prefetch at any address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.engine.machine.jit import ask_for
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
 @pytest.mark.parametrize(("dtype", "lines"), [("uint8", 1), ("int16", 1), ("int32", 2), ("int64", 4)])
 def test_every_line_is_asked_for_once(dtype, lines):
-    """Prefetch each line of 32 elements once, a number of bytes ahead."""
+    """Check that each cache line of 32 elements is prefetched once, 2048 bytes ahead."""
 
     def loop(array, index):
         ask_for(array, index, 32, 2048)
@@ -28,7 +28,7 @@ def test_every_line_is_asked_for_once(dtype, lines):
 
 
 def test_nothing_need_be_there():
-    """Prefetching beyond the array, or where no memory is, does no harm and writes nothing."""
+    """Check that prefetching outside the array neither crashes nor writes."""
     x = np.arange(8, dtype=np.int32)
 
     def loop(array):

@@ -1,4 +1,4 @@
-"""Tests of work in threads: every piece once, answers in order, no error lost."""
+"""Tests that threads do every piece of work once, keep answers in order, and raise errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_threads_worth_their_cost(monkeypatch):
     assert workers.worth(900, 10, None) == 5
 
 
-#: Large enough for several threads; the library must not change the settings of other libraries.
+#: A script that quantizes arrays, one of them large enough for several threads, and asserts that
+#: the settings of other libraries stay as they are.
 OTHERS = """
 import locale, os, signal, warnings
 import numpy as np
@@ -86,7 +87,6 @@ assert usual_threads() == 3
 
 
 def test_a_call_changes_no_setting_of_another_library():
-    # Regression: torch and an array large enough for threads were never used in one process.
     pytest.importorskip("threadpoolctl", reason="threadpoolctl is not installed")
     pytest.importorskip("torch", reason="the extra torch is not installed")
     environment = {**os.environ, "NUMBA_NUM_THREADS": "4"}

@@ -1,4 +1,4 @@
-"""Tests of bit streams of every width, against Python integers."""
+"""Tests that arrays of codes are packed to bit streams and unpacked, for every width of codes."""
 
 from __future__ import annotations
 

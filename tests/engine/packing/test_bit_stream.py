@@ -1,4 +1,4 @@
-"""Tests of sequences of codes in bit streams; test_packing has whole rows."""
+"""Tests that codes are packed to bit streams at any byte; test_arrays tests whole rows."""
 
 from __future__ import annotations
 

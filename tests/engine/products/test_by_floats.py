@@ -1,7 +1,7 @@
-"""Tests that sums by float hardware equal the integer definition, and are used.
+"""Tests that products summed in float hardware equal the definition, and are used.
 
-A covering array selects the combinations of pair, shape, order of memory and scales: any two values
-of two options occur together.
+`test_blocks` checks every shape with every pair of formats. Memory orders and spreads of scales
+take turns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDERS = {"rows": np.ascontiguousarray, "columns": np.asfortranarray, "neither":
 
 
 def laid(q, order):
-    """Return the operand with its codes in another order of memory."""
+    """Return an MX array as an operand whose codes lie in memory in the given order."""
     x = operand(q)
     return Operand(ORDERS[order](x.array), x.format, x.blocks, x.scales, x.offsets)
 
@@ -52,7 +52,7 @@ def check_blocks(a, b, threads=1):
 
 
 def values_of(x):
-    """Return values in float32, rounded once: products with powers of two are exact in float64."""
+    """Return the operand's values, computed exactly in float64 and rounded once to float32."""
     if x.scales is None or x.offsets is not None:
         return _float32(x, 1)
     exponents = np.repeat(x.scales.astype(int), x.blocks[-1], -1)[:, : x.array.shape[1]] - 127
@@ -72,20 +72,20 @@ def check_sequence(a, b, threads=1):
     )
 
 
-#: Shapes (m, n, k, block): whole and partial tiles, several panels and chunks, a single row or
-#: column or both; whole and partial blocks, also smaller than a tile.
+#: Shapes (m, n, k, length of blocks) of products. The shapes have whole and partial tiles and
+#: blocks, several panels and chunks, a single row or column, and blocks smaller than a tile.
 SHAPES = [(70, 70, 130, 32), (9, 40, 1100, 16), (20, 20, 37, 64), (5, 33, 66, 5), (1, 90, 70, 32), (90, 1, 70, 32),
           (40, 3, 64, 1), (1, 1, 130, 32), (1, 1, 37, 5), (8, 32, 8, 8)]  # fmt: skip
 PAIRS = [("mxfp4_e2m1", "mxint8"), ("mxfp8_e4m3", "mxfp6_e3m2"), ("mxfp8_e5m2", "mxfp8_e5m2"),
          ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp6_e2m3", "mxfp4_e2m1")]  # fmt: skip
-#: How far scales lie apart, and the share that is NaN or extreme. The scales of the first two are
-#: float32 numbers.
+#: The spread of the exponents of scales, and the share of scales that are NaN or extreme. With the
+#: first two spreads, products of two scales are float32 numbers.
 SPREADS = [(3, 0.0), (60, 0.0), (120, 0.02)]
 
 
 @pytest.mark.parametrize("place", range(len(SHAPES)))
 def test_blocks(place, monkeypatch):
-    if place % 2:  # as on machines without instructions for integers
+    if place % 2:  # pretend that the processor has no instructions for products of integers
         monkeypatch.setattr(integers, "instructions", lambda: "")
     (m, n, k, block), words = SHAPES[place], set()
     for turn, pair in enumerate(PAIRS):
@@ -134,7 +134,7 @@ def test_in_sequence_what_has_to_be_converted():
 
 
 def test_threads_and_chunks_share_the_work(monkeypatch):
-    """Every column and row is computed once, however the work is cut."""
+    """Check results if the work is cut into small or large chunks, for several threads."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(row_by_row, "PRODUCTS_PER_THREAD", 1)
     for chunk, (m, n) in product((1, 1 << 14), ((40, 100), (70, 3), (3, 70), (130, 40), (40, 40))):

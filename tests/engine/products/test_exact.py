@@ -1,4 +1,4 @@
-"""Tests of the accumulator against Python integers."""
+"""Tests of the exact accumulator against Python integers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_sums_are_exact_and_rounded_once(terms, lowest, cancel):
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("gap", [1, 17, 18, 19, 20, 25, 26, 31, 32, 33, 63, 64, 65, 200])
 def test_a_distant_bit_breaks_a_tie(gap, sign):
-    # 1 + 2**-24 is a tie; one bit further down decides it.
+    # 1 + 2**-24 is a tie between float32 numbers. A much smaller addend breaks the tie.
     for below in (1, -1, 0):
         limbs = np.zeros(exact.limbs_for(0, 400), np.int64)
         exact.add_product(limbs, sign, 1, 300)
@@ -53,7 +53,7 @@ def test_a_distant_bit_breaks_a_tie(gap, sign):
 
 
 def test_limbs_hold_many_products_between_carries():
-    """No limb exceeds 63 bits, since each piece of a product changes it by less than 2**34."""
+    """Check that limbs, the 64-bit words of a sum, do not overflow between two carries."""
     limbs = np.zeros(exact.limbs_for(0, 0), np.int64)
     for _ in range(1000):
         exact.add_product(limbs, (1 << 53) - 1, (1 << 53) - 1, 31)

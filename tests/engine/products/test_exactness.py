@@ -1,4 +1,4 @@
-"""Tests of how block sums are held: by formats, by scales, and by the elements present."""
+"""Tests of the choice of a number type that holds the sums of blocks exactly."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests import samples
 from tests.engine.products.test_terms import operand
 from tests.test_products import codes_at_random
 
-#: Pairs with one element of more than four bits that AVX2 adds in 16 bits all the same.
+#: Pairs of elements, one of them wide, whose products AVX2 can still add as bytes without overflow.
 AVX2_BYTES = [{"e2m3", "e2m1"}, {"e2m3", "int4"}, {"e3m0", "e2m1"}, {"e3m0", "int4"}]
 
 
 def test_plans():
-    """The way to hold sums of 32 products depends on the number of bits that they take."""
+    """Check the number type that holds sums of 32 products, for each pair of elements."""
     narrow = ("e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
     for a, b in product(ELEMENTS, ELEMENTS):
         how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], 32)
@@ -42,7 +42,7 @@ def test_plans():
 
 
 def needed_bits(a, b, run):
-    """Return for each block the bits of the largest sum that a pair of rows can have."""
+    """Return, for each block, the number of bits that the largest possible sum takes."""
     result = []
     for start in range(0, a.shape[1], run):
         sides = []
@@ -56,7 +56,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """No such block is missed, and few others are marked: within a binade and the count."""
+    """Check that blocks whose sums need over 53 bits are found, and no block below 45 bits."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
@@ -81,11 +81,11 @@ def held(a, b):
 @pytest.mark.parametrize(
     ("name", "instructions", "run", "word", "beyond"),
     [
-        ("int8", "vnni", 1024, "int8", "float64"),  # 1024 * 128**2 = 2**24
+        ("int8", "vnni", 1024, "int8", "float64"),  # The largest sum that fits is 1024 * 128**2 = 2**24.
         ("int8", "avx2", 1024, "int16", "float64"),
-        ("e2m3", "vnni", 4660, "int8", "float64"),  # 4660 * 60**2 < 2**24
-        ("e3m2", "vnni", 82, "int16", "float64"),  # 82 * 448**2 < 2**24
-        ("e2m1", "avx2", 224, "int8", "int16"),  # 224 * 12**2 < 2**15
+        ("e2m3", "vnni", 4660, "int8", "float64"),  # The largest sum is 4660 * 60**2 < 2**24.
+        ("e3m2", "vnni", 82, "int16", "float64"),  # The largest sum is 82 * 448**2 < 2**24.
+        ("e2m1", "avx2", 224, "int8", "int16"),  # The largest sum is 224 * 12**2 < 2**15.
         ("e2m1", "vnni", 116508, "int8", "float64"),
     ],
 )
@@ -103,7 +103,7 @@ def test_integers_are_words_of_whole_blocks(instructions):
     words = [exactness.exactness_of(e2m1, e2m1, run, instructions).word for run in (1, 2, 3, 4, 6, 8)]
     assert words == ["float32", "int16", "float32", "int8", "int16", "int8"]
     assert exactness.exactness_of(e2m1, e5m2, 32, instructions).word == "float64"
-    made = mx.ElementFormat("e3m3", 3, 3, 3)  # 7 bits: its codes are not decoded in registers
+    made = mx.ElementFormat("e3m3", 3, 3, 3)  # codes of 7 bits cannot be decoded in registers
     assert exactness.exactness_of(made, made, 8, instructions).word == "float32"
     single = mx.MXArray.from_parts(
         np.zeros((3, 37), np.uint8), np.full((3, 1), 127, np.uint8), "mxfp4_e2m1", block_size=64
@@ -112,7 +112,7 @@ def test_integers_are_words_of_whole_blocks(instructions):
 
 
 def test_integers_under_scales_at_the_ends(monkeypatch):
-    """2**unit times the product of scales is a float32 number, for products in integers."""
+    """Check that integers are used only if the scaled unit of their sums is a float32 number."""
     codes = np.full((4, 8), 1, np.uint8)
     for pair, word in (((117, 0), "int8"), ((116, 0), "float64"), ((254, 139), "int8"), ((254, 140), "float64")):
         monkeypatch.setattr(integers, "instructions", lambda: "vnni")
@@ -157,9 +157,10 @@ def test_what_is_split_and_what_is_not_held():
 
 
 def beyond_float64(count):
-    """Return E5M2 codes of 63 pairs whose products add up to 2**53 + 2**29 + 1 units.
+    """Return `count` equal rows of 63 E5M2 codes for each of two operands.
 
-    The numbers of a side are 1 to 7 * 2**21 times the unit 2**-16 of E5M2.
+    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or 1 to
+    7 * 2**21 units of 2**-16.
     """
     units = np.array(ELEMENTS["e5m2"].values())[:124] * 2.0**16
     pairs = [(7 << 21, 7 << 21)] * 41 + [(7 << 21, 5 << 21), (1 << 21, 4 << 21), (1 << 14, 1 << 15), (1, 1)]
@@ -169,7 +170,7 @@ def beyond_float64(count):
 
 
 def test_a_sum_just_beyond_float64():
-    """Float64 loses the last unit of the sum, and float32 then rounds a tie to the wrong side."""
+    """Check a sum whose last unit float64 would lose, so that float32 would round a tie wrongly."""
     a, b = (
         mx.MXArray.from_parts(codes, np.full((4, 1), 127, np.uint8), "mxfp8_e5m2", block_size=64)
         for codes in beyond_float64(4)
@@ -178,4 +179,4 @@ def test_a_sum_just_beyond_float64():
     assert held(a, b) is None
     assert (mx.matmul(a, b.T) == np.float32(2.0**21 + 2.0**-2)).all()
     halved = mx.MXArray.from_parts(np.where(a.codes > 64, a.codes - 4, a.codes), a.scales, a.format, block_size=64)
-    assert held(halved, b) == Held("float64")  # 47 bits and 64 products
+    assert held(halved, b) == Held("float64")  # the elements span 47 bits, which allows 64 products

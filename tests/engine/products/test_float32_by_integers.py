@@ -1,4 +1,4 @@
-"""Tests of float32 addition and fma by integers, against exact rationals and the hardware."""
+"""Tests that float32 addition and fma in integer arithmetic equal reference and hardware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value(bits):
 
 
 def oracle(a, b, c):
-    """Return the fma by the oracle: the second step of `sequential`, whose first step gives c."""
+    """Return fma(a, b, c) by the reference, as the sequential dot product of (c, a) and (1, b)."""
     return int(reference.dot(_pair(c, a), _pair(0x3F800000, b), accumulate="sequential").view(np.uint32))
 
 
@@ -38,11 +38,11 @@ def same(got, want, *inputs):
 @given(patterns, patterns, patterns, st.integers(-60, 60))
 def test_fma_rounds_once(a, b, c, distance):
     fields = [(x >> 23) & 0xFF for x in (a, b, c)]
-    # Most operands are brought to exponents at which they interact.
+    # In most cases, change the exponent of c so that c and a * b overlap.
     if distance > -30 and not {0, 255} & set(fields):
         c = (c & ~(0xFF << 23)) | (min(max(fields[0] + fields[1] - 127 + distance, 0), 254) << 23)
     if c == -(1 << 31):
-        c = 0  # an accumulator that starts at +0 does not become -0 by adding -0
+        c = 0  # the reference's sum starts at +0 and does not become -0 by adding -0
     same(fma(a, b, c) & 0xFFFFFFFF, oracle(a, b, c), a, b, c)
 
 
@@ -51,7 +51,7 @@ def test_fma_of_special_values():
         for b in SPECIAL[::2]:
             for c in (0, 1, 0x3F800000, -0x40800000, 0x7F7FFFFF, 0x7F800000, -0x800000, 0x7FC00000):
                 same(fma(a, b, c) & 0xFFFFFFFF, oracle(a, b, c), a, b, c)
-    assert fma(-(1 << 31), 0x3F800000, -(1 << 31)) & 0xFFFFFFFF == 1 << 31  # -0 * 1 + -0
+    assert fma(-(1 << 31), 0x3F800000, -(1 << 31)) & 0xFFFFFFFF == 1 << 31  # -0 * 1 + -0 is -0
 
 
 @given(patterns, patterns)

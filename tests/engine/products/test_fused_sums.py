@@ -1,4 +1,4 @@
-"""Products of matrix units equal the reference bit for bit, with tails and special values."""
+"""Tests that products in matrix units equal the reference, with any length and special values."""
 
 # ruff: noqa: E501 (a table: one case a line)
 
@@ -21,7 +21,10 @@ UNITS = mx.units.names()
 
 
 def elements(source, shape, rng, special):
-    """Return codes with exponents near each other, or anywhere; a few special if asked for."""
+    """Return random codes; in half of the calls, their exponents are close to each other.
+
+    With `special`, a few codes are infinite or NaN.
+    """
     codes = rng.integers(0, 1 << source.bits, shape)
     if not special and source.specials != "none":
         codes = np.minimum(codes & ((1 << (source.bits - 1)) - 1), source.max_code) | (codes & (1 << (source.bits - 1)))
@@ -36,7 +39,7 @@ def elements(source, shape, rng, special):
 
 
 def operand(unit, name, shape, rng, special=False, scale=None):
-    """Return an operand of a unit: floats, or an MX array blocked along its last axis."""
+    """Return a random operand: floats, or an MX array with blocks along its last axis."""
     source = unit.formats[name]
     codes = elements(source, shape, rng, special)
     if scale is None:
@@ -70,7 +73,7 @@ def rows(x):
 
 
 def pairs(unit):
-    """Return (format of a, format of b, scale) for operands that cover all formats."""
+    """Return three cases (format of a, format of b, scale), which cover all formats of a unit."""
     scales = unit.scales or ((None, ("float32", unit.promotion)) if unit.promotion else (None,))
     names = unit.operands
     return [(names[i % len(names)], names[(i * 2) % len(names)], scales[i % len(scales)]) for i in range(3)]
@@ -129,7 +132,7 @@ def test_sums_of_the_largest_significands(name):
 
 
 def test_results_at_the_ends_of_float32():
-    """Sums that are subnormal, that are truncated to zero, and that overflow."""
+    """Check sums that are subnormal, sums that are truncated to zero, and sums that overflow."""
     tiny = np.float32([[2.0**-149, -(2.0**-149), 2.0**-126, -(2.0**-130), 0, 2.0**127, -(2.0**127), 2.0**-100]])
     a = np.concatenate([tiny, -tiny, tiny[:, ::-1]]).astype(ml_dtypes.bfloat16)
     for scale in (2.0**-60, 2.0**-149, 1.0, 2.0**127):
@@ -212,7 +215,10 @@ ERRORS = {
 
 
 def test_dot_of_scaled_vectors():
-    """Regression: `dot` raised for MX arrays: no test called it with a unit that has scales."""
+    """Check `dot` of MX arrays with a unit that has scales.
+
+    Regression: `dot` raised an error for these arguments.
+    """
     q = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32), "mxfp8_e4m3")
     rows = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32)[None], "mxfp8_e4m3")
     product = mx.matmul(rows, rows.T, np.float32([[5]]), accumulate="blackwell_mxfp8")[0, 0]
@@ -224,12 +230,15 @@ def test_dot_of_scaled_vectors():
 
 
 def test_an_infinity_under_a_zero_scale_is_nan():
-    """Regression: it stayed infinite, because no registered unit has both."""
+    """Check that an infinity under a scale of 0 makes the sum NaN.
+
+    Regression: the sum was infinite. No registered unit has both infinities and scales of 0.
+    """
     unit = mx.units.MatrixUnit("zero scales", ("e5m2",), (32,), 16, 20, scales=(("e4m3", 16),))
     fmt = mx.formats.get("e5m2:block=16,scale=e4m3")
     codes, ones = np.zeros((1, 32), np.uint8), np.full((1, 32), 0x3C, np.uint8)
     codes[0, 0] = 0x7C
-    for at in (0, 1):  # the infinity lies in the first block
+    for at in (0, 1):  # `at` is the block with scale 0; the infinity lies in block 0
         scales = np.array([[56, 56]], np.uint8)
         scales[0, at] = 0
         a, b = (

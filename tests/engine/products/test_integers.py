@@ -1,4 +1,4 @@
-"""Products of integers equal the definition, on every instruction set and memory layout."""
+"""Tests that products in integer instructions equal the definition, on every processor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ compiled = pytest.mark.skipif(not HAS_INTEGERS, reason="this machine has no inst
 
 
 def filled(name, rows, length, block, *values):
-    """Return a matrix whose elements repeat `values`, with scales of 1."""
+    """Return an MX array whose elements repeat `values`, with scales of 1."""
     codes = np.resize(mx.encode(np.array(values), mx.formats.get(name).element), (rows, length))
     return mx.MXArray.from_parts(codes, np.full((rows, -(-length // block)), 127, np.uint8), name, block_size=block)
 
@@ -49,7 +49,7 @@ def check_pairs():
 
 
 def check_extremes():
-    """Check the largest sums that words hold, of both signs."""
+    """Check the largest sums, of both signs, that are still computed in integers."""
     minus_two = mx.MXArray.from_parts(np.full((5, 2048), 0x80, np.uint8), np.full((5, 2), 127, np.uint8), "mxint8",
                                       block_size=1024)  # fmt: skip
     plus = filled("mxint8", 70, 2048, 1024, 127 / 64)
@@ -79,7 +79,7 @@ def test_extremes():
 
 @compiled
 def test_blocks_beyond_integers_are_exact():
-    """One step beyond the longest block, sums leave 2**24 units, and float64 holds them."""
+    """Check a block just too long for integers, whose sums exceed 2**24 units: float64 is used."""
     a = mx.MXArray.from_parts(
         np.full((5, 1028), 0x80, np.uint8), np.full((5, 1), 127, np.uint8), "mxint8", block_size=1028
     )
@@ -110,7 +110,7 @@ def test_threads_and_chunks_share_the_work(monkeypatch):
             check_integers(operand(a), operand(b), threads=threads)
 
 
-#: Features of machines with other instructions, which this one may have too.
+#: LLVM's names of processor features that most of the processors in `OTHERS` have.
 COMMON = "+64bit,+avx,+avx2,+bmi,+bmi2,+cmov,+f16c,+fma,+lzcnt,+popcnt,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3"
 OTHERS = {
     "avx2": ("haswell", COMMON, 8, "avx2"),

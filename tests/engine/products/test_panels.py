@@ -1,4 +1,4 @@
-"""Tests of panels of codes and floats, for every code, width, order, layout and edge."""
+"""Tests of packing a few rows, of codes or floats, side by side into panels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mxnum.engine.products.by_floats import _POWERS
 from mxnum.formats import ELEMENTS
 from tests import samples
 
-#: An element unlike any float16, one with infinities where float16 has numbers, and one with
-#: numbers where float16 has infinities. Regression: the largest numbers of the last one were taken
-#: for NaN.
+#: An element unlike any float16, an element with infinities where float16 has numbers, and an
+#: element with numbers where float16 has infinities. Regression: the largest numbers of the last
+#: element were taken for NaN.
 MADE = {
     "e7m0": mx.ElementFormat("e7m0", 7, 0, 63),
     "e4m3 with infinity": mx.ElementFormat("e4m3", 4, 3, 7, specials="ieee"),
@@ -24,7 +24,7 @@ MADE = {
 
 
 def lines(packed, rows=None):
-    """Return the rows that panels hold."""
+    """Return the rows that are packed in panels."""
     return packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:rows]
 
 
@@ -34,7 +34,7 @@ def as_stored(x, is_turned):
 
 @pytest.mark.parametrize("element", [*ELEMENTS.values(), *MADE.values()], ids=[*ELEMENTS, *MADE])
 def test_every_code(element):
-    """Every code is unpacked, in tiles and beside them, in both types and directions."""
+    """Check the value of every code in panels of both number types, from both memory orders."""
     decoder, count = panels.decoder(element), 1 << element.bits
     assert decoder.fields.any() == (element not in MADE.values())
     codes = (np.arange(count + 3, dtype=np.uint16) % count).astype(np.uint8)

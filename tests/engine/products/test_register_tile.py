@@ -1,4 +1,4 @@
-"""Tests of the register-blocked product against integers: edges, pieces, three kinds of sums."""
+"""Tests that matrix products by tiles in registers equal sums of integers, for any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE32, SHAPE64 = register_tile.SHAPES["float32"], register_tile.SHAPES["float6
 
 
 def panels(x, width):
-    """Return rows of a matrix in panels, filled up with zeros."""
+    """Return the rows of a matrix packed in panels; zeros fill up the last panel."""
     count = -(-len(x) // width)
     full = np.zeros((count * width, x.shape[1]), x.dtype)
     full[: len(x)] = x
@@ -57,7 +57,7 @@ def test_columns_from_a_place_on():
 
 
 def by_blocks(a, b, scales_a, scales_b, run):
-    """Sum block by block: each term is one rounding of a scaled exact sum, by Python integers."""
+    """Sum products block by block; round each block's exact, scaled sum once to float32."""
     result = np.zeros((len(a), len(b)), np.float32)
     for i, j in np.ndindex(result.shape):
         for block in range(a.shape[1] // run):
@@ -76,8 +76,8 @@ def test_blocks(word, m, n, blocks, run):
     bits, spare = 6 if word == "float32" else 20, max(0, math.ceil(math.log2(run)) - 5)
     a, b = (rng.integers(-(1 << bits) + 1, 1 << bits, (rows, blocks * run)) >> spare for rows in (m, n))
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
-    # Some terms overflow and some underflow. One would overflow under one scale alone, but the
-    # product of both scales gives a number.
+    # Some terms overflow and some underflow. The first term would overflow under the scale of `a`
+    # alone, but not under the product of both scales.
     scales[0][1, 1], scales[1][:, -1] = 107, -89
     scales[0][0, 0], scales[1][:, 0] = 127, -100
     shape = SHAPE32 if word == "float32" else SHAPE64

@@ -1,4 +1,4 @@
-"""Tests of work row by row: splitting, and one rounding of two parts."""
+"""Tests of products computed row by row, with elements split into two parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE = np.ones((1, 1), np.float32)
 
 
 def blocks(a, b, step, run):
-    """Return sums by blocks under scales of one."""
+    """Return products of rows, summed block by block, under scales of 1."""
     out = np.zeros((len(a), len(b)), np.float32)
     count = -(-a.shape[1] // run)
     scales = np.ones((len(a), count), np.float32), np.ones((len(b), count), np.float32)
@@ -24,10 +24,9 @@ def blocks(a, b, step, run):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_parts_that_float64_would_round_to_a_tie(sign):
-    """2**69 + 2**45 is halfway between float32 numbers, so any remainder decides the rounding."""
+    """Check sums at the tie 2**69 + 2**45 between float32 numbers, and one unit beside it."""
     for small in (-1, 0, 1):
-        # In high and low parts: (2**35 + 2**10) times 2**34 is too much for float64 beside a last
-        # product of `small`.
+        # float64 cannot hold 2**69 + 2**45 + `small`, so the sum needs a high part and a low part.
         a = np.array([[2.0**35, 2.0**11, small]], np.float32)
         b = np.array([[sign * 2.0**34, sign * 2.0**34, sign]], np.float32)
         got = int(blocks(a, b, 2.0**16, 3).view(np.uint32)[0, 0])

@@ -1,4 +1,4 @@
-"""Tests that loops have the same bits without compilation and in any float environment."""
+"""Tests that products have the same bits without compilation and in any float environment."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFINED = ("exact", "block", "sequential")
 
 @cache
 def float_scaled():
-    """Return operands whose scales are floats, made once: numpy depends on the environment."""
+    """Return operands with float scales, made once because numpy depends on the environment."""
     return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 
 def everything():
-    """Return the bytes of products of every kind, with subnormal terms and sums."""
+    """Return the bytes of products of every kind; some terms and sums are subnormal."""
     parts = []
     for left, right in (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e5m2"), ("mxint8", "mxfp6_e3m2")):
         a, b = codes_at_random(left, (5, 50), 16, spread=60), codes_at_random(right, (6, 50), 16, spread=60)
@@ -68,7 +68,7 @@ def test_results_without_compilation_are_the_same():
 
 
 def test_an_accumulation_that_nobody_knows_is_refused():
-    """A new mode must raise instead of taking the loop of another mode."""
+    """Check that an unknown accumulation mode raises, and does not run another mode's loop."""
     x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.zeros((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):
         sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)

@@ -1,4 +1,4 @@
-"""Tests of values split into parts, and of operands as rows with scales of their own."""
+"""Tests of numbers as significand and exponent, and of operands with scales for each row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def operand(q):
 
 
 def class_of(value):
-    """Return the class of a value: its kind, plus 1 for a minus sign."""
+    """Return the class of a number: zero, finite, infinite or NaN, plus 1 if it is negative."""
     if math.isnan(value):
         return NOT_A_NUMBER
     kind = INFINITY if math.isinf(value) else NUMBER if value else ZERO

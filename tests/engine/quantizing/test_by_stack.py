@@ -1,4 +1,4 @@
-"""Tests of tensors with blocks that loops leave to numpy; see also test_stacks."""
+"""Tests that loops leave a tensor to numpy because of one block; see also test_stacks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tests of facts about blocks that are kept from finding the tensor scale.
+"""Tests that the blocks' maxima, found for the tensor scale, are kept for quantizing.
 
-The other tests are in tests/test_float_scales.py.
+tests/test_float_scales.py tests float scales through the public API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ X = samples.generator("maxima").standard_normal((8, 64)).astype(np.float32)
 
 
 def requests(monkeypatch):
-    """Return the list of the requests of the following calls, as the engine leaves them."""
+    """Return a list to which each later call of the engine adds its request."""
     seen, quantize = [], host.quantize
     monkeypatch.setattr(host, "quantize", lambda request, out=None: seen.append(request) or quantize(request, out))
     return seen
@@ -42,10 +42,7 @@ def test_elsewhere_they_are_not_kept(how, monkeypatch):
 
 
 def test_a_block_with_an_infinity():
-    """The panel of an infinity is left to the definition, also if nothing is kept.
-
-    Nothing is kept for an array of another stride.
-    """
+    """Check that an infinity gives the same result with and without kept maxima."""
     x = np.where(np.arange(4096) == 2049, np.inf, samples.generator("one").standard_normal(4096)).astype(np.float32)
     assert mx.quantize(x, "nvfp4").equals(mx.quantize(np.repeat(x, 2)[::2], "nvfp4"))
 

@@ -24,7 +24,7 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def request(x, name="e4m3", blocks=(1, 32), **changes):
-    """Return the request to quantize an array, with some settings changed."""
+    """Return a request to quantize an array; `changes` replace default settings."""
     arrays = {key: changes.pop(key) for key in ("scales", "random", "threads") if key in changes}
     settings = {
         "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name],
@@ -45,7 +45,8 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    # The row is far from NaN, so that nothing else sends its group to the definition.
+    # Row 16 is tiny. No NaN is near, so only tiny numbers can send the row's blocks to the
+    # definition.
     x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")
@@ -62,7 +63,7 @@ def values_of(codes, scales, element, blocks, target, out=None):
 def check(asked, label):
     """Assert that loops and definition agree on codes, scales and values.
 
-    Values are in the input's type and in float32.
+    The values are checked in the input's type and in float32.
     """
     settings = asked.settings
     want_codes, want_scales, _ = naive.quantize(asked)
@@ -153,18 +154,14 @@ VIEWS = (
 
 
 def smaller_chunks(monkeypatch, limit):
-    """Limit the size of chunks."""
+    """Limit the number of elements in a chunk."""
     chunks = parts.chunks.__wrapped__
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _: chunks(shape, cuts, blocks, limit))
 
 
 @covering(view=VIEWS, limit=[600, 1 << 17], axis=[-1, 0, -2], draw=["nothing", "a seed", "words"]).parametrize_in_tiers
 def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
-    """All roundings that draw work chunk by chunk, with results in any memory order.
-
-    The format and blocks are the commonest: their loops are compiled already, and others have tests
-    of their own.
-    """
+    """Check inputs and results in any memory order, in chunks, with and without random bits."""
     smaller_chunks(monkeypatch, limit)
     x = eval(view, {"x": inputs(), "np": np})
     words = samples.generator("words", view).integers(0, 1 << 32, x.shape[::-1], dtype=np.uint32).T
@@ -227,7 +224,7 @@ def test_threads_share_arrays_of_any_strides():
 
 @pytest.mark.parametrize("run", [17, 31, 47, 48, 63, 100])
 def test_rows_of_blocks_that_registers_do_not_divide(run):
-    """Rows have groups of many blocks, and a short group at the end."""
+    """Check block lengths that are not multiples of a vector's, in rows with a short end."""
     rng = samples.generator("odd blocks", run)
     x = (rng.standard_normal((5, 40 * run + 5)) * np.exp2(rng.integers(-20, 20, (5, 1)))).astype(np.float32)
     x[1, run], x[2, 5 * run : 6 * run], x[3, ::2] = np.inf, 0, -0.0

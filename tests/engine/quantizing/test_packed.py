@@ -1,4 +1,4 @@
-"""Tests that quantizing to packed codes, and reading them, equal the separate steps."""
+"""Tests that quantizing to packed codes equals quantizing first and packing then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import samples
 from tests.covering import covering
 
 NARROW = [name for name in mx.formats.names("e8m0") if mx.formats.get(name).element.bits < 8]
-#: Formats with blocks of 16, for which one loop serves all elements of a width.
+#: Formats of users, with blocks of 16. One loop serves all user elements of the same width.
 OWN = [
     mx.MXFormat(mx.ElementFormat("e2m2", 2, 2, 1), block=16),
     mx.MXFormat(mx.ElementFormat("e2m0", 2, 0, 1), block=16),
@@ -40,9 +40,9 @@ def numbers(shape, *key, dtype="float32"):
 
 
 def check(x, fmt, **options):
-    """Assert that packed and separate steps agree on bytes, scales and values.
+    """Assert that packed and unpacked quantization agree on bytes, scales and values.
 
-    Results are also written into existing arrays.
+    The check also writes the results into existing arrays.
     """
     dtype = options.pop("result", "float32")
     want = mx.quantize(x, fmt, **options)
@@ -79,13 +79,13 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
 
 @pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
 def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
-    """Loops unpack blocks that begin at bytes; all other packed codes are unpacked before."""
+    """Check blocks that begin inside a byte, whose codes are unpacked before the loop runs."""
     for shape in ((5, 34), (2, 340), (3, 10000)):
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
 
-#: Packing does not depend on the rounding, so a few suffice: to nearest, to odd, and by random
-#: bits. `test_host` has each rounding.
+#: The roundings of the fast tier: to nearest, to odd, and stochastic. Packing does not depend on
+#: the rounding, and `test_host` checks all roundings.
 SAMPLE = Rounding.RNE, Rounding.RTO, Rounding.SR
 
 
@@ -172,7 +172,7 @@ def test_bytes_and_values_that_are_not_contiguous():
 
 @pytest.mark.parametrize("shape", [(3, 3 * CHUNK + 40), (1300, 1000)])
 def test_large_arrays_with_groups_that_are_left(shape):
-    """Rows are longer than a redone part, and several threads share them."""
+    """Check large arrays, some blocks of which the definition computes, with several threads."""
     x = samples.generator("large", shape).standard_normal(shape).astype(np.float32)
     flat = x.reshape(-1)
     places = samples.generator("places", shape).integers(0, x.size, 40)

@@ -1,4 +1,4 @@
-"""Tests of plans: equal calls share one, part by part the bits stay, no array is kept."""
+"""Tests of plans, which equal calls share: the bits do not change, and no array is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Return numbers of many magnitudes, some not finite, so that fast loops leave groups."""
+    """Return numbers of many magnitudes, some NaN, which fast loops leave to the definition."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
@@ -28,7 +28,7 @@ def numbers(shape, *key, dtype=np.float32):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Return a function that calls another one with every array cut into parts."""
+    """Return a function that calls its argument while the engine cuts every array into parts."""
 
     def in_parts(function):
         with monkeypatch.context() as patch:
@@ -45,7 +45,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """Return a function after whose call arrays raise unless they go to the loops directly."""
+    """Return a function that makes the engine raise from then on if it cuts an array into parts."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -164,7 +164,7 @@ def test_errors_are_the_same_with_a_plan():
     q.scales.flags.writeable = False
     with pytest.raises(ValueError, match="Argument 'out' must be writable"):
         mx.quantize(x, "mxfp8_e4m3", out=q)
-    assert q.dequantize().shape == x.shape  # this call writes no scales
+    assert q.dequantize().shape == x.shape  # `dequantize` writes no scales, so read-only scales are allowed
     with pytest.raises(ValueError, match="'x'"):
         mx.quantize(x, "mxfp8_e4m3", nonfinite="raise")
 
@@ -189,9 +189,9 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     mx.fake_quantize(x, "mxfp8_e4m3", rounding=mx.Rounding.RNE, axis=-1)
     mx.fake_quantize(x, "mxfp8_e4m3", out=out)
     after = host.to_values_plan.cache_info()
-    assert after.misses - before.misses == 2  # other kinds of results have plans of their own
+    assert after.misses - before.misses == 2  # calls with and without `out` have different plans
     assert after.hits - before.hits == 1
-    # The order of the result in memory needs no plan of its own.
+    # Results in another memory order share the plan.
     mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))
     assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]

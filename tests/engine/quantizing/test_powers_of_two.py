@@ -25,7 +25,7 @@ ROWS, SHORT, COLUMNS, TILES = (
 
 
 def modes(name, **changes):
-    """Return the modes of a usual conversion, with some changed."""
+    """Return the usual modes of a conversion; `changes` replace some of them."""
     usual = Modes(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE, ScaleRule.FLOOR, Nonfinite.BLOCK, False)
     return usual._replace(**changes)
 
@@ -51,9 +51,9 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
             (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
         )
     )  # fmt: skip
-    # Integers have no other overflow mode.
+    # Elements that are integers have only one overflow mode.
     assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
-    assert other_rule == usual  # the rule is among the numbers that a loop is given
+    assert other_rule == usual  # a loop gets the rule as numbers, so all rules share a loop
     in_columns, in_tiles = (
         {loop(to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
     )
@@ -63,9 +63,9 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """NaN marks its group for the definition, a subnormal number for loops at any scale.
+    """Check that NaN or a subnormal number changes only its own block, and leaves no mark.
 
-    The marks are clear again afterwards.
+    A mark makes other loops compute a group of blocks again.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
     scales = np.zeros(walk.elements, np.uint8)
@@ -94,7 +94,7 @@ def test_loops_have_one_shape_for_rows_and_columns():
 
 
 def test_words_of_any_order_go_with_their_elements():
-    """Random words and seeds of another memory order go through copies."""
+    """Check arrays and random words in Fortran order against those in C order."""
     for shape, options in (
         ((200, 104), {"block_size": 16}), ((5000, 64), {}), ((300, 150), {"block_size": 17}),
         ((130, 331), {"block_shape": (4, 8), "sr_bits": 7}), ((96, 40), {"axis": 0}),

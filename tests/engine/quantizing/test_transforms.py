@@ -1,4 +1,4 @@
-"""Tests of the transforms of blocks, mainly asymmetric scaling, against the definition."""
+"""Tests that asymmetric scaling, which subtracts offsets from blocks, equals the definition."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_formats_and_modes(name):
 
 
 def test_chunks_draw_the_same_random_bits_whatever_the_order_of_memory(monkeypatch):
-    """Chunks are small here, so that every order of memory has several."""
+    """Check that random bits do not depend on memory order, in arrays of several chunks."""
     small = parts.chunks.__wrapped__
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _=0: small(shape, cuts, blocks, 2000))
     monkeypatch.setattr("mxnum.engine.quantizing.plan.CHUNK", 2000)
@@ -123,7 +123,7 @@ def test_without_trust_in_the_hardware(monkeypatch):
 
 
 def test_offsets_and_scales_of_ones_own():
-    """Offsets can be infinite, and values inexact in float32, if a caller gives the parts."""
+    """Check offsets and scales that a caller gives, among them infinite offsets and all scales."""
     rng = samples.generator("own")
     codes = rng.integers(0, 16, (64, 64), dtype=np.uint8)
     scales = np.resize(np.arange(256, dtype=np.uint8), (64, 2))
@@ -137,7 +137,7 @@ def test_offsets_and_scales_of_ones_own():
 
 @pytest.mark.parametrize("transform", [POWERS_OF_TWO, OFFSETS], ids=["scales", "offsets"])
 def test_a_transform_undoes_what_it_applies(transform):
-    """A transform has three operations on a contiguous part and its side arrays."""
+    """Check that `apply_and_undo` of a transform equals `apply` and then `undo`."""
     x = inputs("float32")
     asked = settings(x, axis=0)
     walk = walk_of(x.shape, asked.blocks)

@@ -1,4 +1,4 @@
-"""Tests of the loops of the Hadamard transform, and of the limits of the fast loop."""
+"""Tests that the loops of the Hadamard transform equal the reference, or mark a block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def blocks(dtype, *key):
     largest[1, ::2] = -largest[1, ::2]
     tiny = rng.integers(0, 5, (3, SIZE)).astype(f"u{plain.itemsize}").view(plain.dtype)
     any_bits = samples.random_patterns(source, 8 * SIZE, *key).reshape(8, SIZE).view(plain.dtype)
-    beside = np.zeros((2, SIZE), plain.dtype)  # the middle of two numbers
+    beside = np.zeros((2, SIZE), plain.dtype)  # the sum of a row is just beyond a tie
     kind = ml_dtypes.finfo(plain.dtype)
     beside[:, :3] = 1, kind.eps / 2, kind.smallest_subnormal
     beside[1] = -beside[1]
@@ -45,7 +45,7 @@ def blocks(dtype, *key):
 
 
 def run(loop, x, scale, *more, marks):
-    """Run a loop over contiguous blocks without signs."""
+    """Run a loop of the transform over contiguous blocks, with all signs +1."""
     out = np.zeros_like(x)
     ones, count = np.ones(SIZE), x.size // SIZE
     flat = signed_bits(x.ravel()), stored_bits(out.reshape(-1))
@@ -75,7 +75,7 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
 
 @pytest.mark.skipif(not workers.may_use_floats(), reason="float arithmetic is not trusted here")
 def test_the_mark_comes_before_the_first_inexact_sum():
-    """Two numbers have ever more bits between them; others cancel, so that rounding is hidden."""
+    """Check that a block is marked if a sum of its numbers is inexact, even if errors cancel."""
     x = np.zeros((120, SIZE), np.float32)
     x[:, 0], x[:, 1] = 1.0, -1.0
     x[:, 2] = np.ldexp(np.float32(1 + 2.0**-23), -np.arange(120))
@@ -105,5 +105,5 @@ def test_the_largest_blocks_have_room_for_their_digits():
     x[1] = 2.0**-48
     made = host.hadamard(x, FLOATS["float64"], 0, np.ones(size), False)
     total = Fraction(float(x[0])) * (size - 1) + Fraction(float(x[1]))
-    assert made[0] == float(total / 128)  # Python's division of integers rounds to nearest even
+    assert made[0] == float(total / 128)  # `float` rounds a fraction to nearest even
     assert made[1] == float((Fraction(float(x[0])) - Fraction(float(x[1]))) / 128)

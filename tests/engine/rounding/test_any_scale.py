@@ -1,4 +1,4 @@
-"""Tests of every scale and finite number; `proofs/theorems/any_scale.py` proves them."""
+"""Tests of rounding at any scale, which proofs/theorems/any_scale.py proves for all inputs."""
 
 from __future__ import annotations
 

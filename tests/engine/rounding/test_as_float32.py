@@ -1,4 +1,7 @@
-"""Tests of narrowing float64; `proofs/theorems/narrowing.py` proves that no code depends on it."""
+"""Tests of narrowing float64 to float32.
+
+`proofs/theorems/narrowing.py` proves that narrowing changes no code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the fast formulation against the definition, at its limits and beyond them."""
+"""Tests that rounding by float32 additions equals the definition, up to its limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import samples
 
 
 def in_domain(element, scale, rounding=Rounding.RNE):
-    """Return float32 patterns within the domain: near every boundary of the element, and random."""
+    """Return float32 bits, near boundaries and random, for which the formulation is right."""
     bits = [
         samples.boundary_patterns(float_additions.FLOAT32, element, scale),
         samples.random_patterns(float_additions.FLOAT32, 2000, scale),
@@ -47,7 +47,7 @@ def test_codes_equal_the_definition(name, rounding, overflow):
 
 
 def any_format(seed):
-    """Return some element of at most eight bits."""
+    """Return a random element format of at most eight bits."""
     rng = samples.generator("formats", seed)
     if seed % 6 == 0:
         return two_complement("int", int(rng.integers(3, 9)))
@@ -67,9 +67,9 @@ def any_format(seed):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_formats_of_users(seed):
-    """Codes and values are right under scales at the ends and in the middle of the domain.
+    """Check codes and values at the smallest, a middle and the largest scale of the domain.
 
-    proofs/theorems/any_format.py proves it for all scales.
+    proofs/theorems/any_format.py proves codes and values for all scales.
     """
     element, rng = any_format(seed), samples.generator("modes", seed)
     for rounding, overflow in product(paths.ROUNDINGS, Overflow):
@@ -151,7 +151,7 @@ def test_decoding_by_product_equals_the_definition_for_every_code_and_scale(name
 
 
 def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
-    """The hardware gives another answer for such ties."""
+    """Check ties of E3M0, which additions in hardware round by the parity of a float, wrongly."""
     element = ELEMENTS["e3m0"]
     encode = make_encode(float_additions.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     ties = [int(np.float32(x).view(np.int32)) for x in (1.5, 0.75)]
@@ -162,7 +162,7 @@ def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
 
 
 def on_lanes(function, constants):
-    """Return a function of integers that computes on lanes."""
+    """Return a function of Python integers that calls `function` with 32-bit lanes."""
 
     @dialect
     def call(x, scale, random):

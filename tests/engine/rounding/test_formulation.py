@@ -1,4 +1,4 @@
-"""Tests of the choice of a formulation and of its constants."""
+"""Tests of the choice of a fast formulation, and of its constants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_has_no_fast_formulation():
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("rounding", ["rne", "rtp", "rto", "sr"])
 def test_values_are_those_of_the_definition(source, rounding):
-    """Each float type is converted to itself, inside the limits and at them."""
+    """Check values in the type of the input, at scales inside the limits and at the limits."""
     source, modes = FLOATS[source], (Rounding(rounding), Overflow.IEEE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, source)
     limits, constants = formulation.numbers_given(fast.numbers)
@@ -70,7 +70,7 @@ def test_values_are_those_of_the_definition(source, rounding):
 
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
 def test_random_bits_decide_where_the_definition_says(source):
-    """The last random bits that round toward zero, and the first that do not, are right."""
+    """Check the largest random bits that round toward zero, and the smallest that do not."""
     source, modes = FLOATS[source], (Rounding.SR, Overflow.SATURATE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, None)
     _, constants = formulation.numbers_given(fast.numbers)

@@ -1,4 +1,4 @@
-"""Tests of stochastic rounding by integer products, wherever the last bit decides."""
+"""Tests that stochastic rounding by integer products equals the definition at thresholds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = (1 << 30) - 1
 
 
 def factor_of(rng):
-    """Return a factor as the definition has it, (exponent, significand, kind), and as a number."""
+    """Return a random factor as (exponent, significand, kind) and as a fraction."""
     tensor = np.float32(rng.random() * 2.0 ** rng.integers(-140, 100) + 1e-44)
     exponent, significand, kind = make_factor(E4M3)(int(rng.integers(1, 0x7F)), int(tensor.view(np.int32)))
     number = Fraction(significand) * Fraction(2) ** (exponent - factor_width(E4M3))
@@ -26,7 +26,7 @@ def factor_of(rng):
 
 
 def number_near(rng, element, factor):
-    """Return a float32 magnitude anywhere, beside a value, or just below one."""
+    """Return a float32 magnitude: random, or close to a value of the element times the factor."""
     value = element.value(int(rng.integers(0, element.max_code + 1)))
     x = (8 * rng.random(), value * (1 + rng.integers(-2, 3) * 2.0**-24), 2.0 ** rng.integers(-34, 3),
          value * (1 - rng.choice([1, 3, 5]) * 2.0 ** -rng.integers(1, 24)))[rng.integers(4)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tests of traversing arrays: every element once, whichever thread has it."""
+"""Tests that arrays are divided among threads so that each element is processed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of copies by tiles against numpy's, and of the order in which memory has axes."""
+"""Tests that copies tile by tile equal numpy's copies, and of the order of axes in memory."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_the_order_of_axes_in_memory():
         assert parts.memory_order(view) == order
         assert parts.memory_order(view[::-1, ::2]) == order
     assert parts.memory_order(np.broadcast_to(x[0], x.shape)) == (0, 1, 2)
-    # An axis of one element may come anywhere.
+    # The position of an axis of length 1 is arbitrary.
     assert parts.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)

@@ -1,4 +1,4 @@
-"""Tests of arrays of any strides in contiguous parts, or with a row for each block."""
+"""Tests that arrays of any strides are processed as contiguous parts, or as a row per block."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_parts_are_contiguous_and_cover_everything_once(shape, blocks, view, lim
 
 @pytest.mark.parametrize(("shape", "blocks"), LAYOUTS[-3:])
 def test_each_block_is_a_row(shape, blocks):
-    """A short block is filled up with its own elements, so that its extremes stay."""
+    """Check that each row is a block; a short block is filled up with its own elements."""
     x = samples.generator("rows", shape).standard_normal(shape).astype(np.float32)
     rows = parts.as_rows(x, blocks)
     assert rows.shape[0] == np.prod(scales_shape(shape, blocks))
