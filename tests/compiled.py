@@ -38,7 +38,7 @@ class Compiled:
         from numba.core import event
 
         class Listener(event.Listener):
-            """Times outermost compilations; nested compilations count as parts of them."""
+            """A listener that times compilations, nested compilations included."""
 
             depth, started = 0, 0.0
 

@@ -34,8 +34,8 @@ class Covering:
     """A selection of cases, and the combinations of choices that must occur in it."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Groups of names of choices. Each combination of values of the choices in a group occurs in
-    #: some case.
+    #: Groups of choices, by name. All combinations of the values of a group's choices must occur in
+    #: the selected cases.
     together: tuple[tuple[str, ...], ...]
     #: All possible cases, each as the indices of its values in `choices`.
     possible: Rows
@@ -66,13 +66,13 @@ class Covering:
         return {name: values[place] for (name, values), place in zip(self.choices.items(), places, strict=True)}
 
     def missing(self, chosen: Iterable[int] | None = None) -> int:
-        """Return how many combinations that are possible occur in none of the selected cases."""
+        """Return the number of possible combinations that occur in no selected case."""
         meetings = self.meetings()
         rows = list(self.chosen if chosen is None else chosen)
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return, for each possible case, its combination's number in each group of `together`."""
+        """Return a number for the combination of each possible case in each group."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -147,8 +147,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most new numbers. If several rows have equally many, the step
-    takes the first of these rows in a fixed random order.
+    Each step takes the row with the most numbers that no earlier row has. If several rows have
+    equally many, the step takes the first of these rows in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

@@ -459,7 +459,7 @@ def test_out(stack, rows):
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
         assert out.tobytes() == want.tobytes()
         room = np.concatenate([array, array[:1]])
-        for place in (slice(0, rows), slice(1, rows + 1)):  # into x, then into an overlapping array
+        for place in (slice(0, rows), slice(1, rows + 1)):  # the result goes into x, then into an overlapping array
             room[:rows] = array
             mx.fake_quantize(room[:rows], "nvfp4", arithmetic=stack, out=room[place])
             assert room[place].tobytes() == want.tobytes()

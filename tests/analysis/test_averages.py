@@ -1,4 +1,4 @@
-"""Tests that mean rounding errors over a binade agree with quadrature, kernels, and two claims."""
+"""Tests that mean rounding errors over a binade agree with integrals, kernels and two papers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_teeth_are_what_the_kernel_does(name, rule):
 
 
 def reference_ratio(f, name, rule):
-    """Return Q(f)/f for a block of one number f, by exact rationals."""
+    """Return Q(f) / f in exact rationals, where Q quantizes a block of the single number f."""
     x, element = float(f), mx.formats.get(name).element
     scale = reference.shared_scale([x], element, scale_rule=rule)
     code = reference.encode(x, element, scale=scale)

@@ -1,4 +1,4 @@
-"""Tests that a formula agrees in ball and interval arithmetic, in symbols and in floats."""
+"""Tests that formulas have equal values in balls, intervals, symbols and floats."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_numbers_agree_with_rigorous_enclosures(case, of):
         return
     options = {"block_size": block, "scale_rule": rule, "rounding": rounding}
     if of in ("bias", "variance") and rounding in ("rto", "rtp", "rtn", "sr"):
-        options["distribution"] = "uniform"  # a normal distribution includes zero, where the integrals of zeta diverge
+        options["distribution"] = "uniform"  # near zero, which normal numbers reach, zeta's integrals diverge
         sigma = min(sigma, mu / 4)
     found = (gamma_bias if of in ("bias", "ratio_of_means", "variance") else block_error)(name, mu, sigma, **options)
     enclosure = found.enclosure(80, of)
@@ -146,7 +146,7 @@ def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, roun
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-9])
 def test_the_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
-    """Check the variance of clusters so narrow that a rounded difference x - below is inexact."""
+    """Check variances of numbers so close together that x minus the value below x is inexact."""
     pytest.importorskip("flint")
     found = gamma_bias("mxfp8_e4m3", 1.125, sigma, rounding="sr", distribution="uniform")
     assert found.variance == pytest.approx(found.enclosure(of="variance").midpoint, rel=1e-13)

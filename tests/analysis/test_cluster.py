@@ -1,4 +1,4 @@
-"""Tests of expected errors of clusters: probabilities sum to 1, and known limits hold."""
+"""Tests of expected errors of random blocks: probabilities sum to 1, and known limits hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.covering import covering
 
 
 def model(element="e4m3", rule="floor", rounding="rne", block=32, distribution="normal", prescale=1):
-    """Return the analysis's model of a cluster with the given settings."""
+    """Return the model of a block of random numbers (a cluster) with the given settings."""
     return Model(ELEMENTS[element], ScaleRule(rule), Rounding(rounding), block, distribution, Fraction(prescale))
 
 

@@ -1,4 +1,4 @@
-"""Tests of the design space: each combination is measured once, ranked, and written to a file."""
+"""Tests of `design_space`, which measures and ranks combinations of formats and modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that expected errors of blocks agree with quadrature, the kernels, and four claims."""
+"""Tests that expected errors of blocks agree with integrals, kernels and published figures."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Check the figures of claim M4 to all digits, or to two units of the last if in `DIFFERS`."""
+    """Check all digits of the figures of claim M4, except last digits if in `DIFFERS`."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)
@@ -208,7 +208,7 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: For figures whose last digit differs in the paper: our values with more digits. Each
+#: Our values, with more digits, of the figures whose last digit is different in the paper. Each
 #: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,

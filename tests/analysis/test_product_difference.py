@@ -1,4 +1,4 @@
-"""Tests of the difference of two stacks' products: its parts add up and have one cause each."""
+"""Tests that the difference of two stacks' products splits into parts with one cause each."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def test_a_difference_in_one_property_is_in_one_part(one, other, cause):
     ],
 )  # fmt: skip
 def test_the_model_expects_what_units_do(kind, unit, fmt):
-    """Check that the expected size of a unit's error is right within a factor of three."""
+    """Check that a matrix unit's error has the expected size, within a factor of three."""
     found = compare_products(*operands(kind), units=[ProductStack("exact", fmt), ProductStack(unit, fmt)])
-    if fmt == "tf32":  # rounding the operands to tf32 makes parts of its own
+    if fmt == "tf32":  # rounding the operands to tf32 adds two further parts
         parts = [part for part in found.parts if part.name not in ("quantizer", "tensor scale")]
     else:
         assert found.total.expected / 3 <= found.total.rms <= 1.5 * found.total.expected

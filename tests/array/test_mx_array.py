@@ -331,7 +331,7 @@ def test_packed_bytes_are_held_as_they_are():
         mx.quantize(np.zeros((4, 64)), q.format, out=packed)
     dirty = example("mxfp4_e2m1", (3, 5), packed=True)
     clean = dirty.unpacked()
-    dirty.pack()[:, -1] |= 0xF0  # sets the bits that pad a row
+    dirty.pack()[:, -1] |= 0xF0  # set the padding bits at the end of each row
     assert dirty.equals(clean)
     assert np.array_equal(dirty.dequantize(), clean.dequantize())
 

@@ -66,7 +66,7 @@ def test_a_machine_that_slows_down_does_not_change_the_median(clock):
     separately = clock.now
     for run in [base] * 20 + [case] * 20:
         run()
-    assert clock.now > separately * 1.5  # with drift, all functions take longer
+    assert clock.now > separately * 1.5  # with drift, all functions become slower as time passes
 
 
 def test_the_functions_take_turns_and_each_goes_first_half_of_the_time(clock):

@@ -32,7 +32,7 @@ def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
     for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
-        # The commands in this tuple write text of their own or a page, or are groups of commands.
+        # The commands in this tuple have no JSON output: they write text or pages, or are groups.
         if call[0] not in ("emit", "vectors", "answer", "conformance", "unit", "lab"):
             assert "--json" in run(*call, "--help"), call
 

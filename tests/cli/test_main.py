@@ -30,7 +30,7 @@ sys.exit(main(["formats"]))
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_without_the_extra_one_sentence_names_it(package, monkeypatch, capsys):
-    if package == "rich":  # commands import typer before rich
+    if package == "rich":  # commands import typer before rich, so this case needs typer
         pytest.importorskip("typer", reason="the extra cli is not installed")
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["formats"]) == 2

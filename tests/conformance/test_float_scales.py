@@ -126,7 +126,7 @@ def test_stand_ins_compare_as_exact_quotients_do(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# Kernels in the arithmetic of a stack
+# Kernels that compute as a software stack for NVFP4 does
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -315,7 +315,7 @@ def test_what_may_be_answered():
     # A NaN scale has no sign, so both NaN codes are the same.
     assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    # A scale with a sign bit is not a valid code, and must be judged as it is.
+    # A scale with a sign bit is not a valid code. The judge must get it unchanged.
     assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
@@ -332,7 +332,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        # The tensor scale passed to the kernel is the one that follows from x.
+        # The kernel gets the tensor scale that follows from x.
         assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that with float scales, too, the scale of zeros and blocks of NaN count as choices."""
+    """Check that float scales of zeros, and blocks of NaN, count as permitted choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -388,7 +388,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the right answers of `task`; blocks with infinity but no NaN get those of `other`."""
+    """Return the right answers of `task`, or of `other` for blocks with infinity but no NaN."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)

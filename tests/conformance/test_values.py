@@ -76,7 +76,7 @@ def test_the_parts_give_the_values_at_another_scale_where_the_right_one_does_not
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     assert parts["scale"].tolist() == [[125], [125]]
     assert [set(codes) for codes in parts["codes"].tolist()] == [{6}, {NO_CODE}]
-    values[1] = 0.0625  # divided by 2^-2 it is 0.25, by 2^-3 it is 0.5
+    values[1] = 0.0625  # the value is 0.25 if divided by 2^-2, and 0.5 if divided by 2^-3
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     some = {"code": parts["codes"][:, :1].astype(np.uint8), "scale": parts["scale"].astype(np.uint8)}
     assert parts["scale"].tolist() == [[125], [124]]

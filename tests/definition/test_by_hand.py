@@ -1,4 +1,4 @@
-"""Tests that `by_hand`, the definition on single numbers, equals the factories' functions."""
+"""Tests that `by_hand`, which explains single numbers, equals the definition's functions."""
 
 from __future__ import annotations
 

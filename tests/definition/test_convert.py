@@ -22,7 +22,7 @@ TARGETS = (*samples.ELEMENTS, "bfloat16", "float16")
 
 
 def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=None, sr_bits=30):
-    """Return the codes that the oracle gives."""
+    """Return the codes of bit patterns by the oracle, the exact reference."""
     values = samples.as_floats(FLOATS[source], bits)
     words = [None] * len(values) if words is None else words.tolist()
     options = {"rounding": rounding, "overflow": overflow, "scale": scale, "sr_bits": sr_bits}
@@ -30,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Return bit patterns as unsigned numbers; in `values`, some are signed words."""
+    """Return bit patterns as unsigned numbers; some of the given patterns are signed words."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 

@@ -24,7 +24,7 @@ def magnitudes(source, element):
     rng = samples.generator("scale", source, element)
     m = src.mantissa_bits
     fields = np.arange(0, (1 << src.exponent_bits) - 1)
-    if fields.size > 300:  # float64: all exponents within E8M0, and some beyond
+    if fields.size > 300:  # for float64: all exponents in the range of E8M0, and some beyond
         fields = np.concatenate([np.arange(1023 - 150, 1023 + 150), rng.choice(fields, 60), [0, 1, fields[-1]]])
     k = ELEMENTS[element].mantissa_bits + 1
     top = ELEMENTS[element].max_code & ((1 << (k - 1)) - 1)
@@ -117,7 +117,8 @@ def test_quantizing_twice_is_quantizing_once(source):
 
     The theorems (idempotent/...) cover float32 and float64.
     """
-    # The test takes all roundings, because under rounding to nearest fewer inputs are exceptions.
+    # All rounding modes are checked, because rounding to nearest has fewer exceptions than other
+    # modes.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]
@@ -142,7 +143,7 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
         # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # first rounds to (8, 1), then to (8, 0)
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # values: first (8, 1), then (8, 0)
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

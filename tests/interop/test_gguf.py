@@ -148,8 +148,8 @@ def test_no_rows(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: d and integers as read, and d and integers as written. The signs of the two may differ,
-    # because d and -d can give the same values.
+    # Cases: the scale d and the integers of a block as read, and both as written. The signs of d
+    # may differ, because d and -d can give the same values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
@@ -320,7 +320,7 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # A random change may be harmless, so "read" files may be readable.
+        # A random change may be harmless, so a file named "read" need not raise an error.
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)

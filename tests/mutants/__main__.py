@@ -1,13 +1,13 @@
 """``python -m tests.mutants``: plant mistakes in a copy of the repository, and run the tests.
 
-With ``--record`` the outcome of each mistake is written to ``fates.json`` as soon as it is known,
-with a hash of the mistake, of the file in which it is planted, and of the tests that should notice
-it. ``--stale`` selects the mistakes that have no record for the current code.
+With ``--record``, the program writes the outcome of each mistake to ``fates.json`` at once. The
+record has a hash of the mistake, of the changed file, and of the tests that should notice the
+mistake. ``--stale`` selects the mistakes that have no record for the current code.
 
-With ``--random N --seed S`` mistakes are drawn from the syntax trees of the library instead. For
-each mistake the tests run that call the changed function, the quickest first. Which test calls
-which function is recorded by a run of all tests; ``--calls FOLDER`` keeps that record. ``--out
-FILE`` stores each outcome at once, and a second run goes on with the mistakes that have none.
+With ``--random N --seed S``, the program plants N random changes of the library's syntax trees
+instead. For each change it runs the tests that call the changed function, the quickest first. A run
+of all tests records which test calls which function; ``--calls FOLDER`` keeps the record.
+``--out FILE`` stores each outcome at once. A second run plants only mistakes without an outcome.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -43,14 +43,14 @@ COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pypr
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
 
 
-#: Seconds after which the tests of a mistake count as failed, since the mistake may cause an
+#: The tests of a mistake count as failed after this many seconds, since a mistake may cause an
 #: endless loop.
 LIMIT = 900
 
 
 @dataclass(frozen=True)
 class Fate:
-    """The outcome for one mutant."""
+    """The outcome of running the tests with one planted mistake."""
 
     killed: bool
     #: The first test that failed, or the error that occurred instead.
@@ -59,7 +59,7 @@ class Fate:
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """Copy the files that tests need, without compiled code."""
+    """Copy the files that tests need, but no compiled code, to a folder; return the folder."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -80,7 +80,7 @@ def changed(text: str, mutant: Mutant) -> str:
 def run_tests(
     folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
 ) -> tuple[bool, str]:
-    """Return True if these tests pass in a copy of the repository, and the first failing test."""
+    """Return True if the tests pass in a copy of the repository, and the first test that fails."""
     settings = {
         "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
         "PYTHONPATH": str(folder),
@@ -102,7 +102,7 @@ def run_tests(
 
 
 def fate_of(mutant: Mutant, folder: Path) -> Fate:
-    """Plant a mutant, run the tests that should notice it, and restore the file."""
+    """Plant a mistake, run the tests that should notice the mistake, and restore the file."""
     path, started = folder / mutant.file, time.monotonic()
     text = path.read_text()
     path.write_text(changed(text, mutant))
@@ -114,9 +114,9 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 
 
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
-    """Return the mutants that match the patterns, in the order of the patterns.
+    """Return the planted mistakes that match the patterns, in the order of the patterns.
 
-    A pattern is a glob for, or a part of, the mutant's name or file.
+    A pattern is a glob for, or a part of, the name or the file of a mistake.
     """
     found = {
         mutant.name: mutant
@@ -128,13 +128,13 @@ def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
 
 
 def read() -> dict[str, dict[str, Any]]:
-    """Return the recorded outcome of each mutant."""
+    """Return the recorded outcome of each planted mistake."""
     found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 
 
 def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
-    """Record the outcome of a mutant, and drop records of mutants that are no longer listed."""
+    """Record the outcome of a mistake, and drop records of mistakes that are no longer listed."""
     entry = {"killed": fate.killed, "by": fate.by, "code": code_hash(mutant, folder), "date": date.today().isoformat()}
     fates = {**read(), mutant.name: entry}
     lines = ",\n".join(f"  {json.dumps(m.name)}: {json.dumps(fates[m.name])}" for m in MUTANTS if m.name in fates)
@@ -142,12 +142,12 @@ def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
 
 
 def is_fresh(mutant: Mutant) -> bool:
-    """Return True if the record is about the current code and tests."""
+    """Return True if the record of a mistake has the hash of the current code and tests."""
     return read().get(mutant.name, {}).get("code") == code_hash(mutant)
 
 
 def last_seen(mutant: Mutant) -> str:
-    """Return the recorded outcome in words."""
+    """Return the recorded outcome of a mistake in words."""
     entry = read().get(mutant.name)
     if entry is None:
         return "[never recorded]"
@@ -156,16 +156,16 @@ def last_seen(mutant: Mutant) -> str:
 
 
 def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
-    """Return a hash of the mistake and of the code of its file and its tests."""
+    """Return a hash of a mistake, the changed file, and the tests that should notice it."""
     files = [mutant.file, *sorted({test.split("::")[0] for test in mutant.killed_by})]
     texts = [mutant.old, mutant.new, *mutant.killed_by, *(code_of((folder / file).read_text()) for file in files)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def tests_of(mutants: Iterable[Mutant]) -> list[str]:
-    """Return all tests that should notice one of the mutants.
+    """Return all tests that should notice one of the mistakes.
 
-    A test is left out if the list has the whole test file.
+    The result leaves out a test if the whole file of the test is in the result.
     """
     named = sorted({test for mutant in mutants for test in mutant.killed_by})
     files = {test for test in named if "::" not in test}
@@ -173,7 +173,7 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
 
 
 def plant_drawn(options: argparse.Namespace) -> int:
-    """Plant mistakes drawn at random, print the outcome of each, and return the exit status."""
+    """Plant random mistakes, print the outcome of each mistake, and return the exit status."""
     forked.import_packages()
     with tempfile.TemporaryDirectory() as temporary:
         folder = copy_of_repository(Path(temporary) / "copy")
@@ -187,7 +187,7 @@ def plant_drawn(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant the chosen mutants one after the other, and return the exit status."""
+    """Plant the chosen mistakes one after the other, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
         "--only", metavar="PATTERN", action="append", help="mutants whose name or file matches or contains this (again)"

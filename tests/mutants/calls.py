@@ -1,7 +1,8 @@
-"""A pytest plugin that records which functions of the library each test calls, and its seconds.
+"""A pytest plugin that records the time of each test, and the library's functions it calls.
 
-``python -m pytest -p tests.mutants.calls --calls FILE`` writes the tests that passed. Functions
-that a fixture calls before the first test of a file count as called by every test of that file.
+``python -m pytest -p tests.mutants.calls --calls FILE`` writes records of the tests that passed.
+Functions that a fixture calls before the first test of a file count as called by every test of that
+file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LIBRARY = str(Path(__file__).parents[2] / "mxnum")
 
 @dataclass(frozen=True)
 class Test:
-    """What a test calls, each function as "file:qualified name", and its seconds."""
+    """The functions that a test calls, each as "file:qualified name", and the test's seconds."""
 
     __test__ = False
     called: frozenset[str]
@@ -58,7 +59,7 @@ class Recorder:
 
     def _recorded(self, name: str) -> Iterator[None]:
         self._current = set()
-        # A trace function that returns None is called for calls alone, not for lines.
+        # `_note` returns None, so Python calls it for each function call, but not for each line.
         threading.settrace(self._note)
         sys.settrace(self._note)
         yield
@@ -91,7 +92,7 @@ class Recorder:
 
 
 def _register_pauses() -> None:
-    """Stop tracing while numba compiles, which is most of the time of the tests."""
+    """Stop tracing while numba compiles, because tracing slows the compiler down."""
     from numba.core import event
 
     class Pauses(event.Listener):
@@ -112,7 +113,7 @@ def _register_pauses() -> None:
 
 
 def read(folder: Path) -> Calls:
-    """Return what the tests call whose files have a record in a folder."""
+    """Return the calls of all tests whose files have a record in the folder."""
     merged: Calls = {}
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())

@@ -1,7 +1,7 @@
-"""Mistakes drawn at random from the syntax trees of the library.
+"""Random mistakes: small changes of the library's syntax trees.
 
-A mistake changes a comparison, an integer by one, an axis, `and` or `or`, or the order of two
-arguments, or it deletes a statement. Error messages, annotations and docstrings are not changed.
+A mistake changes a comparison, an integer by one, an axis, `and` to `or`, or the order of two
+arguments, or deletes a statement. No mistake changes error messages, annotations or docstrings.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tests.mutants.calls import Calls
 
-#: The folders and files of the library in which mistakes are made.
+#: The folders and files of the library that random mistakes change.
 ROOMS = ("engine", "array", "ops.py", "torch", "interop", "conformance", "analysis", "lab/studies/statistics.py")
-#: The tests that may notice these mistakes.
+#: The tests that run to find random mistakes.
 RECORDED = (
     *(f"tests/{room}" for room in ("analysis", "array", "conformance", "engine", "interop", "torch")),
     *(
@@ -37,7 +37,7 @@ _SKIPPED = (ast.Raise, ast.JoinedStr, ast.Assert, ast.arg)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mistake: the characters `start` to `end` of a file are replaced by `new`."""
+    """A mistake that replaces the characters `start` to `end` of a file by `new`."""
 
     #: The path relative to the root of the repository.
     file: str
@@ -48,7 +48,7 @@ class Drawn:
     kind: str
     #: The qualified names of the functions around the change, the innermost first.
     functions: tuple[str, ...]
-    #: Identifies the mistake as long as its function does not change.
+    #: A text that identifies the mistake as long as the changed function stays the same otherwise.
     label: str
 
     def changed(self, text: str) -> str:
@@ -58,11 +58,11 @@ class Drawn:
     def tests(self, calls: Calls) -> list[str]:
         """Return the tests that call the changed function, the quickest first.
 
-        Calls of compiled functions are not recorded, nor second calls of functions whose results
-        are cached. So the tests of the module itself, in the folder that mirrors the module's, come
-        first, whatever they call. Next come the tests that call the innermost recorded function
-        around the change, then those that call any function of the file. Files without a record are
-        named as a whole, if they are in that folder.
+        The records lack calls of compiled functions, and repeated calls of cached functions. So the
+        test file named after the changed module comes first, whatever functions the file calls.
+        Next come tests that call the innermost recorded function around the change, then tests that
+        call any function of the changed file. A test file without a record runs as a whole, but
+        only if it is in the folder of the module's test file.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -83,11 +83,11 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` random mistakes: each draws a kind, and then a mistake of that kind.
+    """Return `count` random mistakes, each drawn by first drawing a kind of mistake.
 
-    Kinds are drawn first because constants and arguments are many times as frequent as other kinds.
-    Mistakes of a kind are ordered by hashes of their labels, so a change of the library changes few
-    of those that are drawn. Kernels for GPUs are left out, since their tests need a GPU or a
+    Kinds are drawn first, because mistakes in constants and arguments are far more numerous than
+    others. Hashes of labels order the mistakes of a kind, so a change of the library changes few of
+    the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
     simulator.
     """
     files = sorted(
@@ -117,7 +117,7 @@ def possible_in(text: str, file: str) -> list[Drawn]:
     lines = text.splitlines()
 
     def at(line: int, column: int) -> int:
-        """Return the index in the text of a position whose column counts bytes."""
+        """Return the index in `text` of a line and a column, which counts UTF-8 bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found, alike = [], Counter[str]()
@@ -135,10 +135,10 @@ _Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 
 
 def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
-    """Yield what can be changed in a node: the node, the functions around it, kind and new text.
+    """Yield each possible change below a node: (node, functions around the node, kind, new text).
 
-    `prefix` precedes the qualified names of functions that are defined here. Decorators, defaults
-    and annotations are not changed.
+    `prefix` precedes the qualified names of functions defined below the node. No change is in
+    decorators, defaults or annotations.
     """
     if isinstance(node, _SKIPPED) or _is_type_checking(node):
         return
@@ -161,7 +161,7 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 
 def _of(node: ast.AST, functions: tuple[str, ...]) -> Iterator[_Change]:
-    """Yield the changes that are possible at one node."""
+    """Yield the possible changes of the node itself."""
     match node:
         case ast.Compare(ops=[operator]):
             other = _OPPOSITE[type(operator)]

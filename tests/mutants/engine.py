@@ -1,4 +1,7 @@
-"""Mistakes planted by hand in all other folders of the engine, with the columns of `products`."""
+"""Mistakes planted by hand in the engine, except in products and loops.
+
+Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mistakes planted by hand in float scales and their helpers, with the columns of `products`."""
+"""Mistakes planted by hand in the code for float scales.
+
+Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run pytest in forked processes, which need not import the large packages again."""
+"""Run pytest in forked processes, which save time because large packages are already imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-#: The greatest number of bytes that a test may allocate, since a mistake may ask for any number.
+#: The largest number of bytes that a test may allocate. A mistake may cause arbitrarily large
+#: requests.
 MEMORY = 8 << 30
 
 
@@ -24,8 +25,8 @@ OPTIONS = ("-q", "--no-header", "-p", "no:cacheprovider", "-W", "ignore::pytest.
 
 
 def import_packages() -> None:
-    """Import what most tests import, but nothing of the library, and start numba's compiler."""
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads cannot be forked
+    """Import the packages that most tests use, except the library, and start numba's compiler."""
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads cannot fork
     for package in ("hypothesis", "pytest", "scipy.stats", "torch"):
         with suppress(ImportError):
             importlib.import_module(package)
@@ -37,10 +38,10 @@ def import_packages() -> None:
 
 
 def pytest_in(folder: Path, arguments: Sequence[str], compiled: Path, limit: float) -> tuple[int | None, str]:
-    """Run pytest in a copy of the repository; return its exit status and output.
+    """Run pytest in a copy of the repository; return the exit status and the output.
 
     The status is None if the process did not end within `limit` seconds, and negative if a signal
-    ended it. `compiled` is the folder of numba's cache.
+    ended the process. `compiled` is the folder of numba's cache.
     """
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
@@ -79,7 +80,7 @@ def _run(folder: Path, arguments: Sequence[str], compiled: Path, output: int) ->
 
 
 def _wait(child: int, limit: float) -> int | None:
-    """Return the exit status of a child, which is killed after `limit` seconds."""
+    """Return the exit status of a child process, or kill the child and return None at the limit."""
     until = time.monotonic() + limit
     try:
         while time.monotonic() < until:
@@ -88,7 +89,7 @@ def _wait(child: int, limit: float) -> int | None:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.02)
         return None
-    finally:  # also if the user interrupts the run, and for processes that tests leave behind
+    finally:  # kill all processes of the tests, even if the user interrupts the run
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         with suppress(ChildProcessError):

@@ -1,4 +1,7 @@
-"""Mistakes planted by hand in loops, offsets and random bits, with the columns of `products`."""
+"""Mistakes planted by hand in loops, offsets and random bits.
+
+Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+"""
 
 # ruff: noqa: E501 (a table)
 

@@ -1,4 +1,4 @@
-"""The planted mistakes: for each the change, its effect, and the tests that should notice it."""
+"""The planted mistakes: each has a change, its effect, and tests that should notice it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.mutants.products import PRODUCTS
 
 @dataclass(frozen=True)
 class Mutant:
-    """A planted mistake; `old` must occur exactly once in the file."""
+    """A planted mistake, which replaces `old` by `new`; `old` must occur once in the file."""
 
     name: str
     #: The path of the file, relative to the root of the repository.

@@ -1,4 +1,7 @@
-"""Mistakes planted by hand in products: name, file, old text, new text, effect, tests."""
+"""Mistakes planted by hand in products.
+
+Each row has a name, a file, the old text, the new text, the effect, and tests that notice it.
+"""
 
 # ruff: noqa: E501 (a table)
 

@@ -1,4 +1,4 @@
-"""Plant drawn mistakes in a copy of the repository, run the tests, and store each outcome."""
+"""Plant random mistakes in a copy of the repository, run the tests, and store each outcome."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from tests.mutants import calls, drawn, forked
 from tests.mutants.drawn import Drawn
 
-#: The seconds of tests for each mistake, as recorded without a mistake: the first run has few
-#: tests, and the second has the others.
+#: The total time of the tests of a mistake, by the times recorded without mistakes. The tests run
+#: in two calls of pytest, the quickest in the first call.
 FIRST, SECOND = 10.0, 60.0
-#: The seconds that a test file without a record is taken to need.
+#: The assumed seconds of a test file without a record.
 UNKNOWN = 10.0
-#: The greatest number of tests in a run, and the seconds after which it ends.
+#: The largest number of tests of a mistake, and the time limit of a run in seconds.
 MOST, LIMIT = 300, 240.0
 
 Outcomes = dict[str, dict[str, Any]]
@@ -33,7 +33,7 @@ class Copy:
     known: calls.Calls = field(default_factory=dict)
 
     def record(self, records: Path) -> None:
-        """Record what the tests call, for each test file that has no record yet."""
+        """Record the functions that tests call, for each test file that has no record yet."""
         for path in test_files(self.folder):
             name = str(path.relative_to(self.folder))
             record = records.resolve() / f"{name.replace('/', '.')}.json"
@@ -44,14 +44,17 @@ class Copy:
                 print(f"{name}: recorded in {time.monotonic() - since:.0f} s", flush=True)
 
     def read(self, records: Path) -> None:
-        """Read what the tests call. A file without a record counts as one slow test."""
+        """Read the records of the functions that tests call.
+
+        A test file without a record counts as one slow test.
+        """
         self.known = calls.read(records)
         recorded = {test.split("::")[0] for test in self.known}
         files = {str(path.relative_to(self.folder)) for path in test_files(self.folder)}
         self.known |= {name: calls.Test(frozenset(), UNKNOWN) for name in files - recorded}
 
     def outcome(self, mistake: Drawn, limit: float) -> str:
-        """Plant a mistake, run the tests that may notice it, and restore the file."""
+        """Plant a mistake, run the tests that may notice the mistake, and restore the file."""
         path, tests = self.folder / mistake.file, mistake.tests(self.known)
         text, run = path.read_text(), 0
         path.write_text(mistake.changed(text))
@@ -66,7 +69,7 @@ class Copy:
         return f"survived {run} of {len(tests)} tests"
 
     def _portions(self, tests: list[str]) -> list[list[str]]:
-        """Return the tests of each run, the quickest first, as many as the seconds allow."""
+        """Return the tests of both runs, the quickest first, as many as the time limits allow."""
         portions: list[list[str]] = [[], []]
         total = 0.0
         for test in tests[:MOST]:
@@ -78,8 +81,9 @@ class Copy:
         return [some for some in portions if some]
 
     def _first_failure(self, tests: list[str], mistake: Drawn, limit: float) -> str:
-        """Return an outcome if a test fails or time runs out, else an empty text."""
-        # Compiled loops depend on these files only. Other mistakes share a folder of them.
+        """Run tests; return an outcome if a test fails or time runs out, else an empty text."""
+        # A mistake in these files may change compiled loops, so it needs its own folder of compiled
+        # code.
         compiles = mistake.file.startswith(("mxnum/engine/", "mxnum/definition/", "mxnum/memory/")) or (
             mistake.file.count("/") == 1
         )
@@ -115,7 +119,7 @@ def read(path: Path) -> Outcomes:
 
 
 def write(path: Path, outcomes: Outcomes) -> None:
-    """Write the outcomes, one mistake a line."""
+    """Write the outcomes to a file, one line for each mistake."""
     lines = ",\n".join(f"  {json.dumps(label)}: {json.dumps(outcomes[label])}" for label in sorted(outcomes))
     path.write_text(f"{{\n{lines}\n}}\n")
 
@@ -128,9 +132,9 @@ def summary(outcomes: Outcomes) -> str:
 
 
 def plant(copy: Copy, mistakes: list[Drawn], out: Path, again: bool, limit: float = LIMIT) -> int:
-    """Plant the mistakes that have no outcome, print and store each, and return the exit status.
+    """Plant mistakes without an outcome, store and print the outcomes, and return the exit status.
 
-    With `again`, also plant those that survived or ran out of time.
+    With `again`, also plant mistakes that survived or ran out of time before.
     """
     for number, mistake in enumerate(mistakes, 1):
         before = read(out).get(mistake.label, {}).get("outcome", "")

@@ -59,8 +59,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # Regression: the bias was added after the product had been rounded to the type of x. Only
-    # narrow types show the difference.
+    # Regression: the bias was added after the product had been rounded to the type of x. Only types
+    # narrower than float32 show this mistake.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan

@@ -10,7 +10,7 @@ from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.operations import OPERATIONS, make_task
 
-#: For each operation, the fields whose answers for float32 subnormals are those for zero.
+#: For each operation, the fields of the answer that are equal for float32 subnormals and for zero.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 
@@ -32,7 +32,7 @@ def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
             same.add((one.field, one.name))
     assert len(names) == len(set(names)) > 5
     alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
-    if operation in ("quantize", "scale"):  # scales depend only on exponents, which cutting keeps
+    if operation in ("quantize", "scale"):  # scales depend only on exponents, which truncation to bfloat16 keeps
         alike.add(("scale", "cutting to bfloat16 first (the upper 16 bits)"))
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 

@@ -43,7 +43,7 @@ def said_of(kernel, **task):
 
 
 def at_threshold(ulps, rule):
-    """Return two kernels (operation, function) that are right but for the threshold of scales."""
+    """Return two kernels (operation, function) that are right except at thresholds of scales."""
 
     def scales(x):
         return mx.shared_scale(farther(x, ulps), "mxfp4_e2m1", scale_rule=rule)

@@ -59,8 +59,8 @@ def test_fewer_random_bits_are_a_choice():
     assert list(got.choices) == ["sr_bits (5)"]
     wrong = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ (inputs["random"] % 97 == 0)})
     assert not wrong.conforms
-    # A kernel that uses fewer random bits in one class of cases only is wrong; fewer bits
-    # everywhere are a choice.
+    # A kernel that uses fewer random bits in one class of cases only is wrong; fewer bits in all
+    # cases are permitted.
     fewer = replace(task, sr_bits=5)
 
     def in_a_class(inputs):

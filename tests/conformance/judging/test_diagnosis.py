@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return the explanations for all cases, or with `of_classes` the explanations for classes."""
+    """Return the explanations for all cases, or with `of_classes` those for classes of cases."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)
@@ -39,7 +39,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
     assert diagnosed([late, early]) == []
-    # Right answers in a batch before the first wrong batch contradict the hypothesis, too.
+    # Right answers in a batch before the first wrong batch also contradict the hypothesis.
     right_first = expected(TASK, early[0])
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)

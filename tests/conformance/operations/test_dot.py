@@ -101,7 +101,7 @@ def test_every_order_of_the_blocks_can_be_told_apart():
 
 @pytest.mark.parametrize(("fmt", "dot_blocks"), [("mxfp4_e2m1", 4), ("mxint8", 3), ("mxfp8_e5m2", 1)])
 def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
-    """Check that a sum in float64 does not pass as exact, for which sums need over 53 bits."""
+    """Check that a kernel that sums in float64 does not pass as exact: some sums need more bits."""
     task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
     inputs = dot.boundary_dots(task, Generator(0))
     values = np.array(task.element.values())

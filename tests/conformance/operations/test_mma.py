@@ -46,7 +46,7 @@ def level_1(task):
 
 
 def report_of(task, answers):
-    """Return the report on the answers that a function of the task and its inputs gives."""
+    """Return the report on the answers of a function, which takes a task and its inputs."""
     collector = Collector(task)
     inputs = level_1(task)
     collector.add(inputs, {"value": answers(task, inputs)})
@@ -89,12 +89,12 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         if np.array_equal(answer(task, few), right[some]) and np.array_equal(answer(task, inputs), right)
     ]
     allowed = EQUAL if not task.unit.order and task.unit.terms == task.unit.k[-1] else ()
-    # Addends that are added after the sums make every instruction a promotion.
+    # This unit adds the addend after the sum, so it already promotes the sum of each instruction.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
-    # Groups of zeros keep the exponents of their scales, which are far above subnormal numbers.
+    # In blackwell_nvfp4, zeros keep the exponents of their scales, so no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
     is_far = task.source.bits == 16 or task.unit.promotion or task.unit.addend == "after" or task.unit.group > 1
-    allowed += ("a unit whose zero operands",) if is_far else ()  # addends are larger than zeros, or no terms
+    allowed += ("a unit whose zero operands",) if is_far else ()  # no addend in a sum is as small as a zero's exponent
     allowed += ("the scales of the first block",) if task.k == task.block else ()
     assert [name for name in same if not any(part in name for part in allowed)] == []
 
@@ -142,7 +142,7 @@ def test_level_1_has_every_kind_of_result(operation, fmt, unit):
     assert 0 < (values == 0).mean() < 0.2
     assert np.isfinite(values).mean() > 0.55
     small = (values != 0) & (abs(values) < float(np.finfo(values.dtype).smallest_normal))
-    assert small.any() or unit == "blackwell_nvfp4"  # whose groups of zeros keep their exponents
+    assert small.any() or unit == "blackwell_nvfp4"  # there, zeros keep large exponents
 
 
 def test_a_rule_outside_the_family_is_not_named():

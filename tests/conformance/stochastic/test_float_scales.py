@@ -130,7 +130,7 @@ def test_wrong_scales_of_many_bits():
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
 def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source):
-    """Check that stochastic cases have powers of two as factors, by which division is exact."""
+    """Check that scale times tensor scale is a power of two, so that division is exact."""
     from mxnum import reference
 
     task = make_task("quantize", fmt, scale_rule=rule, source=source, rounding="sr")

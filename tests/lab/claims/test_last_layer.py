@@ -120,7 +120,7 @@ def test_on_text():
 
 
 def test_without_the_mean_row():
-    """Check that the rule holds if centring repairs both arms, and fails if one keeps its cost."""
+    """Check that the rule holds if centring removes both arms' gaps, and fails if a gap stays."""
     costs = {"E4M3, logits": 1, "E4M3": 5, "E4M3, logits, centred weight": 0.02, "E4M3, centred weight": 0.5}
 
     def found(**changes):

@@ -215,8 +215,8 @@ def test_the_rate_rises_and_falls():
         ({"width": 33}, "'width' must be a multiple of 4"),
         ({"activation": "relu"}, "'activation' must be one of"),
         ({"choices": 41}, "'choices' must be at most the vocabulary, 40"),
-        # Regression: with an order above the context, no position was evaluated, so the loss was
-        # NaN.
+        # Regression: if the source's order exceeded the model's context, no position was evaluated,
+        # so the loss was NaN.
         ({"order": 17}, "'order' must be at most the context, 16"),
         ({"factor": 0}, "'factor' must be positive"),
         ({"centred": True}, "'centred' must be False unless"),

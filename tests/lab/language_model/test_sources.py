@@ -85,10 +85,11 @@ def test_text_in_pairs_of_bytes(tmp_path):
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
 def test_pairs_as_counting_anew_finds_them(text, more):
-    """Check pairs against an encoder that counts all pairs again before each merge.
+    """Check byte-pair encoding against an encoder that counts all pairs again before each merge.
 
-    The commonest pair within words is merged, from the left; among equally common pairs, the
-    smallest."""
+    Each merge joins the commonest pair within words, from left to right. If several pairs are
+    equally common, it joins the smallest pair.
+    """
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):
         counts = Counter(pair for word in words for pair in pairwise(word))

@@ -135,7 +135,7 @@ def test_norms_stay_below_the_cap():
     free = Training(training.experiment.but(cap_norms_at=None), (1, 2))
     for _ in range(3):
         training.advance(), free.advance()
-    # Before the step of the cap, the trainings with and without cap are equal.
+    # Before the step at which norms are capped, trainings with and without the cap are equal.
     assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)
     norms = [np.linalg.norm(p, axis=(-2, -1)) for p in (free.network.parameters.w1, free.network.parameters.w2)]
     for _ in range(9):

@@ -67,8 +67,8 @@ def test_excursions_that_came_back_are_told_from_runaways():
     t = followed(a=[calm] * 6, b=[spike, away, blown, late, high, calm])
     row = dict(zip(report.HEADINGS, report.rows(t)[1], strict=True))
     assert [row[k] for k in ("excursion", "recovered", "runaway", "open")] == ["3 of 6", "1", "2", "0"]
-    assert row["degraded"] == "1 of 2"  # an excursion after the horizon still makes a run not quiet.
-    assert row["median peak"] == "90"  # median of 90, 70 and infinity
+    assert row["degraded"] == "1 of 2"  # A run with an excursion after the horizon does not count as quiet.
+    assert row["median peak"] == "90"  # The median of 90, 70 and infinity is 90.
     assert report.arm_of(t, "b", event="away").times == (50, 20, 20, 50, 50, 50)
     assert report.arm_of(t, "b").times == (10, 20, 20, 50, 50, 50)
     assert report.is_followed(t)

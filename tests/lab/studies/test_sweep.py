@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Return the numbers of page faults of making an array the second time, and the first time."""
+    """Return the page faults while an array is made the second time, and the first time."""
     import resource
 
     counts = []

@@ -1,4 +1,4 @@
-"""Tests of the limit of a mode against simulation, and of the model in which Adam stops a rise."""
+"""Tests of the stability limit of an eigenmode, and of the model in which Adam stops a rise."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def test_b2(tmp_path):
 
     rows = [
         row(0, False, [2.0, 1.99, 2.01, 2.0], 2.0, mean=-0.5),
-        row(1, True, [0.9, 0.9, 0.91, 0.89], 0.5),  # measured 0.9, predicted 0.5.
-        row(1, True, [0.3, 0.5, 0.7, 0.5], 0.5),  # measured too imprecisely
+        row(1, True, [0.9, 0.9, 0.91, 0.89], 0.5),  # The measurement is 0.9, but 0.5 is predicted.
+        row(1, True, [0.3, 0.5, 0.7, 0.5], 0.5),  # The measurement is too imprecise to decide.
         row(1, False, [0.9, 0.9, 0.91, 0.89], 0.5),
         row(1, False, [0.3, 0.5, 0.7, 0.9], 0.5),
         row(1, False, [0.4, 0.41, 0.4, 0.39], 0.5),

@@ -68,9 +68,10 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
 
 
 def test_lost_runs():
-    """Check that a run counts as lost above 3, halfway from the best loss, 1, to 5.
+    """Check that a run counts as lost if its loss ends above 3, the mean of 1 and 5.
 
-    5 is the loss of a model that predicts all e**5 symbols as equally likely."""
+    1 is the best loss. 5 is the loss of a model that predicts all e**5 symbols as equally likely.
+    """
     kinds = {"float32": (2.9, 2.9), "E4M3": (3.1, 2.9), "E2M1": (3.1, 3.1), "E2M1 rceil, SR gradients": (2.9, 2.9)}
     arms = {f"{kind}, rate {r}": ending(*(pair * 4)) for kind, pair in kinds.items() for r in (1, 2)}
     found = list(b06.lost_runs(table(arms)))
@@ -133,7 +134,10 @@ def test_four_bits_in_two_layers():
 
 
 def test_lost_in_other_settings():
-    """Check that a run counts as lost above 4.66, halfway from the entropy, 1, to ln 4096."""
+    """Check that a run counts as lost if its loss ends above 4.66, the mean of 1 and ln 4096.
+
+    1 is the entropy, the best loss. ln 4096 is the loss of a model that knows nothing.
+    """
 
     def settings(floor, rceil):
         kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}

@@ -67,7 +67,7 @@ def test_the_stored_study(checked):
 
 
 def test_the_stored_study_concedes_what_its_limits_hide(checked):
-    """Check that the text names differences from predictions and float32 that the limits allow."""
+    """Check that the claim's text states differences that are inside the limits of its tests."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (

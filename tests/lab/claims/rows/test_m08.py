@@ -72,7 +72,7 @@ def test_recipes_of_two_studies_count_once_each(tmp_path):
     whole, inside, _ = decide(tmp_path, [0.01, 0.03, 0.2, 0.25, 0.5]).evidence.statements
     assert "over 8 recipes" in whole.numbers
     assert "mxfp4_e2m1 floor 0.115, +25.0%" in whole.numbers
-    assert "over 4 recipes" in inside.numbers  # without the recipe with E3M0 gradients
+    assert "over 4 recipes" in inside.numbers  # the recipe with E3M0 gradients is left out
 
 
 def test_the_answer_tells_4_bits_apart():
