@@ -105,7 +105,7 @@ def _signature(of: Any) -> str:
 
 
 class _Elided:
-    """Stands in a signature for a default that is an object, because its text may change."""
+    """A placeholder, in signatures, for default values that are objects, whose text may change."""
 
     def __repr__(self) -> str:
         return "..."

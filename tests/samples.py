@@ -60,7 +60,7 @@ def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int 
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
     below = [finite[1] * 2.0**-k for k in (1, 2, 3, 24, 31, 32, 60)]
     points = [*finite, *((a + b) / 2 for a, b in pairwise(finite)), *beyond, *below]
-    if finite[1] < finite[-1]:  # the midpoint to the first value beyond the largest
+    if finite[1] < finite[-1]:  # the midpoint of the largest value and the next value, which is beyond the range
         points.append(finite[-1] + (finite[-1] - finite[-2]) / 2)
     scaled = np.ldexp(np.array([*points, *(-p for p in points)]), scale - 127)
     return np.concatenate([patterns(source, scaled), special_patterns(source)])

@@ -154,7 +154,7 @@ def table(record: Record) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the tools."""
+    """Return the versions of Python and of the packages in `TOOLS`."""
     return {"python": platform.python_version(), **{tool: version(tool) for tool in TOOLS}}
 
 

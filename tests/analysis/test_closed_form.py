@@ -26,8 +26,8 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # A cluster that contains zero, so that blocks of one number have scales down to 2**-70.
-    # Regression: integrals near zero lost digits if the mean of the cluster was far from zero.
+    # Numbers around zero, so that blocks of one number have scales down to 2**-70. Regression:
+    # integrals near zero lost digits if the mean of the numbers was far from zero.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
 ]
@@ -134,7 +134,7 @@ def test_the_formula_evaluates_to_the_number(of, distribution):
     [("mxint4", 0.5, "sr", "variance"), ("mxint4", 0.5, "rtp", "bias"), ("mxfp4_e2m1", 0.55, "rto", "variance")],
 )
 def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, rounding, of):
-    """Check a uniform cluster near zero: integrals must stop at the end of the cluster."""
+    """Check uniform numbers near zero: integrals must stop at the ends of their interval."""
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
     ball, interval = found.enclosure(of=of), found.enclosure(24, of, backend="iv")

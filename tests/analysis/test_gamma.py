@@ -16,8 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: Cases (format, scale rule, rounding, mu, sigma, block size): narrow and wide clusters, on both
-#: sides of a power of two, negative numbers, tiny blocks.
+#: Cases (format, scale rule, rounding, mu, sigma, block size): narrow and wide distributions, on
+#: both sides of a power of two, negative numbers, and tiny blocks.
 CASES = [
     ("mxfp8_e4m3", "floor", "rne", 0.93, 0.01, 32),
     ("mxfp8_e4m3", "floor", "rne", 0.97, 0.015, 32),

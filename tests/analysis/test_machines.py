@@ -11,7 +11,7 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
 
 
 def machines():
-    """Return the two machines that compute with intervals."""
+    """Return the two number systems that compute with intervals."""
     pytest.importorskip("flint")
     return ArbMachine(120), IntervalMachine(120)
 

@@ -1,4 +1,4 @@
-"""Tests of `python -m benchmarks` with made-up questions and a real one."""
+"""Tests of `python -m benchmarks` with made-up benchmarks ("questions") and a real benchmark."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _threads():
 
 
 class Asked:
-    """Made-up questions that record the order in which they are asked.
+    """Made-up benchmarks ("questions") that record the order in which they run.
 
-    Question b raises `fault` after its first measurement.
+    The benchmark b raises `fault` after its first measurement.
     """
 
     def __init__(self, monkeypatch):
@@ -74,7 +74,7 @@ def saved(folder, name="results.json"):
 
 def test_one_command_asks_prints_saves_and_writes_a_page(asked, tmp_path, capsys):
     assert command.main(["--out", str(tmp_path)]) == 0
-    assert asked.log == ["a", "b"]  # the question "cuda" is asked only on request
+    assert asked.log == ["a", "b"]  # the benchmark "cuda" runs only on request
     out, err = capsys.readouterr()
     assert "Question a?" in out
     assert "first   1.5 (1–2)" in out

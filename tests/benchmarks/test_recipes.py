@@ -1,4 +1,4 @@
-"""Tests that the question about the cost of recipes measures every recipe on both models."""
+"""Tests that the benchmark of recipes measures every recipe on both models."""
 
 from __future__ import annotations
 

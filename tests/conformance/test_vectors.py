@@ -128,7 +128,7 @@ def test_other_cases_than_those_that_were_given_are_no_success():
         verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
     with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
-    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # answers may be in any order.
+    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # Answers may be in any order.
     # The header says that another version of mxnum made the cases.
     other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal

@@ -164,8 +164,8 @@ def test_a_kernel_of_triton(tmp_path):
     ("right", "wrong"),
     [
         ("1056964608", "1056964609"),
-        ("@%p1 st.global", "@%p2 st.global"),  # The condition of the store depends on the number.
-        ("@%p1 st.global", "st.global"),  # The store lacks the condition of the load.
+        ("@%p1 st.global", "@%p2 st.global"),  # With this change, the condition of the store depends on the number.
+        ("@%p1 st.global", "st.global"),  # With this change, the store lacks the condition of the load.
     ],
 )
 def test_a_mistake_in_a_kernel_is_refuted(tmp_path, right, wrong):

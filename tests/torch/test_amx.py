@@ -1,4 +1,4 @@
-"""Tests of products of rounded operands on the processor's units for bfloat16."""
+"""Tests of products of rounded operands on the processor's matrix units (AMX) for bfloat16."""
 
 from __future__ import annotations
 

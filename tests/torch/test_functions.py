@@ -481,7 +481,7 @@ def test_a_kernel_of_yours_in_its_place():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check an operand with a large row; in blocks along the other axis it decides all scales."""
+    """Check an operand with a large row, which decides all scales of blocks along columns."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

@@ -88,7 +88,7 @@ def test_a_restart_goes_on():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # Regression: the seed was loaded before the error
+    assert second.seed == 9  # Regression: the seed was loaded although the step raised an error
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -1,4 +1,4 @@
-"""Instructions and dot products of matrix units: right answers, planted mistakes, vectors."""
+"""Tests of checks of matrix units: right answers, mistakes that are named, and vectors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
     # In blackwell_nvfp4, zeros keep the exponents of their scales, so no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
     is_far = task.source.bits == 16 or task.unit.promotion or task.unit.addend == "after" or task.unit.group > 1
-    allowed += ("a unit whose zero operands",) if is_far else ()  # no addend in a sum is as small as a zero's exponent
+    # The exponent of a zero has no effect if all addends in a sum are far larger.
+    allowed += ("a unit whose zero operands",) if is_far else ()
     allowed += ("the scales of the first block",) if task.k == task.block else ()
     assert [name for name in same if not any(part in name for part in allowed)] == []
 
@@ -233,7 +234,7 @@ def test_distances_are_in_last_places_of_the_result():
     task = make_task("mma", "e4m3", accumulate="hopper_fp8")
 
     def three_steps_up(task, inputs):
-        """Add 3 units of 13 fraction bits to positive numbers, and 1 to negative ones."""
+        """Add 3 units of 13 fraction bits to positive numbers, and 1 unit to negative numbers."""
         bits = right_bits(task, inputs)
         magnitude = bits & 0x7FFFFFFF
         ordinary = (magnitude > 1 << 23) & (magnitude < 0x7F000000)

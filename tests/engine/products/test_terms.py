@@ -1,4 +1,4 @@
-"""Tests of numbers as significand and exponent, and of operands with scales for each row."""
+"""Tests that numbers are split into significand and exponent, and scales repeated for rows."""
 
 from __future__ import annotations
 

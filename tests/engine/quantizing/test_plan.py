@@ -1,4 +1,4 @@
-"""Tests of plans, which equal calls share: the bits do not change, and no array is kept."""
+"""Tests of plans, which cache what equal calls share: no bit changes, and no array is kept."""
 
 from __future__ import annotations
 

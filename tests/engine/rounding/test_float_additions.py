@@ -1,4 +1,4 @@
-"""Tests that rounding by float32 additions equals the definition, up to its limits."""
+"""Tests that rounding by float32 additions equals the definition wherever it may be used."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def figures_of(id, store):
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a report folder with the repository's stored results and a made-up block of gamma."""
+    """Return a report folder with the stored results and made-up layer-norm weights (gamma)."""
     store = ReportFolder(tmp_path)
     store.results.mkdir(parents=True)
     for path in RESULTS.glob("*.json"):

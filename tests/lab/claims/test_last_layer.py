@@ -1,4 +1,4 @@
-"""Tests of the rules about the last layer of language models, on made-up tables."""
+"""Tests of statements about the last layer of language models, on made-up tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of rules about runs of the MLP, on made-up results."""
+"""Tests of statements about runs of the MLP, on made-up results."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def test_released_bump_by_its_definition():
     # A row has two blocks. At each offset, the released code takes the maximum over the blocks; the
     # mantissa of this maximum decides if the scale is raised.
     x = np.ones((1, 64), np.float32)
-    x[0, 3], x[0, 35] = 1.9, 0.2  # the maximum at offset 3 is 1.9: mantissa above 1.75.
-    x[0, 40] = 7.0  # 7.0 raises the second block's scale; its mantissa is not above 1.75.
-    x[0, 9] = 0.96  # the maximum at offset 9 is 1: mantissa not above 1.75
+    x[0, 3], x[0, 35] = 1.9, 0.2  # The maximum at offset 3 is 1.9, whose mantissa is above 1.75.
+    x[0, 40] = 7.0  # The number 7.0 gives the second block a larger scale. Its mantissa, 1.75, is not above 1.75.
+    x[0, 9] = 0.96  # The maximum at offset 9 is 1, whose mantissa is not above 1.75.
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")
     assert plain[0, 3] == 1.75
@@ -164,7 +164,8 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # Regression: `affine` gave gamma the matched error, but the network ignored it.
+    # Regression: `affine` gave gamma the matched error, but the network used gamma without this
+    # error.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)

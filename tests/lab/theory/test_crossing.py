@@ -64,8 +64,8 @@ def test_dwell_duty_and_period_in_a_run(target):
     below, above = 0.875, 1.0
     crossed = int(np.argmax(path[:, 0] == above))
     assert crossed == dwell(start, 1.0, rate * (target - below))
-    assert (path[:crossed] == below).all()  # the loss does not change before the crossing.
-    assert (path[crossed] == above).all()  # at the crossing, all elements jump at once
+    assert (path[:crossed] == below).all()  # The loss does not change before the crossing.
+    assert (path[crossed] == above).all()  # At the crossing, all elements jump at once.
     assert path[crossed, 0] / path[crossed - 1, 0] - 1 == pytest.approx(1 / 7)
     cycle, after = limit_cycle(target, below, above), path[crossed:, 0]
     assert (after == above).mean() == pytest.approx(float(cycle.duty), abs=2 / len(after) * 10)

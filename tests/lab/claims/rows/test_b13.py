@@ -1,4 +1,4 @@
-"""Tests of the rules of claim B13 on made-up losses."""
+"""Tests that the check of claim B13 decides right on made-up losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rules of claim I6c on made-up results."""
+"""Tests that the check of claim I6c decides right on made-up results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of claim I7: its rules on made-up results, and its command, which repeats a result."""
+"""Tests of the check of claim I7 on made-up results, and of the command that repeats a result."""
 
 from __future__ import annotations
 

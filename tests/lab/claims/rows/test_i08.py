@@ -1,4 +1,4 @@
-"""Tests of the rules of claim I8 on made-up results."""
+"""Tests that the check of claim I8 decides right on made-up results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rules of claim M10 on made-up losses."""
+"""Tests that the check of claim M10 decides right on made-up losses."""
 
 from __future__ import annotations
 
